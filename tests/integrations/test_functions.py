@@ -316,7 +316,7 @@ def test_detaching_a_function(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        (play, {"records": "score"}, "records='score' is none of episode, reward"),
+        (play, {"records": "score"}, "records='score' is not one of episode, reward"),
         (play, {"recrods": "reward"}, "there is no option 'recrods'"),
     ],
 )

@@ -334,12 +334,12 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
     """
     is_opening, never = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
-    enter = EnvEpisodes.enter
+    open_step = EnvEpisodes.open_step
 
     def slowly(*args: Any, **facts: Any) -> Any:
         is_opening.set()
         never.wait(0.1)  # by then the environment's thread would have entered a step of its own
-        return enter(*args, **facts)
+        return open_step(*args, **facts)
 
     def ask(count: int) -> None:
         if count == 2:
@@ -348,7 +348,7 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
             threads[0].start()
             is_opening.wait()
 
-    monkeypatch.setattr(EnvEpisodes, "enter", slowly)
+    monkeypatch.setattr(EnvEpisodes, "open_step", slowly)
     play(mttp.wrap(Doing(Scripted(), ask)))
     threads[0].join()
 

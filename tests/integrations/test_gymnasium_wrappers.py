@@ -135,10 +135,10 @@ def test_gymnasiums_own_checks_pass(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": 1}, "no option 'policies'; there are observations, actions, max_bytes"),
-        ({"max_bytes": -1}, "max_bytes is a number of bytes, not -1"),
-        ({"max_bytes": True}, "max_bytes is a number of bytes, not True"),
-        ({"metadata": ["a"]}, r"metadata maps names to facts; it can't be \['a'\]"),
+        ({"policies": 1}, "no option 'policies'; the options are observations, actions, max_bytes"),
+        ({"max_bytes": -1}, "max_bytes=-1 is not a non-negative integer"),
+        ({"max_bytes": True}, "max_bytes=True is not a non-negative integer"),
+        ({"metadata": ["a"]}, r"metadata=\['a'\] is not a mapping"),
     ],
 )
 def test_wrong_options_are_refused(

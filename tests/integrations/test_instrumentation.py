@@ -31,7 +31,7 @@ def test_an_unknown_target_is_refused(session: mttp.Session, target: object) -> 
     with pytest.raises(InstrumentError) as raised:
         mttp.instrument(target)
 
-    expected = f"nothing here knows how to record {named} (packages: builtins); supported: "
+    expected = f"mttp has no integration for {named} (packages: builtins); supported: "
     expected += ", ".join(sorted(integrations.LIBRARIES))
     assert expected == str(raised.value)
 

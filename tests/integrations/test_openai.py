@@ -248,7 +248,7 @@ def test_what_is_no_client_is_refused(client: Any) -> None:
     """
     The message says what can be instrumented.
     """
-    with pytest.raises(InstrumentError, match="Completions is no client; instrument an OpenAI"):
+    with pytest.raises(InstrumentError, match="Completions is not a client; instrument an OpenAI"):
         mttp.instrument(client.chat.completions)
 
 

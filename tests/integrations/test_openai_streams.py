@@ -346,7 +346,7 @@ def test_what_fails_in_hearing_is_counted_and_the_pieces_come(
     """
     A hook of ours that raises costs the recording, and nobody else.
     """
-    monkeypatch.setattr(integration.Gathered, "add", lambda *_: 1 / 0)
+    monkeypatch.setattr(integration.ResponseAssembler, "add", lambda *_: 1 / 0)
     with mttp.episode(), mttp.step():
         assert ["It is", " 4"] == contents(stream(client))
 

@@ -62,7 +62,7 @@ def test_a_class_is_surrounded_for_all_its_instances() -> None:
     before, mine = Trainer(), Mine()
     handle = Patches(lambda: None)
 
-    handle.expect("gymnasium", [("train", Trainer, "train", doubled)])
+    handle.install_existing("gymnasium", [("train", Trainer, "train", doubled)])
 
     assert (6, 6, 60) == (before.train(3), Trainer().train(3), mine.train(3))
     assert {"train": True} == handle.status()
@@ -75,7 +75,7 @@ def test_a_class_is_left_as_it_was() -> None:
     """
     train, name = vars(Trainer)["train"], vars(Trainer)["name"]
     handle = Patches(lambda: None)
-    handle.expect(
+    handle.install_existing(
         "gymnasium",
         [
             ("train", Trainer, "train", doubled),
@@ -114,7 +114,7 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING, "mttp"):
         for _ in range(2):
             handle = Patches(lambda: None)
-            handle.expect(
+            handle.install_existing(
                 "gymnasium", [("train", library, "train", doubled), ("gone", library, "gone", doubled)]
             )
             assert 2 == library.train()
@@ -123,7 +123,8 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
 
     (message,) = [record.getMessage() for record in caplog.records]
     assert (
-        "has no gone: what passed through there is not recorded, the rest is (tested: 1.1 to 1.4)" in message
+        "has no gone: what mttp records there is missing, the rest is recorded (tested: 1.1 to 1.4)"
+        in message
     )
 
 
@@ -237,7 +238,7 @@ def test_a_class_seam_that_is_put_back_after_the_end_only_calls() -> None:
             return steps
 
     handle = Patches(lambda: None)
-    handle.expect("gymnasium", [("train", Patched, "train", doubled)])
+    handle.install_existing("gymnasium", [("train", Patched, "train", doubled)])
     with patch.object(Patched, "train", return_value=5):
         handle.detach()
 
@@ -250,7 +251,7 @@ def test_seams_are_taken_off_in_any_order() -> None:
     """
     for first, second in ((0, 1), (1, 0)):
         trainer, over_class = Trainer(), Patches(lambda: None)
-        over_class.expect("gymnasium", [("train", Trainer, "train", doubled)])
+        over_class.install_existing("gymnasium", [("train", Trainer, "train", doubled)])
         handles = [held(trainer), over_class]
         assert 12 == trainer.train(3)
 

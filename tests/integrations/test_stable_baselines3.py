@@ -41,7 +41,7 @@ from stable_baselines3.common.vec_env import (  # noqa: E402
 
 import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
-from mttp.integrations.stable_baselines3.player import ModelRecorder  # noqa: E402
+from mttp.integrations.stable_baselines3.recorder import ModelRecorder  # noqa: E402
 
 SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
@@ -475,8 +475,8 @@ def test_a_hook_that_raises_costs_only_the_recording(
         return model.learn(32).policy.state_dict()
 
     bare = trained()
-    for name in ("begins", "collects", "steps", "collected", "ends"):
-        monkeypatch.setattr(ModelRecorder, name, _fails)
+    for name in ("training_start", "rollout_start", "step", "rollout_end", "training_end"):
+        monkeypatch.setattr(ModelRecorder, f"on_{name}", _fails)
     with caplog.at_level(logging.WARNING, "mttp"), mttp.instrument():
         watched = trained()
 
@@ -714,7 +714,7 @@ def test_what_is_no_model_is_refused() -> None:
     """
     The library's environments are not what is instrumented; the message says what is.
     """
-    with pytest.raises(InstrumentError, match="DummyVecEnv is no algorithm of Stable-Baselines3"):
+    with pytest.raises(InstrumentError, match="DummyVecEnv is not an algorithm of Stable-Baselines3"):
         mttp.instrument(DummyVecEnv([cartpole]))
     with pytest.raises(InstrumentError, match="has no wrappers"):
         mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))

@@ -39,11 +39,11 @@ class TrainerAttachment(Patches):
         )
         self._functions = Functions(trainer, self, self._recorder.reward)
         self._callback = _callback(self._updates)
-        self.expect("trl", self._seams())
+        self.install_existing("trl", self._patches())
         self._functions.surround()
         trainer.add_callback(self._callback)
 
-    def _seams(self) -> Iterator[tuple[str, Any, str, Around]]:
+    def _patches(self) -> Iterator[tuple[str, Any, str, Around]]:
         trainer, recorder, updates = self._trainer, self._recorder, self._updates
         around: dict[str, Around] = {
             "_generate_and_score_completions": recorder.generate_and_score,

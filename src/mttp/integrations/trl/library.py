@@ -11,7 +11,7 @@ from typing import Any
 
 import wrapt
 
-from mttp.integrations.faults import failed
+from mttp.integrations.faults import hook_failed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
 from mttp.integrations.trl import trainers
@@ -46,7 +46,7 @@ class TrlLibrary(Patches):
             self._missing.pop(name, None)
             kind = getattr(module, name, None)
             owner, attribute = (module, name) if kind is None else (kind, "__init__")
-            self.expect("trl", [(name, owner, attribute, self._make)])
+            self.install_existing("trl", [(name, owner, attribute, self._make)])
 
     def _stop(self) -> None:
         for attachment in list(self._made):
@@ -57,7 +57,7 @@ class TrlLibrary(Patches):
         try:
             self._made.add(attach(trainer, **self._options))
         except Exception as error:
-            failed("trl", f"{type(trainer).__name__} is not recorded", error)
+            hook_failed("trl", f"{type(trainer).__name__} is not recorded", error)
 
 
 def _exists(module: str) -> bool:
