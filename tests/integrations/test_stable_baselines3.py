@@ -716,7 +716,7 @@ def test_what_is_no_model_is_refused() -> None:
     """
     with pytest.raises(InstrumentError, match="DummyVecEnv is not an algorithm of Stable-Baselines3"):
         mttp.instrument(DummyVecEnv([cartpole]))
-    with pytest.raises(InstrumentError, match="has no wrappers"):
+    with pytest.raises(InstrumentError, match="cannot be wrapped"):
         mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))
 
 

@@ -839,7 +839,7 @@ def test_a_hook_that_raises_changes_nothing(
         raise RuntimeError("a bug of ours")
 
     plain = weights(model, instrumented=False)
-    monkeypatch.setattr(TrainerRecorder, "_generated", raising)
+    monkeypatch.setattr(TrainerRecorder, "_take_completions", raising)
     with caplog.at_level(logging.WARNING, "mttp"):
         recorded = weights(model, instrumented=True)
 

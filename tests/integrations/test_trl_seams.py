@@ -590,9 +590,9 @@ def weight(instrumented: bool) -> float:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        (recorder.TrainerRecorder, "_begin"),
-        (recorder.TrainerRecorder, "_generated"),
-        (recorder.TrainerRecorder, "_scored"),
+        (recorder.TrainerRecorder, "_start_batch"),
+        (recorder.TrainerRecorder, "_take_completions"),
+        (recorder.TrainerRecorder, "_take_rewards"),
         (recorder, "_values"),
         (completions.Completions, "episodes"),
     ],
@@ -829,7 +829,7 @@ def test_other_trainers_are_refused(session: mttp.Session) -> None:
     The message says which are recorded.
     """
     with pytest.raises(
-        InstrumentError, match=r"trl\.fake\.Trainer is not recorded; .* GRPOTrainer, RLOOTrainer"
+        InstrumentError, match=r"trl\.fake\.Trainer can't be recorded; .* GRPOTrainer, RLOOTrainer"
     ):
         mttp.instrument(Trainer([], [], []))
 
@@ -856,7 +856,7 @@ def test_several_processes_record_each_episode_once(
     """
     Each records its own completions; a group that is spread over both is recorded by one, with all members.
     """
-    monkeypatch.setattr("mttp.integrations.trl.launch._agreed", lambda _: "0123456789abcdef")
+    monkeypatch.setattr("mttp.integrations.trl.launch._shared_value", lambda _: "0123456789abcdef")
     for process in (0, 1):
         teacher = trainer(generations=8, process=process, processes=2)
         mttp.instrument(teacher)
