@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.integrations.trl.batch import Use
+from mttp.integrations.trl.batch import ToolUse
 from mttp.integrations.trl.turns import Completion, steps
 
 PROMPT = [{"role": "user", "content": "6*7?"}]
@@ -91,7 +91,7 @@ def test_what_was_seen_of_a_call_counts() -> None:
     """
     The answer itself, its times, and an error with its class.
     """
-    uses = [Use("add", {}, 11, 12, result=3), Use("add", {}, 13, 14, error=KeyError("n"))]
+    uses = [ToolUse("add", {}, 11, 12, result=3), ToolUse("add", {}, 13, 14, error=KeyError("n"))]
     said = [asks("add", "add"), answers("add", "3"), answers("add", "{'error': ...}"), SAYS]
 
     first, _ = steps(completion(said, [1, 0, 0, 0, 1, 1], uses=uses))
@@ -114,7 +114,7 @@ def test_a_call_that_could_not_be_made_is_not_the_next_one() -> None:
     wrong["tool_calls"][0]["function"]["arguments"] = [1, 2]
     said = [wrong, answers("add", "{'error': ...}"), right, answers("add", "3"), SAYS]
 
-    found = steps(completion(said, [1, 0, 1, 0, 1, 1], uses=[Use("add", {"n": 0}, 11, 12, result=3)]))
+    found = steps(completion(said, [1, 0, 1, 0, 1, 1], uses=[ToolUse("add", {"n": 0}, 11, 12, result=3)]))
 
     assert ["{'error': ...}", 3] == [step.calls[0].result for step in found[:2]]
 
@@ -123,7 +123,9 @@ def test_answers_that_did_not_fit_leave_the_call() -> None:
     """
     TRL takes back what a tool answered where there is no room for it; that it was called stays.
     """
-    (step,) = steps(completion([asks("add")], None, uses=[Use("add", {}, 11, 12, result=3)], truncated=True))
+    (step,) = steps(
+        completion([asks("add")], None, uses=[ToolUse("add", {}, 11, 12, result=3)], truncated=True)
+    )
 
     assert ([3], True, False) == ([call.result for call in step.calls], step.truncated, step.terminated)
 

@@ -152,7 +152,7 @@ def test_a_status_that_there_is_not_is_an_error_at_once(status: int | str) -> No
     """
     A test with a misspelled one would test something else.
     """
-    with pytest.raises(ConfigureError, match="neither HTTP's"):
+    with pytest.raises(ConfigureError, match="neither an HTTP status"):
         Behaviour(status=status)
 
 
