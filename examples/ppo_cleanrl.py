@@ -1,4 +1,4 @@
-"""A PPO in one file, as CleanRL writes them; three added lines record its episodes and its updates.
+"""PPO in one file in the style of CleanRL; three added lines record its episodes and its updates.
 
 It needs torch and `pip install 'mttp[gymnasium]'`.
 """
@@ -83,7 +83,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, record everything, and read it back."""
+    """Train, record everything, and print the recording."""
     parser = argparse.ArgumentParser(description="Train a one-file PPO on CartPole, recorded.")
     parser.add_argument("--updates", type=int, default=20, help="updates to make (default: %(default)s)")
     parser.add_argument("--num-envs", type=int, default=4, help="environments (default: %(default)s)")
@@ -99,9 +99,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     recording = mttp.read(args.out)
     print(repr(recording))
     returns = [episode.return_ or 0.0 for episode in recording if episode.status == "completed"]
-    print(f"mean return {np.mean(returns[:20]):.0f} at first, {np.mean(returns[-20:]):.0f} in the end")
+    print(f"mean return {np.mean(returns[:20]):.0f} at first, {np.mean(returns[-20:]):.0f} at the end")
     first, last = recording.updates[0], recording.updates[-1]
-    print(f"entropy {first.entropy or 0:.2f} at first, {last.entropy or 0:.2f} in the end")
+    print(f"entropy {first.entropy or 0:.2f} at first, {last.entropy or 0:.2f} at the end")
 
 
 if __name__ == "__main__":
