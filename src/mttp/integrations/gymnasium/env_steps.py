@@ -109,7 +109,7 @@ class EnvSteps:
     _rows: list[Row]
     _lazy_step: LazyStep
     _claims: list[None]
-    """Holds one element while a step without a handle is open; whoever pops it decides about the handle."""
+    """Holds one element while a step without a handle is open; the first to pop it decides about the handle."""
     _observation: Any
     _observed_at: int
     _faults: Faults
