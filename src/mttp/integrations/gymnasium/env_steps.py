@@ -109,7 +109,7 @@ class EnvSteps:
     _rows: list[Row]
     _lazy_step: LazyStep
     _claims: list[None]
-    """Holds one element while a step without a handle is open; the first to pop it decides about the handle."""
+    """Has one element while a step without a handle is open; popping it decides whether it gets one."""
     _observation: Any
     _observed_at: int
     _faults: Faults
