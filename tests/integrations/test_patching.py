@@ -97,9 +97,9 @@ def test_pickling_gives_the_original(target: Any) -> None:
     """
     A partial or a bound method with its object, a function by its name.
     """
-    seam = PatchedFunction(target, doubled, Patches(lambda: None))
+    patched = PatchedFunction(target, doubled, Patches(lambda: None))
 
-    found = pickle.loads(pickle.dumps(seam))
+    found = pickle.loads(pickle.dumps(patched))
 
     assert (type(target), pickle.dumps(target)) == (type(found), pickle.dumps(found))
 

@@ -43,7 +43,7 @@ import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
 from mttp.integrations.stable_baselines3.recorder import ModelRecorder  # noqa: E402
 
-SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
+PATCHES = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
 
 
@@ -498,7 +498,7 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     handle = mttp.instrument(one)
-    assert SEAMS == [name for name, holds in handle.status().items() if holds]
+    assert PATCHES == [name for name, holds in handle.status().items() if holds]
 
     other.learn(16)
     assert [] == mttp.read(session).episodes
@@ -507,7 +507,7 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one.learn(16)
 
     assert 16 == sum(episode.length for episode in mttp.read(session))
-    assert dict.fromkeys(SEAMS, False) == handle.status()
+    assert dict.fromkeys(PATCHES, False) == handle.status()
 
 
 def test_everything_is_put_back(session: mttp.Session) -> None:

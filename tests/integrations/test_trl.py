@@ -47,7 +47,7 @@ def length(completions: list[Any], **_: Any) -> list[float]:
 
 
 def digits(completions: list[Any], log_extra: Any, log_metric: Any, **_: Any) -> list[float | None]:
-    """Return the number of digits; None for some completions, and NaN or an infinity for others."""
+    """Return the number of digits of each third completion, and None or NaN for the others."""
     log_extra("initial", [str(completion)[:1] for completion in completions])
     log_metric("asked", len(completions))
     found = [sum(character.isdigit() for character in str(completion)) for completion in completions]

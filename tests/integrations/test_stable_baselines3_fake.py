@@ -142,14 +142,14 @@ def test_a_class_that_is_patched_is_called() -> None:
 
     calls = []
     original = vars(BaseAlgorithm)["learn"]
-    seam = vars(BaseAlgorithm)["_init_callback"]
+    installed = vars(BaseAlgorithm)["_init_callback"]
     with mttp.configure("memory://") as session:
         for is_first in (True, False):
             handle = mttp.instrument() if is_first else None
             with patch.object(BaseAlgorithm, "learn", return_value=7) as learn:
                 handle = handle or mttp.instrument()
                 calls += [model().learn(1), learn.call_count]
-            with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=seam) as init:
+            with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=installed) as init:
                 model().learn(1)
                 calls.append(init.call_count)
             model().learn(1)
@@ -157,7 +157,7 @@ def test_a_class_that_is_patched_is_called() -> None:
     print(json.dumps([
         calls,
         original is vars(BaseAlgorithm)["learn"],
-        seam is vars(BaseAlgorithm)["_init_callback"],
+        installed is vars(BaseAlgorithm)["_init_callback"],
     ]))
     """
     )

@@ -108,7 +108,7 @@ def exact(completion: str, answer: str) -> float:
 
 
 def spec(**fields: Any) -> mttp.RewardSpec:
-    """Return a spec with a verifier, and a check against the digit six."""
+    """Return a spec with a verifier and a check."""
     return mttp.RewardSpec(
         name="sums",
         version="1.0.0",
@@ -283,7 +283,7 @@ def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
 @pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
 def test_the_recording_follows_the_convention(session: mttp.Session, kind: type[Trainer]) -> None:
     """
-    `mttp check` finds nothing, with abstentions, failed rewards and evaluations.
+    `mttp check` finds only the failed rewards and their faults, with abstentions and evaluations.
     """
     teacher = trainer(correct, lambda **_: [None, math.nan, 0.0, math.inf], kind=kind)
     mttp.instrument(teacher)
@@ -741,7 +741,7 @@ def test_a_method_of_another_name_is_warned_of(
 
 def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> None:
     """
-    Without `_generate_and_score_completions` episodes lack only advantages and the like.
+    Without `_generate_and_score_completions` episodes have rewards, but no advantages.
     """
 
     class Renamed(GRPOTrainer):
