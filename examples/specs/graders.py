@@ -43,3 +43,11 @@ def language_reward(completion: str) -> float:
 def no_tool_abuse(completion: str) -> bool:
     """Whether the calculator was called at most three times."""
     return completion.count("<tool>") <= _MOST_CALLS
+
+
+@mttp.rewards.verifier
+def math_reward_strict(completion: str, answer: str) -> bool:
+    """Whether the last number of the answer is the expected one; without a number it is wrong."""
+    laid_out = _LAYOUT.fullmatch(completion)
+    given, expected = _number(laid_out[1] if laid_out else completion), _number(answer)
+    return given is not None and given == expected

@@ -1,20 +1,21 @@
 """
-The pytest plugin: `--mttp PATH` records a test session, and `mttp_episodes` captures a test's episodes.
+The pytest plugin: `--mttp PATH` records a test session, and the fixtures capture and gate episodes.
 
 Until one of them is used, pytest imports this small module and nothing else of mttp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from mttp.study import GateResult
     from mttp.testing.capture import Captured
 
-__all__ = ["mttp_episodes", "pytest_addoption", "pytest_assertrepr_compare", "pytest_configure"]
+__all__ = ["mttp_episodes", "mttp_gate", "pytest_addoption", "pytest_assertrepr_compare", "pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,3 +56,24 @@ def mttp_episodes() -> Iterator[Captured]:
 
     with capture_episodes() as captured:
         yield captured
+
+
+@pytest.fixture
+def mttp_gate() -> Callable[..., GateResult]:
+    """
+    A function that calls `mttp.gate` with its arguments, and fails the test unless the verdict is `promote`.
+
+    With `strict=False` an inconclusive verdict passes.
+    """
+    from mttp.study import gate
+
+    def gated(*args: Any, strict: bool = True, **options: Any) -> GateResult:
+        result = gate(*args, **options)
+        if result.verdict == "reject" or (strict and result.verdict == "inconclusive"):
+            lines = [
+                f"{rule.verdict}: {rule.name}: {rule.evidence}" for rule in result if rule.verdict != "pass"
+            ]
+            pytest.fail("\n".join([f"{result.candidate}: {result.verdict}", *lines]), pytrace=False)
+        return result
+
+    return gated
