@@ -74,20 +74,20 @@ def decide(path: str) -> None:
         print(f"                {rule.evidence.partition(';')[0]}")
 
 
-def slip(path: str) -> None:
-    """A question without an answer: two texts without a number are equal to the published grader."""
+def rescored(path: str) -> None:
+    """Score a question without an answer: the published grader treats two texts without a number as equal."""
     inputs = {"completion": "I do not know", "answer": "n/a"}
     for name in ("gsm8k.yaml", "gsm8k-next.yaml"):
         spec = mttp.RewardSpec.load(SPECS / name)
         result = spec.score(inputs)
-        math, (said, asked) = result.components["math"].value, inputs.values()
-        print(f"{spec.name} {spec.version} pays {math:.0f} for {said!r} against {asked!r}")
+        math, (completion, answer) = result.components["math"].value, inputs.values()
+        print(f"{spec.name} {spec.version} gives {math:.0f} for {completion!r}, expected {answer!r}")
     found = mttp.rescore(path, spec=SPECS / "gsm8k-next.yaml")
     print(f"the corrected spec flips {len(found.flips)} of {len(found.changes)} recorded verdicts")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record, report, decide."""
+    """Record, report, and decide."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", default="runs/gsm8k.jsonl", help="the file of the episodes")
     options = parser.parse_args(arguments)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record(options.out)
     report(options.out)
     decide(options.out)
-    slip(options.out)
+    rescored(options.out)
 
 
 if __name__ == "__main__":
