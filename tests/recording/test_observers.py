@@ -316,7 +316,7 @@ def test_one_alone_is_no_list(argument: str) -> None:
     """
     one = SimpleSpanProcessor(InMemorySpanExporter()) if argument == "processors" else InMemorySpanExporter()
 
-    with pytest.raises(ConfigureError, match=rf"is no list; write {argument}=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=rf"is not a list; write {argument}=\[\.\.\.\]"):
         mttp.configure("memory://", **{argument: one})  # type: ignore[arg-type]
 
 

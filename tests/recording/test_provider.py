@@ -551,8 +551,8 @@ def test_a_failure_of_ours_never_reaches_who_made_the_span(
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(session, "_guest", broken)
-    monkeypatch.setattr(session, "_guest_started", broken)
+    monkeypatch.setattr(session, "_foreign_span_ended", broken)
+    monkeypatch.setattr(session, "_foreign_span_started", broken)
     with tracer.start_as_current_span("GET"):
         pass
 
@@ -709,7 +709,7 @@ def test_a_mirror_needs_a_provider_to_show_spans_to() -> None:
     """
     mttp.configure("memory://").close()
 
-    with pytest.raises(ConfigureError, match="no other tracer provider is set; set yours ahead of"):
+    with pytest.raises(ConfigureError, match="no other tracer provider is set; set yours before"):
         mttp.configure("memory://", mirror=True)
 
     assert mttp.current_session() is None
@@ -721,7 +721,7 @@ def test_a_mirror_shows_spans_to_the_sdks_provider_only(monkeypatch: pytest.Monk
     """
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
 
-    with pytest.raises(ConfigureError, match=r"NoOpTracerProvider, is not the SDK's.*exporters=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=r"NoOpTracerProvider is not the SDK's.*exporters=\[\.\.\.\]"):
         mttp.configure("memory://", mirror=True)
     with mttp.configure("memory://") as session:
         assert not provider.install(session)

@@ -142,7 +142,7 @@ def test_nothing_gathers_where_each_step_is_to_be_a_span(session: mttp.Session) 
     """
     assert mttp.episode(steps="spans")._open_buffer(FORM, AT) is None
     assert mttp.episode()._open_buffer(FORM, AT) is not None
-    session._observe(SpanProcessor())
+    session._add_processor(SpanProcessor())
     assert mttp.episode()._open_buffer(FORM, AT) is None
 
 

@@ -58,7 +58,7 @@ def observe(session: Session, kind: str, meter_provider: MeterProvider | None = 
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            session._observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
+            session._add_processor(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
     except Exception as error:
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 

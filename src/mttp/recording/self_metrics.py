@@ -83,7 +83,7 @@ class _Health:
         """Count a session in."""
         past, sessions = self._seen
         self._seen = past, (*sessions, session)
-        session._at_close(self._keep, session)
+        session._after_close(self._keep, session)
 
     def _keep(self, session: Session) -> None:
         """Remember what a session came to."""

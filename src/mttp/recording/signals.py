@@ -26,7 +26,7 @@ def close_on_sigterm(session: Session) -> None:
         signal.signal(signal.SIGTERM, handler)
     except ValueError:  # only the main thread may
         return
-    session._at_close(handler.withdraw)
+    session._after_close(handler.withdraw)
 
 
 def forget_in_child() -> None:

@@ -85,7 +85,7 @@ def capture_episodes(*, deterministic: bool = False, **options: Any) -> Iterator
             stack.enter_context(counting_ids())
             stack.enter_context(frozen_clock(tick=_TICK))
         stack.enter_context(_nothing_current())
-        apart = stack.enter_context(configuration.apart(memory, alone=deterministic, **options))
+        apart = stack.enter_context(configuration.isolated(memory, alone=deterministic, **options))
         if deterministic:
             stack.enter_context(_no_markers())
         yield Captured(memory, apart)

@@ -53,7 +53,7 @@ class Suite:
             return
         try:
             transport = self._transport = _Labelling(transports.open(self._address))
-            recorded = configuration.apart(transport, run=_RUN, run_id=self._run_id)
+            recorded = configuration.isolated(transport, run=_RUN, run_id=self._run_id)
             self._apart = self._ending.enter_context(recorded)
         except MttpError as error:
             raise pytest.UsageError(f"--mttp {self._path}: {error}") from error
