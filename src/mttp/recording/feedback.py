@@ -34,7 +34,7 @@ from mttp.semconv import spans as names
 __all__ = ["annotate", "now", "prefer", "score"]
 
 _lock = threading.RLock()
-_latest = 0
+_without_earlier_times = 0
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -309,10 +309,10 @@ def _revision(given: object, default: int, faults: Faults) -> int:
 
 def now() -> int:
     """The time, and later than the last that this process was told."""
-    global _latest
+    global _without_earlier_times
     with _lock:
-        _latest = max(_latest + 1, clock.time_ns())
-        return _latest
+        _without_earlier_times = max(_without_earlier_times + 1, clock.time_ns())
+        return _without_earlier_times
 
 
 def _renew() -> None:

@@ -128,7 +128,7 @@ class OpenGroup(Measured):
         `reward` is by default what it was paid by the time the group is recorded.
         """
         with self._lock:
-            if not self._takes("add"):
+            if not self._accepts("add"):
                 return
             try:
                 meant = target(episode)
@@ -214,7 +214,7 @@ class OpenGroup(Measured):
     def end(self) -> None:
         """Record the group with the members that it has."""
         with self._lock:
-            if self._takes("end"):
+            if self._accepts("end"):
                 self._finish()
 
     def _end_open(self) -> None:

@@ -113,7 +113,7 @@ def _whereabouts() -> EpisodeContext | None:
         group=episode.group,
         root=episode._root,
         ambient=ambient if ambient.trace_id == at.trace_id else at,
-        next_index=trajectory._entered()._next_index,
+        next_index=trajectory._updated()._next_index,
         agent=AgentContext(trajectory.id, trajectory._span_context)
         if isinstance(trajectory, OpenAgent)
         else None,

@@ -109,7 +109,7 @@ def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
 def _overrule(opened: Trajectory, value: Episode | Agent) -> None:
     """Keep a return that the scorings and steps do not account for."""
     if value.return_ is not None and value.return_ != opened.return_:
-        opened._ledger.overrule(value.return_)
+        opened._rewards.overrule(value.return_)
 
 
 def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:

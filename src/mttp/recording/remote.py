@@ -29,13 +29,13 @@ _OF_LEAVING = ("status", "stop_reason", "error_type", "error_message")
 class RemoteHandle(Handle):
     """A handle on what another process owns; its faults are noted on the span of the part."""
 
-    _TAKES: ClassVar[frozenset[str]]
+    _ACCEPTED: ClassVar[frozenset[str]]
     """What can be said from here."""
 
-    def _takes(self, what: str) -> bool:
-        if what in self._TAKES and not self.ended:
+    def _accepts(self, what: str) -> bool:
+        if what in self._ACCEPTED and not self.ended:
             return True
-        if what in self._TAKES:
+        if what in self._ACCEPTED:
             self._fault("after_end", f"{what} after the end")
             return False
         self._refuse(what)
@@ -57,7 +57,7 @@ class RemoteHandle(Handle):
 class RemoteStep(RemoteHandle, OpenStep):
     """A step of another process: it can be scored, and calls be made in it."""
 
-    _TAKES = frozenset({"reward", "a call", "end"})
+    _ACCEPTED = frozenset({"reward", "a call", "end"})
 
     def __init__(self, owner: Trajectory, step: StepContext) -> None:
         super().__init__(owner, owner._host, owner._span, step.index)
@@ -89,7 +89,7 @@ class RemoteStep(RemoteHandle, OpenStep):
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
         check_names("reward", scoring, SCORING_FACTS)
-        if self._takes("reward"):
+        if self._accepts("reward"):
             faults: Faults = []
             self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))
 
@@ -98,7 +98,7 @@ class RemoteStep(RemoteHandle, OpenStep):
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """Say nothing more of it; the step itself goes on where it was started."""
-        if self._takes("end"):
+        if self._accepts("end"):
             self._finish(terminated=terminated, truncated=truncated, end_time=end_time)
 
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
@@ -112,7 +112,7 @@ class RemoteStep(RemoteHandle, OpenStep):
 class RemoteAgent(RemoteHandle, OpenAgent):
     """An agent of another process: it can take steps here, and be scored."""
 
-    _TAKES = frozenset({"step", "reward", "end"})
+    _ACCEPTED = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentContext, next_index: int) -> None:
         Trajectory.__init__(self, part._segment, part._span, place={a.AGENT_ID: agent.id})
@@ -131,11 +131,11 @@ class RemoteAgent(RemoteHandle, OpenAgent):
         """Whether nothing more can be said of it here."""
         return self._closing or super().ended
 
-    def _show(self, made: Reward) -> None:
+    def _set_reward_attributes(self, reward: Reward) -> None:
         """The agent's own span is its owner's."""
 
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
-        self._settle(end_time=end_time)
+        self._finish_steps(end_time=end_time)
         with self._lock:
             self._close()

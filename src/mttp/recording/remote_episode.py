@@ -36,7 +36,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     The episode itself may be over by then.
     """
 
-    _TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
+    _ACCEPTED = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         self._take_over(where)
         group = {} if where.group is None else {a.GROUP_ID: where.group}
         self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
-        host.joined(self)
+        host.part_started(self)
 
     def _take_over(self, where: EpisodeContext) -> None:
         """Go on at the step, and with the agent, that were current."""
@@ -97,14 +97,14 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
 
     def _as_context(self) -> Context:
         where = cast(EpisodeContext, self._where)
-        self._enclose(otel_context.get_value(TRAJECTORY_KEY))
+        self._remember_outer(otel_context.get_value(TRAJECTORY_KEY))
         context = trace.set_span_in_context(trace.NonRecordingSpan(where.ambient))
         for name, value in where.baggage.items():
             context = baggage.set_baggage(name, value, context)
         context = otel_context.set_value(TRAJECTORY_KEY, self._agent or self, context)
         return otel_context.set_value(STEP_KEY, self._step, context)
 
-    def _show(self, made: Reward) -> None:
+    def _set_reward_attributes(self, reward: Reward) -> None:
         """The root is its owner's."""
 
     def _finish(
@@ -119,13 +119,13 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         for handle in (self._step, *self.agents):
             if handle is not None and not handle.ended:
                 handle._finish(end_time=end_time)
-        self._settle(end_time=end_time)
+        self._finish_steps(end_time=end_time)
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
             self._close()
-            self._segment.host.left(self)
+            self._segment.host.part_ended(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
         span.end(end_time)
         if self._at_end is not None:

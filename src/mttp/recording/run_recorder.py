@@ -84,7 +84,7 @@ class RunRecorder:
             Pipeline(target, stats, self, self.stats, config.sampling)
             for target, stats in zip(config.targets, self.stats.transports.values(), strict=True)
         ]
-        self.stepped = self.stats.stepped.__next__
+        self.next_step_id = self.stats.stepped.__next__
         """Returns the next step's span id."""
         self.take: Callable[[EndedSpan], None] = self.ended
         """Takes an ended span."""
@@ -175,7 +175,7 @@ class RunRecorder:
             shown, _ = self._config.logged.fault(f"{kind}: {detail}" if detail else kind)
             _log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
 
-    def opened(self, episode: HasStartMarker) -> int:
+    def episode_started(self, episode: HasStartMarker) -> int:
         """Register an episode that started, and return its index."""
         self._without_marker[id(episode)] = episode
         for pipeline in self.pipelines:
@@ -183,9 +183,9 @@ class RunRecorder:
                 pipeline.wake()
         return next(self.stats.begun)
 
-    def name_root(self, stated: Mapping[str, Any]) -> str:
+    def name_root(self, attributes: Mapping[str, Any]) -> str:
         """Return the span name of an episode's root from its attributes."""
-        return episodes.span_name(stated, self._run_name)
+        return episodes.span_name(attributes, self._run_name)
 
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Return whether sampling selects a new episode."""
@@ -197,36 +197,36 @@ class RunRecorder:
         for pipeline in self.pipelines:
             pipeline.wake()
 
-    def finished(self, episode: HasStartMarker) -> None:
+    def episode_ended(self, episode: HasStartMarker) -> None:
         """Register the end of an episode."""
         self._without_marker.pop(id(episode), None)
         next(self._finished)
 
-    def joined(self, part: HasStartMarker) -> None:
+    def part_started(self, part: HasStartMarker) -> None:
         """Register a part of another process's episode."""
         with self.stats.lock:
             self._parts += 1
         self._without_marker[id(part)] = part
         self.wake()
 
-    def left(self, part: HasStartMarker) -> None:
+    def part_ended(self, part: HasStartMarker) -> None:
         """Register the end of that part."""
         self._without_marker.pop(id(part), None)
         with self.stats.lock:
             self._parts -= 1
 
-    def packed(self, steps: int) -> None:
+    def count_packed_steps(self, steps: int) -> None:
         """Count steps that had no handles."""
         take(steps, self.stats.packed)
 
-    def paid_by(self, document: str) -> None:
+    def keep_spec_document(self, document: str) -> None:
         """Keep the document of a reward spec, which the run span records once."""
         if document not in self._documents:
             self._documents[document] = None
             self._has_new_facts = True
             self.wake()
 
-    def gathers(self, steps: BuffersSteps) -> None:
+    def add_buffer(self, steps: BuffersSteps) -> None:
         """Register a buffer of steps, which the background thread writes."""
         key = id(steps)
         self._buffers[key] = steps  # one bytecode, because a writer may replace the mapping at any time
@@ -406,7 +406,7 @@ class RunRecorder:
         """After a fork, in the child: return its recorder; the parent's drops what it gets here."""
         provenance.renew()
         self.stats, self._marker_lock, self._without_marker, self._buffers = Stats(), threading.Lock(), {}, {}
-        self.take, self.stepped = self.ended, self.stats.stepped.__next__
+        self.take, self.next_step_id = self.ended, self.stats.stepped.__next__
         self._child = RunRecorder(self._config, forked=True)
         return self._child
 

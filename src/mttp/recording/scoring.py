@@ -86,7 +86,7 @@ class LiveScoring:
         for grade in made.grades:
             self._end_grade(grade, made)
         span.end()
-        self._scored._scored_by(span, result.document)
+        self._scored._remember_scoring(span, result.document)
         return f"{span.identity.span_id:016x}"
 
     def _end_grade(self, grade: Grade, made: Reward) -> None:

@@ -56,7 +56,7 @@ class StepBuffer:
     def gathers(self) -> None:
         """Have the rows written within the session's interval."""
         if self._owner is not None:
-            self._owner._segment.host.gathers(self)
+            self._owner._segment.host.add_buffer(self)
 
     def write(self, *, wait: bool = True) -> None:
         """Hand on the rows so far; without `wait` nothing, where another thread is at it already."""
