@@ -292,7 +292,7 @@ def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
 BREAKABLE = [
     (Session, "_episode_like"),
     (OpenEpisode, "_open_buffer"),
-    (StepBuffer, "gathers"),
+    (StepBuffer, "schedule"),
     (EnvSteps, "begin"),
     (EnvSteps, "_take"),
     (OpenEpisode, "step"),
@@ -354,7 +354,7 @@ def test_a_broken_recorder_breaks_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "gathers")]
+    ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "schedule")]
 )
 def test_recording_goes_on_after_a_fault(
     monkeypatch: pytest.MonkeyPatch, steps: str, owner: type, name: str

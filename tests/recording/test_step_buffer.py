@@ -153,7 +153,7 @@ def test_what_gathers_is_written_in_time(session: mttp.Session) -> None:
     with mttp.episode() as episode:
         buffer = gathering(episode)
         go_on(buffer, 2)
-        buffer.gathers()
+        buffer.schedule()
         session.flush()
 
         assert [] == buffer.rows
@@ -251,7 +251,7 @@ def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> 
         buffer = ep._open_buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
         assert buffer is not None
         buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
-        buffer.gathers()
+        buffer.schedule()
         with ep.step() as step:
             step.reward(2.0)
 

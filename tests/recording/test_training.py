@@ -300,11 +300,11 @@ class Hostile:
         (lambda: mttp.group("g", [*TRACES[:2], (TRACES[2], 0)]), f"member_invalid: {TRACES[2]} is a step"),
         (
             lambda: mttp.group("g", [*TRACES[:2], "xyz"]),
-            "target_invalid: 'xyz' is no id of 32 hexadecimal digits",
+            "target_invalid: 'xyz' is not an id of 32 hexadecimal digits",
         ),
         (
             lambda: mttp.group("g", [*TRACES[:2], None]),
-            "target_invalid: None is no recorded episode or step, and no trace id",
+            "target_invalid: None is not a recorded episode or step, or a trace id",
         ),
         (lambda: mttp.group("g", TRACES[:2], metrics={"a": "b"}), "metric_invalid: a is 'b'"),
         (lambda: mttp.group("g", TRACES[:2], metrics=3), "metrics_invalid: 3 maps no names"),
@@ -538,7 +538,7 @@ def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Ses
         ({"consumed": -3}, "consumed_invalid: -3"),
         ({"groups": 3}, "groups_invalid: 3 is no list"),
         ({"groups": [mttp.model.Group()]}, "group_invalid: a group that was not recorded"),
-        ({"episodes": ["x"]}, "target_invalid: 'x' is no id of 32 hexadecimal digits"),
+        ({"episodes": ["x"]}, "target_invalid: 'x' is not an id of 32 hexadecimal digits"),
         ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is no episode"),
         ({"discarded": [1]}, "discarded_invalid: [1] maps no names"),
         ({"discarded": {"stale": -1}}, "discarded_invalid: stale is -1"),

@@ -1,4 +1,4 @@
-"""What an episode was paid so far, by its steps and in total."""
+"""`EpisodeRewards`, an episode's step rewards and total reward so far."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ __all__ = ["EpisodeRewards"]
 
 
 class EpisodeRewards:
-    """Step rewards as they come, and the total where one is stated."""
+    """The rewards of the ended steps, and the total if one is stated."""
 
     _invalid = 0
-    _doubtful = False
+    _has_step_not_ok = False
     _total: Reward | None = None
-    _overruled: float | None = None
+    _stated_return: float | None = None
 
     def __init__(self, step_rewards: list[float]) -> None:
-        """Of steps whose rewards, as far as they are numbers, are entered into that list."""
-        self._paid = step_rewards
+        """Use `step_rewards`, to which the episode appends the numeric rewards of its steps."""
+        self._step_rewards = step_rewards
 
     def invalid(self) -> None:
-        """Enter an ended step whose reward is unknown."""
+        """Count an ended step with an invalid reward."""
         self._invalid += 1
 
-    def doubt(self) -> None:
-        """Enter that a step was paid although it could not be scored."""
-        self._doubtful = True
+    def mark_not_ok(self) -> None:
+        """Note that a step has a numeric reward with a status other than ok."""
+        self._has_step_not_ok = True
 
-    def steps(self, paid: Sequence[float], *, invalid: int) -> None:
-        """Enter what several steps paid, and how many of the others something that is no number."""
-        self._paid.extend(paid)
+    def steps(self, rewards: Sequence[float], *, invalid: int) -> None:
+        """Add the rewards of several steps, and the number of steps with an invalid reward."""
+        self._step_rewards.extend(rewards)
         self._invalid += invalid
 
     def total(self, scoring: Reward) -> None:
-        """Enter a scoring of the whole episode; one that is missing or abstained states no total."""
+        """Set the total from a scoring of the episode; a missing or abstained one states no total."""
         self._total = scoring if states_total(scoring) else None
 
-    def overrule(self, value: float) -> None:
-        """Enter a total that an earlier recording states."""
-        self._overruled = value
+    def state_return(self, value: float) -> None:
+        """Set a total that an earlier recording states."""
+        self._stated_return = value
 
     @property
     def step_sum(self) -> float | None:
-        """Sum of the step rewards that are numbers; None when none is, or the sum is beyond a float."""
-        return total(self._paid)
+        """The sum of the numeric step rewards; None without any, or if the sum exceeds a float."""
+        return total(self._step_rewards)
 
     @property
     def is_valid(self) -> bool:
-        """Whether what was paid is what was scored, and not for instance a floor in place of it."""
-        return not self._doubtful if self._total is None else self._total.status == "ok"
+        """Whether all rewards have the status ok; False for example after a floor reward."""
+        return not self._has_step_not_ok if self._total is None else self._total.status == "ok"
 
     @property
     def basis(self) -> str | None:
-        """episode where a total was stated, steps where rewards were, None where nothing was."""
-        if self._total is not None or self._overruled is not None:
+        """episode if a total was stated, steps if only step rewards were, None without rewards."""
+        if self._total is not None or self._stated_return is not None:
             return "episode"
-        return "steps" if self._paid or self._invalid else None
+        return "steps" if self._step_rewards or self._invalid else None
 
     def totals(self) -> tuple[float | None, float | None, str | None]:
-        """What was paid in all, by the steps alone, and which of both it is."""
+        """Return the return, the sum of the step rewards, and the basis."""
         steps = self.step_sum
-        return self._all(steps), steps, self.basis
+        return self._return_from(steps), steps, self.basis
 
     @property
-    def paid(self) -> float | None:
-        """What the whole episode was paid; None where that is not known."""
-        return self._all(self.step_sum)
+    def return_(self) -> float | None:
+        """The episode's return; None if it is not known."""
+        return self._return_from(self.step_sum)
 
-    def _all(self, steps: float | None) -> float | None:
-        if self._overruled is not None:
-            return self._overruled
+    def _return_from(self, steps: float | None) -> float | None:
+        if self._stated_return is not None:
+            return self._stated_return
         if self._total is not None:
             return self._total.value
         return None if self._invalid else steps

@@ -333,12 +333,12 @@ class Session:
         return inert_episode() if self._closed else _start_episode(self._recorder, facts, template)
 
     @quiet_but(lambda *_, **__: RemoteEpisode(None))
-    def _join(self, where: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
+    def _join(self, context: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
         """Continue another process's episode; with `flush` its end waits until its spans are written."""
         if self._closed:
             return RemoteEpisode(None)
         return RemoteEpisode(
-            self._recorder, where, at_end=partial(self.flush, PART_SECONDS) if flush else None
+            self._recorder, context, at_end=partial(self.flush, PART_SECONDS) if flush else None
         )
 
     def _before_close(self, callback: Callable[..., object], *args: object) -> None:

@@ -153,7 +153,7 @@ class Trajectory(Measured):
     @property
     def return_(self) -> float | None:
         """The return so far; None if it is not known."""
-        return self._updated()._rewards.paid
+        return self._updated()._rewards.return_
 
     # Called by the training loop.
 
@@ -293,7 +293,7 @@ class Trajectory(Measured):
         if step._reward is not None:
             self._step_rewards.append(step._reward)
             if step._invalid:
-                self._rewards.doubt()
+                self._rewards.mark_not_ok()
         elif step._invalid:
             self._rewards.invalid()
         if step._flags:

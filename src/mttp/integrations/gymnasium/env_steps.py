@@ -233,7 +233,7 @@ class EnvSteps:
                 rows.append((self._shown, self._action, reward, False, False, None, at))
                 self._shown = observation.tobytes()
                 if (count := len(rows)) == 1:
-                    self._buffer.gathers()
+                    self._buffer.schedule()
                 elif count >= self._most:
                     self._buffer.write()
             else:
@@ -262,7 +262,7 @@ class EnvSteps:
             return
         count = len(self._rows)
         if count == 1:
-            self._buffer.gathers()
+            self._buffer.schedule()
         elif count >= self._most:
             self._buffer.write()
         self._at = at

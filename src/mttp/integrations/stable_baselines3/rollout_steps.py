@@ -74,7 +74,7 @@ class RolloutSteps:
         rows = self._buffer.rows
         rows.append((self.shown, kept, reward, terminated, truncated, thought, at))
         if len(rows) == 1:
-            self._buffer.gathers()
+            self._buffer.schedule()
         elif len(rows) >= self._most:
             self._buffer.write()
 
