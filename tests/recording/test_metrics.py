@@ -149,7 +149,7 @@ def test_every_metric_of_the_registry_is_emitted_or_of_the_recording() -> None:
     """
     A name that nobody emits would be a promise.
     """
-    from mttp.recording import metrics as measures
+    from mttp.recording import metrics as episode_metrics
     from mttp.recording import self_metrics
 
-    assert set(metrics.INSTRUMENTS) == {*measures._MEASURED, *self_metrics._NAMES}
+    assert set(metrics.INSTRUMENTS) == {*episode_metrics._METRICS, *self_metrics._NAMES}

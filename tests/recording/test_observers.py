@@ -303,7 +303,7 @@ def test_what_is_no_processor_is_refused_at_set_up(given: Any) -> None:
     """
     A class, or an exporter that should be wrapped or given elsewhere; nothing is left configured.
     """
-    with pytest.raises(ConfigureError, match=r"is no span processor; make one.*exporters=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=r"is not a span processor; pass one.*exporters=\[\.\.\.\]"):
         mttp.configure("memory://", processors=[given])
 
     assert mttp.current_session() is None

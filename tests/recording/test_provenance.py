@@ -322,7 +322,7 @@ def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Mon
     found = run()
     go.set()
 
-    assert ("completed", ("detector_failed: detecting took too long",)) == (found.status, found.faults)
+    assert ("completed", ("detector_failed: detection took too long",)) == (found.status, found.faults)
 
 
 def test_a_launcher_is_recognized_by_its_variables() -> None:

@@ -207,7 +207,7 @@ def test_a_group_that_is_still_open_ends_with_its_session():
         len(found["a"].episodes),
         found["a"].faults,
     )
-    assert (1, ("group_incomplete: it never ended",)) == (found["b"].size, found["b"].faults)
+    assert (1, ("group_incomplete: it was not ended",)) == (found["b"].size, found["b"].faults)
     assert {"group_incomplete": 2} == dict(session.stats.faults)
 
 
@@ -295,7 +295,7 @@ class Hostile:
         (lambda: mttp.group("g", TRACES[:2], reward_mean="x"), "reward_mean_invalid: 'x'"),
         (
             lambda: mttp.group("g", [*TRACES[:2], TRACES[0]]),
-            f"member_invalid: {TRACES[0]} is a member already",
+            f"member_invalid: {TRACES[0]} is already a member",
         ),
         (lambda: mttp.group("g", [*TRACES[:2], (TRACES[2], 0)]), f"member_invalid: {TRACES[2]} is a step"),
         (
@@ -537,13 +537,13 @@ def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Ses
         ({"lag": [1, math.nan]}, "lag_invalid: [1, nan]"),
         ({"consumed": -3}, "consumed_invalid: -3"),
         ({"groups": 3}, "groups_invalid: 3 is no list"),
-        ({"groups": [mttp.model.Group()]}, "group_invalid: a group that was not recorded"),
+        ({"groups": [mttp.model.Group()]}, "group_invalid: the group was not recorded"),
         ({"episodes": ["x"]}, "target_invalid: 'x' is not an id of 32 hexadecimal digits"),
-        ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is no episode"),
+        ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is not an episode"),
         ({"discarded": [1]}, "discarded_invalid: [1] maps no names"),
         ({"discarded": {"stale": -1}}, "discarded_invalid: stale is -1"),
         ({"discarded": {"stale": 1.5}}, "discarded_invalid: stale is 1.5"),
-        ({"sampled_versions": (1, 2, 3)}, "sampled_versions_invalid: (1, 2, 3) is no oldest and newest"),
+        ({"sampled_versions": (1, 2, 3)}, "sampled_versions_invalid: (1, 2, 3) is not (oldest, newest)"),
         ({"metrics": {"a": None}}, "metric_invalid: a is None"),
         ({"metrics": 3}, "metrics_invalid: 3 maps no names"),
         ({"metadata": ["a"]}, "metadata_invalid: ['a'] maps no names"),

@@ -99,12 +99,10 @@ def configure(
     "auto": files get environment steps packed from the first, and every transport gets the steps after the
     first 1,000 of an episode packed.
     `secret_keys` are names of values in configuration and metadata that are not recorded, in addition to
-    names such as api_key, token and password; False records all values. The default is the variable
-    MTTP_SECRET_KEYS.
+    names such as api_key, token and password; False records all values. The default is MTTP_SECRET_KEYS.
     `mirror` also passes mttp's spans to the tracer provider that the program has set.
     `meter_provider` gets the metrics of episodes and of recording itself, by default the global one.
-    `close_timeout` is the time in seconds for writing the last spans, by default 30 for files and 10 for
-    collectors.
+    `close_timeout` is the time in seconds to write the last spans, by default 30 for files, 10 for collectors.
 
     Spans of other instrumentations are recorded too, unless the program set a tracer provider earlier.
     Child processes join the run unless they configure their own session.
@@ -298,8 +296,8 @@ def recording_session() -> Session | None:
     """
     Return the open session; without `configure`, start an implicit one and print its transport.
 
-    Returns None if recording has ended or is off, or if the default transport can't be opened, which is
-    logged once.
+    Returns None if recording has ended or is off. Returns None with a warning, once, if the default transport
+    can't be opened.
     """
     global _is_implicit_off
     try:

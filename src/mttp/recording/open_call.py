@@ -46,8 +46,7 @@ class OpenCall(Handle):
         """
         Record the facts of the model's response.
 
-        `time_to_first_chunk` is the time in seconds from the request to the first chunk of a streamed
-        response.
+        `time_to_first_chunk` is in seconds, from the request to the first chunk of a streamed response.
         """
         if self._accepts("response"):
             given = {

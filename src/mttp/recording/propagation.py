@@ -134,10 +134,8 @@ def _headers(episode_context: EpisodeContext) -> dict[str, str]:
 def _propagated(episode_context: EpisodeContext, entries: Mapping[str, str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     context = trace.set_span_in_context(trace.NonRecordingSpan(episode_context.ambient), Context())
-    for name, value in {
-        **entries,
-        **episode_context.baggage,
-    }.items():  # mttp's first: the last may not fit
+    items = {**entries, **episode_context.baggage}  # mttp's first, because the last may not fit
+    for name, value in items.items():
         context = baggage.set_baggage(name, value, context)
     _TRACE.inject(headers, context)
     _BAGGAGE.inject(headers, context)
@@ -189,7 +187,7 @@ def extract(
 
     The handle is a context manager, sync and async; in its block the episode is the current one.
     The end of the block, or `end`, ends this process's part of the episode.
-    With `flush` the end waits until the part is text, for at most a second: use it in a worker that may be
+    With `flush` the end waits until the part is written, for at most a second, as needed in a worker that may be
     killed after its response.
     Without an episode in the carrier the handle is inert; a malformed carrier is the fault carrier_invalid.
     `carrier` is a mapping or an iterable of pairs; the case of names does not matter.

@@ -32,8 +32,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
 
     It accepts steps, agents, rewards, metrics and metadata. Only the process that started the episode can
     record its ending and its final observation.
-    `end`, or the end of the block, ends the part and records its span count. The episode may have ended
-    earlier.
+    `end`, or the end of the block, ends the part and records its span count.
     """
 
     _ACCEPTED = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})

@@ -128,9 +128,9 @@ class RunRecorder:
 
     def close(self, status: str, timeout: float | None) -> bool:
         """
-        End the run; returns whether everything was written within `timeout` seconds, by default each
-        transport's.
+        End the run; returns whether everything was written in time.
 
+        `timeout` is in seconds, by default each transport's own.
         A second caller, such as a signal handler, waits for the first.
         """
         if self._ended is None:
@@ -291,7 +291,7 @@ class RunRecorder:
         if self._detection is None:
             self._detection = provenance.Detection(self._config.directory, self.wake)
             self._mark_run()
-        elif not self._is_detected and self._detection.over:
+        elif not self._is_detected and self._detection.done:
             self._add_detected()
             self._mark_run()
         elif self._has_new_facts:
@@ -341,7 +341,7 @@ class RunRecorder:
                 self.fault("part_never_ended", "a part of an episode was still open when its session closed")
             root = self._add_detected()
             faults: Faults = []
-            libraries = [provenance.imported] if self._detection is not None and self._detection.over else []
+            libraries = [provenance.imported] if self._detection is not None and self._detection.done else []
             facts = provenance.detect(self._config.directory, faults, libraries) if libraries else {}
             self._set_documents(root)
             started_episodes = self.stats.episodes if self._config.sampling is None else None
@@ -404,7 +404,7 @@ class RunRecorder:
 
     def fork(self) -> RunRecorder:
         """After a fork, in the child: return its recorder; the parent's drops what it gets here."""
-        provenance.renew()
+        provenance.replace_lock()
         self.stats, self._marker_lock, self._without_marker, self._buffers = Stats(), threading.Lock(), {}, {}
         self.take, self.next_step_id = self.ended, self.stats.stepped.__next__
         self._child = RunRecorder(self._config, forked=True)

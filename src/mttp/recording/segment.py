@@ -39,9 +39,9 @@ class Segment(Trace):
         flags: TraceFlags | None = None,
     ) -> None:
         """
-        Create a segment; `episode_id` is by default the trace id, and all spans have the attributes
-        `identity`.
+        Create a segment; `episode_id` is by default the trace id.
 
+        `identity` has the attributes of all its spans.
         `steps` is how steps are written: spans, packed or auto.
         `flags` are by default those of the session's sampling decision.
         """
