@@ -96,13 +96,12 @@ def configure(
     `sampling` selects the episodes that collectors get: a `Sampling`, or a ratio from 0 to 1; the default is
     OpenTelemetry's variable OTEL_TRACES_SAMPLER.
     `steps` selects how steps are written: "spans" (one span per step), "packed" (columns of one span), or
-    "auto": files get environment steps packed from the first, and every transport gets the steps after the
-    first 1,000 of an episode packed.
+    "auto": environment steps are packed in files, and elsewhere after the first 1,000 of an episode.
     `secret_keys` are names of values in configuration and metadata that are not recorded, in addition to
     names such as api_key, token and password; False records all values. The default is MTTP_SECRET_KEYS.
     `mirror` also passes mttp's spans to the tracer provider that the program has set.
     `meter_provider` gets the metrics of episodes and of recording itself, by default the global one.
-    `close_timeout` is the time in seconds to write the last spans, by default 30 for files, 10 for collectors.
+    `close_timeout` is the time to write the last spans, by default 30 seconds for files, 10 for collectors.
 
     Spans of other instrumentations are recorded too, unless the program set a tracer provider earlier.
     Child processes join the run unless they configure their own session.
@@ -230,7 +229,7 @@ def _close_active() -> None:
 @contextlib.contextmanager
 def isolated(*own: Transport, alone: bool = False, **options: Any) -> Iterator[IsolatedRecording]:
     """
-    Set the open session others during the block, and record to these transports instead.
+    Set the open session aside during the block, and record to these transports instead.
 
     A session on the first transport is open from the start; `options` are those of `configure`.
     `configure` may replace it within the block, without closing it.

@@ -30,7 +30,7 @@ __all__ = [
     "Handle",
     "Host",
     "HasStartMarker",
-    "Measured",
+    "ScoredHandle",
     "attach",
     "current",
     "detach",
@@ -254,7 +254,7 @@ def detach(token: Token[Context]) -> None:
         restore(token)
 
 
-class Measured(Handle):
+class ScoredHandle(Handle):
     """A handle with rewards, and with metrics and metadata of the user."""
 
     _scoring: str = ""

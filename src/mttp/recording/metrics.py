@@ -95,11 +95,13 @@ class _MetricsRecorder(SpanProcessor):
             self._score(span.values.get(a.GRADER_NAME, ""), span.values.get(a.REWARD_VALUE), span.values)
 
     def _episode(self, span: RecordingSpan) -> None:
-        found, dimensions = span.values, self._dimensions(span.values, _EPISODE)
+        attributes, dimensions = span.values, self._dimensions(span.values, _EPISODE)
         self._instruments[metrics.EPISODES_FINISHED].add(1, dimensions)
-        self._record(metrics.EPISODES_RETURN, found.get(a.EPISODE_RETURN), dimensions | _subset(found, _SPEC))
-        self._record(metrics.EPISODES_LENGTH, found.get(a.EPISODE_LENGTH), dimensions)
-        if found.get(a.EPISODE_TIMING) != "batch":
+        self._record(
+            metrics.EPISODES_RETURN, attributes.get(a.EPISODE_RETURN), dimensions | _subset(attributes, _SPEC)
+        )
+        self._record(metrics.EPISODES_LENGTH, attributes.get(a.EPISODE_LENGTH), dimensions)
+        if attributes.get(a.EPISODE_TIMING) != "batch":
             self._record(metrics.EPISODES_DURATION, _seconds(span), dimensions)
 
     def _step(self, span: RecordingSpan) -> None:
@@ -111,32 +113,32 @@ class _MetricsRecorder(SpanProcessor):
             self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
         self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
 
-    def _reward(self, found: Mapping[str, Any]) -> None:
-        dimensions = self._dimensions(found, (*_SPEC, a.GRADER_NAME))
-        self._record(metrics.REWARDS_VALUE, found.get(a.REWARD_VALUE), dimensions)
-        if found[a.REWARD_STATUS] in ("error", "missing"):
-            status = {a.REWARD_STATUS: found[a.REWARD_STATUS]}
+    def _reward(self, attributes: Mapping[str, Any]) -> None:
+        dimensions = self._dimensions(attributes, (*_SPEC, a.GRADER_NAME))
+        self._record(metrics.REWARDS_VALUE, attributes.get(a.REWARD_VALUE), dimensions)
+        if attributes[a.REWARD_STATUS] in ("error", "missing"):
+            status = {a.REWARD_STATUS: attributes[a.REWARD_STATUS]}
             self._instruments[metrics.REWARDS_INVALID].add(
-                1, status | self._dimensions(found, (a.SPEC_NAME,))
+                1, status | self._dimensions(attributes, (a.SPEC_NAME,))
             )
-        for component, value in components.decode(a.REWARD_SCORE, found).items():
-            self._score(component, value, found)
+        for component, value in components.decode(a.REWARD_SCORE, attributes).items():
+            self._score(component, value, attributes)
 
-    def _score(self, component: str, value: Any, found: Mapping[str, Any]) -> None:
+    def _score(self, component: str, value: Any, attributes: Mapping[str, Any]) -> None:
         self._record(
-            metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._dimensions(found, _SPEC)
+            metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._dimensions(attributes, _SPEC)
         )
 
-    def _update(self, found: Mapping[str, Any]) -> None:
-        dimensions = self._dimensions(found, (a.POLICY_ID,))
+    def _update(self, attributes: Mapping[str, Any]) -> None:
+        dimensions = self._dimensions(attributes, (a.POLICY_ID,))
         self._instruments[metrics.UPDATES_FINISHED].add(1, dimensions)
         for name, key in _UPDATE.items():
-            value = found.get(key)
+            value = attributes.get(key)
             if isinstance(value, float) and math.isfinite(value):
                 self._instruments[name].set(value, dimensions)
 
-    def _dimensions(self, found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-        return _subset(found, keys) | self._kind
+    def _dimensions(self, attributes: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        return _subset(attributes, keys) | self._kind
 
     def _record(self, name: str, value: Any, dimensions: Mapping[str, Any]) -> None:
         if isinstance(value, (int, float)) and math.isfinite(value):
@@ -154,8 +156,8 @@ def _instrument(meter: Meter, name: str) -> Any:
     return meter.create_histogram(name, **options, explicit_bucket_boundaries_advisory=boundaries)
 
 
-def _subset(found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: found[key] for key in keys if key in found}
+def _subset(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: attributes[key] for key in keys if key in attributes}
 
 
 def _seconds(span: RecordingSpan) -> float:

@@ -16,8 +16,8 @@ from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.recording.episode_properties import EpisodeProperties
 from mttp.recording.handle import SPAN_KEY, Host, current
-from mttp.recording.known import KnownEpisode
 from mttp.recording.open_agent import OpenAgent
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -41,7 +41,7 @@ def _no_agent(*_: object, **__: object) -> OpenAgent:
     return OpenAgent(inert(), "")
 
 
-class OpenEpisode(KnownEpisode):
+class OpenEpisode(EpisodeProperties):
     """An open episode; its properties are those of `mttp.Episode` that are known so far."""
 
     _agents: Mapping[str, OpenAgent] = MappingProxyType({})
@@ -66,14 +66,14 @@ class OpenEpisode(KnownEpisode):
         `template` has the attributes that all episodes of its environment share.
         """
         if host is None:
-            KnownEpisode.__init__(self, None)
+            EpisodeProperties.__init__(self, None)
             return
         shared, shared_faults = template or _NO_TEMPLATE
         faults: Faults = [*shared_faults]
         own_id = text(episode_id, faults) if episode_id else ""
         mode = host.steps if steps is None else self._mode(steps, host, faults)
         segment = Segment(host, trace_id or ids.trace_id(), own_id, steps=mode)
-        KnownEpisode.__init__(self, segment)
+        EpisodeProperties.__init__(self, segment)
         index = host.episode_started(self)
         generator = None if facts is None else facts.get("env_rng_sha256")
         if type(generator) is GeneratorState:

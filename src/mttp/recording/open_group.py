@@ -17,7 +17,7 @@ from mttp.model import baselines, ids
 from mttp.model.episodes import Episode, Group
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording.handle import Host, Measured
+from mttp.recording.handle import Host, ScoredHandle
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.targets import target
 
@@ -65,7 +65,7 @@ class Member:
         return self.is_valid or (self.advantage is not None and self.reward is not None)
 
 
-class OpenGroup(Measured):
+class OpenGroup(ScoredHandle):
     """
     An open group of episodes whose rewards are compared with each other.
 

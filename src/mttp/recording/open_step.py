@@ -25,7 +25,7 @@ from mttp.recording.arguments import (
     TokenFacts,
     check_names,
 )
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, ScoredHandle, current, document_of
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -58,7 +58,7 @@ def _no_call(*_: object, **__: object) -> OpenCall:
     return OpenCall(None, None)
 
 
-class OpenStep(Measured):
+class OpenStep(ScoredHandle):
     """An open step."""
 
     _reward: float | None = None

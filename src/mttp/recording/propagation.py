@@ -87,7 +87,7 @@ def inject(carrier: Settable | None = None, *, environment: bool = False) -> Set
 
     `carrier` is any object that takes texts by name, by default a new dict.
     For `os.environ`, and with `environment`, names are those of environment variables, in upper case.
-    Without a current episode nothing is text.
+    Without a current episode nothing is written.
     """
     carrier = {} if carrier is None else carrier
     try:
@@ -187,8 +187,8 @@ def extract(
 
     The handle is a context manager, sync and async; in its block the episode is the current one.
     The end of the block, or `end`, ends this process's part of the episode.
-    With `flush` the end waits until the part is written, for at most a second, as needed in a worker that may be
-    killed after its response.
+    With `flush` the end waits until the part is written, for at most a second; use it in a worker that may
+    be killed after its response.
     Without an episode in the carrier the handle is inert; a malformed carrier is the fault carrier_invalid.
     `carrier` is a mapping or an iterable of pairs; the case of names does not matter.
     """
@@ -306,7 +306,7 @@ def bind_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     Return `function` bound to the current context, to be called in other threads, tasks or processes.
 
     In this process each call runs in the bound context. In another process each call records a part of the
-    episode, which is ended and text when the call returns.
+    episode, which is ended and written when the call returns.
     The result can be pickled if `function` can; a coroutine function stays a coroutine function.
     """
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object whose call is a coroutine

@@ -21,22 +21,22 @@ from mttp.semconv import spans as names
 if TYPE_CHECKING:
     from mttp.model.results import RewardResult
 
-__all__ = ["LiveScoring", "watch"]
+__all__ = ["OpenScoring", "watch"]
 
 
-def watch(spec: str, *, of_step: bool) -> LiveScoring | None:
+def watch(spec: str, *, of_step: bool) -> OpenScoring | None:
     """Start a scoring in the current step or episode; returns None outside an episode."""
     scored = (current_step() if of_step else None) or current_trajectory()
     if not scored:
         return None
     try:
-        return LiveScoring(scored, spec)
+        return OpenScoring(scored, spec)
     except Exception as error:
         scored._failed("scoring", error)
         return None
 
 
-class LiveScoring:
+class OpenScoring:
     """An open scoring; its errors are counted and never reach the code that scores."""
 
     def __init__(self, scored: OpenStep | Trajectory, spec: str) -> None:
@@ -107,7 +107,7 @@ class LiveScoring:
 class _Grading:
     """A context manager in whose block a component's span is current."""
 
-    def __init__(self, scoring: LiveScoring, name: str, span: RecordingSpan) -> None:
+    def __init__(self, scoring: OpenScoring, name: str, span: RecordingSpan) -> None:
         self._scoring = scoring
         self._name = name
         self._span = span

@@ -63,7 +63,7 @@ def current_provider() -> MeterProvider | None:
 
 
 class _SelfMetrics:
-    """The sums totals all sessions of a meter provider, whose callbacks can't be removed."""
+    """The sums over all sessions of a meter provider, whose callbacks can't be removed."""
 
     def __init__(self, meter: Meter) -> None:
         self._totals_and_sessions: tuple[Mapping[str, _Values], Sequence[Session]] = (

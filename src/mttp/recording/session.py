@@ -61,9 +61,9 @@ PROCESSOR_SECONDS = 10.0
 
 class Session:
     """
-    Records the episodes of one run; made by `mttp.configure`.
+    Records the episodes of one run; `mttp.configure` creates it.
 
-    It is a context manager, sync and async; leaving it closes it.
+    It is a context manager, sync and async, which closes it at the end of its block.
     """
 
     def __init__(
@@ -233,11 +233,11 @@ class Session:
         Return whether everything that the session recorded was delivered.
         """
         with self._lock:
-            again = self._closed
-            if not again:
+            was_closed = self._closed
+            if not was_closed:
                 self._run_before_close()
             self._closed = True
-        if again:
+        if was_closed:
             return self._recorder.close(self._status, timeout)
         deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
         try:
@@ -350,11 +350,11 @@ class Session:
         self._after_close_callbacks.callback(callback, *args)
 
     def _before_fork(self) -> bool:
-        """Hold the queues before a fork; returns whether `_after_fork_in_parent` must be called."""
+        """Hold the writing threads before a fork; returns whether `_after_fork_in_parent` must be called."""
         return self._recorder.hold()
 
     def _after_fork_in_parent(self) -> None:
-        """Release the queues in the parent after a fork."""
+        """Release the writing threads in the parent after a fork."""
         self._recorder.release()
 
     def _after_fork_in_child(self) -> None:

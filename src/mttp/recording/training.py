@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 from mttp.codec import updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model.episodes import Group, Update
-from mttp.recording.batch import UpdateBatch, batch
 from mttp.recording.configuration import recorded, recording_session
-from mttp.recording.handle import Measured
+from mttp.recording.handle import ScoredHandle
 from mttp.recording.open_group import OpenGroup
 from mttp.recording.session import Session
+from mttp.recording.update_batch import UpdateBatch, batch
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.semconv.values import GroupNormalization as Normalization
@@ -201,10 +201,10 @@ def update(
 
     `index` counts from 0; by default it is one more than the last of this policy in this process.
     Numbers are recorded unchanged, a loss of NaN as NaN.
-    `groups` are handles, values or ids; `episodes` are handles, values or trace ids of further episodes.
+    `groups` are handles, values or ids; `episodes` are handles, values or trace ids.
     `discarded` maps a reason to the number of discarded episodes, or to the episodes.
     `consumed` is the number of episodes learned from, by default of those named and not discarded.
-    `lag` is the number of updates between sampling and learning: one per episode, or a tuple (min, mean, max).
+    `lag` is the number of updates between sampling and learning: one per episode, or (min, mean, max).
     By default it is `index - policy_update_index - 1` of the episodes that have a `policy_update_index`.
     `sampled_versions` are the oldest and the newest policy version among the samples.
     Times are in nanoseconds since the Unix epoch, by default now.
@@ -244,7 +244,7 @@ def _recorded(
     span = session._recorder.span(names.UPDATE, values={}, start=start)
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)
-    handle = Measured(session._recorder, span)
+    handle = ScoredHandle(session._recorder, span)
     handle._describe(*metadata_and_metrics)
     for values in updates.markers(stated):
         links = learned_from.links(values)

@@ -18,8 +18,8 @@ from mttp.model.episodes import Call, Reward, Spec
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import RewardValue
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Measured, current, document_of
-from mttp.recording.ledger import EpisodeRewards
+from mttp.recording.episode_rewards import EpisodeRewards
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, ScoredHandle, current, document_of
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
@@ -32,7 +32,7 @@ NO_END_FLAGS: Mapping[str, bool | None] = MappingProxyType({"terminated": None, 
 """The flags of the end before any is stated."""
 
 
-class Trajectory(Measured):
+class Trajectory(ScoredHandle):
     """A sequence of steps with a reward of its own, and with the sum of the rewards so far."""
 
     # Rare attributes have defaults on the class, because episodes are created in the training loop.
@@ -142,7 +142,7 @@ class Trajectory(Measured):
 
     @property
     def _is_valid(self) -> bool:
-        """Whether all rewards so far have the status ok; False for example after a floor reward."""
+        """Whether the total, or else each step reward, has the status ok; False for a floor reward."""
         return self._updated()._rewards.is_valid
 
     @property

@@ -11,10 +11,10 @@ from mttp.codec.plain import from_json
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
-__all__ = ["KnownEpisode"]
+__all__ = ["EpisodeProperties"]
 
 
-class KnownEpisode(Trajectory):
+class EpisodeProperties(Trajectory):
     """A trajectory with an episode's identity and ending."""
 
     _identity: Mapping[str, Any] = MappingProxyType({})

@@ -24,7 +24,7 @@ class UpdateBatch:
     groups: dict[str, Target | None] = field(default_factory=dict)
     """Groups by id, with their spans if known."""
     episodes: dict[str, Target] = field(default_factory=dict)
-    """Episodes without a group, by trace id."""
+    """Episodes that are named directly, by trace id."""
     members: set[str] | None = field(default_factory=set)
     """Trace ids of the groups' members; None if some are unknown."""
     counts: dict[str, int] = field(default_factory=dict)

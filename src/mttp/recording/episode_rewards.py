@@ -50,7 +50,7 @@ class EpisodeRewards:
 
     @property
     def is_valid(self) -> bool:
-        """Whether all rewards have the status ok; False for example after a floor reward."""
+        """Whether the total, or else each step reward, has the status ok; False for a floor reward."""
         return not self._has_step_not_ok if self._total is None else self._total.status == "ok"
 
     @property
