@@ -1,4 +1,4 @@
-"""What episodes, steps, rewards and updates come to, as metrics."""
+"""Metrics of episodes, steps, rewards and updates."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mttp.semconv import metrics
 
 @pytest.fixture
 def reader() -> InMemoryMetricReader:
-    """Whoever collects."""
+    """A metric reader in memory."""
     return InMemoryMetricReader()
 
 
 def configured(reader: InMemoryMetricReader, **options: Any) -> mttp.Session:
-    """A session that is measured."""
+    """A session with metrics."""
     return mttp.configure("memory://", meter_provider=MeterProvider([reader]), **options)
 
 
 def points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any], Any]]:
-    """A metric's points: what is said of each, and its sum, count or value."""
+    """Return a metric's points: their attributes, and sum, count or value."""
     data = reader.get_metrics_data()
     found = [
         point
@@ -43,9 +43,9 @@ def points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any]
     ]
 
 
-def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> None:
+def test_an_episode_s_metrics_are_recorded_at_its_end(reader: InMemoryMetricReader) -> None:
     """
-    Its return, length and duration, by environment, status, outcome and spec.
+    Its return, length and duration have the dimensions environment, status, outcome and spec.
     """
     with configured(reader, kind="eval"), mttp.episode(env="toy") as episode:
         for _ in range(3):
@@ -77,7 +77,7 @@ def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> No
 
 def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricReader) -> None:
     """
-    NaN would make every mean NaN.
+    One NaN would make every mean NaN.
     """
     with configured(reader), mttp.episode() as episode:
         with episode.step() as step:
@@ -90,7 +90,7 @@ def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricR
 
 def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> None:
     """
-    As if each had a span.
+    They give the metrics of steps with spans.
     """
     with configured(reader, steps="packed"), mttp.episode() as episode:
         for _ in range(1500):
@@ -102,9 +102,9 @@ def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> N
     assert (1500, 1500) == (count, length)
 
 
-def test_an_update_says_how_it_went(reader: InMemoryMetricReader) -> None:
+def test_an_update_sets_gauges(reader: InMemoryMetricReader) -> None:
     """
-    The newest value of each figure, by policy; what is no number is not said.
+    They have the newest value by policy; values that are not numbers are skipped.
     """
     with configured(reader):
         for kl in (0.5, 0.25):
@@ -116,9 +116,9 @@ def test_an_update_says_how_it_went(reader: InMemoryMetricReader) -> None:
     assert [] == points(reader, metrics.UPDATES_LOSS)
 
 
-def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricReader) -> None:
+def test_metrics_ignore_sampling(reader: InMemoryMetricReader) -> None:
     """
-    Otherwise every mean would be of the episodes that somebody found worth keeping.
+    Otherwise means would be of the selected episodes only.
     """
     with configured(reader, sampling=0.0):
         for _ in range(4):
@@ -131,7 +131,7 @@ def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricR
 
 def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> None:
     """
-    By library and error, whatever session they are of; where no hook fails there is no such metric.
+    They are counted by library and error over all sessions; without a failure there is no metric.
     """
     provider = MeterProvider([reader])
     for number in range(2):
@@ -145,9 +145,9 @@ def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> N
     assert [(each, 2) for each in said] == points(reader, metrics.INTEGRATIONS_FAILURES)
 
 
-def test_every_metric_of_the_registry_is_emitted_or_of_the_recording() -> None:
+def test_every_metric_of_the_registry_is_emitted() -> None:
     """
-    A name that nobody emits would be a promise.
+    The registry defines no metric that mttp does not emit.
     """
     from mttp.recording import metrics as episode_metrics
     from mttp.recording import self_metrics
