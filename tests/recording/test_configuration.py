@@ -485,7 +485,7 @@ def test_forget_returns_to_the_state_of_a_new_process() -> None:
 
 def test_closed_sessions_leak_nothing() -> None:
     """
-    Many sessions in one process leave no threads and no files open.
+    Variables are restored, transports are shut down, and threads end.
     """
     before = dict(os.environ)
     exporters: Sequence[Exporter] = [Exporter() for _ in range(5)]
