@@ -28,8 +28,8 @@ def compare(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="A metric: return, reward, success, length, tokens, duration, cost, components.NAME, "
-            "metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
+            help="A metric: return, reward, success, length, tokens, duration, latency, cost, "
+            "components.NAME, metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
         ),
     ] = None,
     by: Annotated[

@@ -13,7 +13,7 @@ from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
-__all__ = ["compare"]
+__all__ = ["compare", "refuse_differences", "slice_values"]
 
 _WINDOW = 100
 
@@ -49,7 +49,7 @@ def compare(
     """
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found = differences(before, after)
-    _refuse(found, frozenset(allow))
+    refuse_differences(found, frozenset(allow))
     together = [*before.episodes, *after.episodes]
     chosen = [metric(name, together) for name in (metrics or default_metrics(together))]
     if not chosen:
@@ -118,14 +118,16 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     return found
 
 
-def _refuse(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
+def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
+    """Raise StudyError for a difference in tasks, spec or grader that is not allowed."""
     if unknown := allowed - {*REFUSED}:
         raise StudyError(f"allow={min(unknown)!r} is no kind of difference; there are {', '.join(REFUSED)}")
     for one in found:
         if one.kind in REFUSED and one.kind not in allowed:
             raise StudyError(
                 f"the sides differ in their {one.kind}: {one.base or 'none'} and {one.candidate or 'none'}; "
-                f"allow it by allow=[{one.kind!r}], on the command line by --allow {one.kind}"
+                f"allow it by allow=[{one.kind!r}] (on the command line --allow {one.kind}, "
+                f"in promotion rules `allow: [{one.kind}]`)"
             )
 
 
@@ -157,13 +159,15 @@ def _slices(
 ) -> dict[str, MetricComparison]:
     if by is None:
         return {}
-    names = sorted({name for side in (base, candidate) for one in side.episodes for name in _slice(one, by)})
+    names = sorted(
+        {name for side in (base, candidate) for one in side.episodes for name in slice_values(one, by)}
+    )
     if not names:
         raise StudyError(f"no episode has a value of {by!r}; slice by split, slices, env or inputs.NAME")
     found = []
     for name in names:
         sides = [
-            replace(side, episodes=tuple(one for one in side.episodes if name in _slice(one, by)))
+            replace(side, episodes=tuple(one for one in side.episodes if name in slice_values(one, by)))
             for side in (base, candidate)
         ]
         found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
@@ -174,7 +178,8 @@ def _slices(
     }
 
 
-def _slice(one: EpisodeFigures, by: str) -> tuple[str, ...]:
+def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
+    """The slices of an episode; raises StudyError for an unknown `by`."""
     head, _, key = by.partition(".")
     if head == "inputs" and key:
         return (str(one.inputs[key]),) if key in one.inputs else ()
