@@ -131,13 +131,13 @@ def test_a_variable_names_the_default_transport(monkeypatch: pytest.MonkeyPatch)
     """
     An argument has precedence.
     """
-    monkeypatch.setenv("MTTP_TRANSPORT", "file://told.jsonl")
+    monkeypatch.setenv("MTTP_TRANSPORT", "file://variable.jsonl")
     with mttp.configure() as session:
-        told = repr(session.transport)
+        from_variable = repr(session.transport)
     with mttp.configure("memory://") as session:
         given = repr(session.transport)
 
-    assert (f"file://{Path.cwd()}/told.jsonl", "memory://") == (told, given)
+    assert (f"file://{Path.cwd()}/variable.jsonl", "memory://") == (from_variable, given)
 
 
 def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_a_new_run_id_is_published_for_child_processes() -> None:
 @pytest.mark.parametrize(
     ("argument", "variable", "launched", "expected"),
     [
-        ("given", "told", "torch", "given"),
-        (None, "told", "torch", "told"),
+        ("given", "variable", "torch", "given"),
+        (None, "variable", "torch", "variable"),
         (None, None, "torch", "torch"),
     ],
 )
@@ -260,10 +260,10 @@ def test_closing_restores_only_unchanged_variables(monkeypatch: pytest.MonkeyPat
     A variable that the program has changed meanwhile keeps its value.
     """
     session = mttp.configure("memory://")
-    monkeypatch.setenv("MTTP_RUN_ID", "theirs")
+    monkeypatch.setenv("MTTP_RUN_ID", "changed")
     session.close()
 
-    assert "theirs" == os.environ["MTTP_RUN_ID"]
+    assert "changed" == os.environ["MTTP_RUN_ID"]
 
 
 def test_the_transport_is_published_for_child_processes(
@@ -352,8 +352,8 @@ def test_an_implicit_session_prints_its_transport_once(
     session.close()
 
     (directory,) = (tmp_path / "mttp-runs").iterdir()
-    told = f"mttp: recording episodes to file://{directory}/\n"
-    assert told == capsys.readouterr().err
+    message = f"mttp: recording episodes to file://{directory}/\n"
+    assert message == capsys.readouterr().err
     assert 3 == len(mttp.read(directory))
 
 

@@ -489,8 +489,8 @@ def test_numbers_of_several_steps_are_one_annotation(place: str, steps: str):
 
     found = mttp.read(session)
     (annotation,) = found.annotations
-    told = [(step.advantage, step.return_target) for step in found.episodes[0].steps]
-    assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == told
+    numbers = [(step.advantage, step.return_target) for step in found.episodes[0].steps]
+    assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == numbers
     assert [] == found.problems
     assert ("steps", 1, "ppo") == (annotation.kind, annotation.step, annotation.by)
 

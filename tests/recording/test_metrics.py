@@ -55,7 +55,7 @@ def test_an_episode_s_metrics_are_recorded_at_its_end(reader: InMemoryMetricRead
         episode.reward(0.75, components={"correct": 1.0, "format": 0.5}, spec=spec, grader="judge")
         episode.end(outcome="success", terminated=True)
 
-    said = {
+    dimensions = {
         a.ENV_ID: "toy",
         a.EPISODE_STATUS: "completed",
         a.EPISODE_OUTCOME: "success",
@@ -63,10 +63,12 @@ def test_an_episode_s_metrics_are_recorded_at_its_end(reader: InMemoryMetricRead
     }
     of_spec = {a.SPEC_NAME: "math", a.SPEC_VERSION: "1.2.0"}
     kind = {a.RUN_KIND: "eval"}
-    assert [(said | of_spec, (1, 0.75))] == points(reader, metrics.EPISODES_RETURN)
-    assert [(said, (1, 3))] == points(reader, metrics.EPISODES_LENGTH)
-    assert [(said, 1)] == points(reader, metrics.EPISODES_FINISHED)
-    assert [(said, 1)] == [(key, count) for key, (count, _) in points(reader, metrics.EPISODES_DURATION)]
+    assert [(dimensions | of_spec, (1, 0.75))] == points(reader, metrics.EPISODES_RETURN)
+    assert [(dimensions, (1, 3))] == points(reader, metrics.EPISODES_LENGTH)
+    assert [(dimensions, 1)] == points(reader, metrics.EPISODES_FINISHED)
+    assert [(dimensions, 1)] == [
+        (key, count) for key, (count, _) in points(reader, metrics.EPISODES_DURATION)
+    ]
     assert [(kind, 3)] == [(key, count) for key, (count, _) in points(reader, metrics.STEPS_DURATION)]
     assert [(kind, 6)] == points(reader, metrics.TOKENS_GENERATED)
     assert [({**of_spec, a.GRADER_NAME: "judge", **kind}, (1, 0.75))] == points(reader, metrics.REWARDS_VALUE)
@@ -110,9 +112,9 @@ def test_an_update_sets_gauges(reader: InMemoryMetricReader) -> None:
         for kl in (0.5, 0.25):
             mttp.update(policy="tiny", loss=math.nan, kl=kl)
 
-    said = {a.POLICY_ID: "tiny", a.RUN_KIND: "train"}
-    assert [(said, 0.25)] == points(reader, metrics.UPDATES_KL)
-    assert [(said, 2)] == points(reader, metrics.UPDATES_FINISHED)
+    dimensions = {a.POLICY_ID: "tiny", a.RUN_KIND: "train"}
+    assert [(dimensions, 0.25)] == points(reader, metrics.UPDATES_KL)
+    assert [(dimensions, 2)] == points(reader, metrics.UPDATES_FINISHED)
     assert [] == points(reader, metrics.UPDATES_LOSS)
 
 
@@ -140,9 +142,9 @@ def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> N
             guard("gymnasium", lambda: {}["x"])
             guard("trl", lambda: 1 / 0)
 
-    said = [{a.INTEGRATION_NAME: "gymnasium", a.ERROR_TYPE: "KeyError"}]
-    said.append({a.INTEGRATION_NAME: "trl", a.ERROR_TYPE: "ZeroDivisionError"})
-    assert [(each, 2) for each in said] == points(reader, metrics.INTEGRATIONS_FAILURES)
+    dimensions = [{a.INTEGRATION_NAME: "gymnasium", a.ERROR_TYPE: "KeyError"}]
+    dimensions.append({a.INTEGRATION_NAME: "trl", a.ERROR_TYPE: "ZeroDivisionError"})
+    assert [(each, 2) for each in dimensions] == points(reader, metrics.INTEGRATIONS_FAILURES)
 
 
 def test_every_metric_of_the_registry_is_emitted() -> None:

@@ -91,15 +91,15 @@ def test_processors_are_called_in_the_order_of_starts_and_ends() -> None:
     """
     The run span ends last, before the processors are shut down.
     """
-    watching = Processor()
-    with mttp.configure("memory://", processors=[watching]):
+    processor = Processor()
+    with mttp.configure("memory://", processors=[processor]):
         play()
 
     about = ("episode", "step", "GET")
     assert [f"on_start {name}" for name in about] + [f"on_end {name}" for name in reversed(about)] == [
-        call for call in watching.called if call.split()[-1] in about
+        call for call in processor.called if call.split()[-1] in about
     ]
-    assert ["on_end run", "shutdown"] == watching.called[-2:]
+    assert ["on_end run", "shutdown"] == processor.called[-2:]
 
 
 class FromBaggage(SpanProcessor):
@@ -201,29 +201,29 @@ def test_processors_get_no_spans_after_a_close() -> None:
     """
     A span that ends after its session is not passed on, because exporters are shut down.
     """
-    watching = Processor()
-    with mttp.configure("memory://", processors=[watching]):
+    processor = Processor()
+    with mttp.configure("memory://", processors=[processor]):
         guest, episode = tracer.start_span("GET"), mttp.episode()
     guest.end()
     episode.end()
     play()
 
-    assert "shutdown" == watching.called[-1]
-    assert 1 == watching.called.count("shutdown")
+    assert "shutdown" == processor.called[-1]
+    assert 1 == processor.called.count("shutdown")
 
 
 def test_a_processor_can_be_added_later() -> None:
     """
     Libraries add it through the tracer provider.
     """
-    watching = Processor()
+    processor = Processor()
     with mttp.configure("memory://"):
         play()
-        trace.get_tracer_provider().add_span_processor(watching)  # type: ignore[attr-defined]
+        trace.get_tracer_provider().add_span_processor(processor)  # type: ignore[attr-defined]
         play()
 
-    assert (1, 1) == (watching.called.count("on_end episode"), watching.called.count("on_end GET"))
-    assert "shutdown" == watching.called[-1]
+    assert (1, 1) == (processor.called.count("on_end episode"), processor.called.count("on_end GET"))
+    assert "shutdown" == processor.called[-1]
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -328,9 +328,9 @@ def test_exporters_are_transports() -> None:
     with mttp.configure("memory://", exporters=[exporter]) as session:
         play()
 
-    shown = sorted(span.name for span in exporter.get_finished_spans())
-    assert sorted(span.name for span in session.records()) == shown
-    assert {"GET", "step", "episode", "run"} <= set(shown)
+    exported = sorted(span.name for span in exporter.get_finished_spans())
+    assert sorted(span.name for span in session.records()) == exported
+    assert {"GET", "step", "episode", "run"} <= set(exported)
 
 
 class Calls(SpanProcessor):

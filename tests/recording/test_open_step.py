@@ -63,10 +63,10 @@ def test_processor_child_and_reading_agree(record: Any) -> None:
     """
     A span processor, a child span of the SDK and a reader get the same span.
     """
-    shown, theirs = InMemorySpanExporter(), InMemorySpanExporter()
+    exported, other = InMemorySpanExporter(), InMemorySpanExporter()
     plain = TracerProvider()
-    plain.add_span_processor(SimpleSpanProcessor(theirs))
-    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+    plain.add_span_processor(SimpleSpanProcessor(other))
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(exported)]) as session:
         with mttp.episode() as episode, episode.step() as step:
             record(step)
             live = dict(trace.get_current_span().attributes or {})  # type: ignore[attr-defined]
@@ -75,8 +75,8 @@ def test_processor_child_and_reading_agree(record: Any) -> None:
         (kept,) = [one for one in session.records() if one.name == "step"]
         (read,) = mttp.read(session)
 
-    (span,) = [one for one in shown.get_finished_spans() if one.name == "step"]
-    (child,) = theirs.get_finished_spans()
+    (span,) = [one for one in exported.get_finished_spans() if one.name == "step"]
+    (child,) = other.get_finished_spans()
     assert span.context is not None
     assert child.parent is not None
     assert (child.parent.span_id, child.parent.trace_id) == (span.context.span_id, span.context.trace_id)
@@ -110,23 +110,23 @@ def test_an_implicit_end_equals_an_explicit_end(reward: Any, facts: Any) -> None
     A span processor, a reader and the handle agree.
     """
     ends: list[Any] = [lambda episode: None, lambda episode: episode.end()]
-    shown, told = InMemorySpanExporter(), []
-    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+    exported, by_handle = InMemorySpanExporter(), []
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(exported)]) as session:
         for end in ends:
             with mttp.episode(id="e", index=7, **facts) as episode:
                 for _ in range(2):
                     with episode.step() as step:
                         step.reward(reward)
                 end(episode)
-            told.append((episode.status, episode.outcome, episode.length, episode.return_))
+            by_handle.append((episode.status, episode.outcome, episode.length, episode.return_))
         read = [
             replace(one, trace_id="", span_id="", start_time=0, end_time=0, steps=())
             for one in mttp.read(session)
         ]
         roots = [one.attributes for one in session.records() if one.name.startswith("episode")]
 
-    spans = [span.attributes for span in shown.get_finished_spans() if span.name.startswith("episode")]
-    assert told[0] == told[1]
+    spans = [span.attributes for span in exported.get_finished_spans() if span.name.startswith("episode")]
+    assert by_handle[0] == by_handle[1]
     assert read[0] == read[1]
     assert comparable(roots[0]) == comparable(roots[1]) == comparable(spans[0]) == comparable(spans[1])
 
@@ -430,10 +430,10 @@ def test_observations_and_actions_are_copied_and_sized(*, by_block: bool) -> Non
         (read,) = mttp.read(session)
 
     (found,) = read.steps
-    told = {True: (None, None), False: (True, False)}[by_block]
+    flags = {True: (None, None), False: (True, False)}[by_block]
     assert (0, 3, 0.5, "ok") == (found.observation.sum(), found.action, found.reward, found.reward_status)
-    assert (told, told) == ((found.terminated, found.truncated), (read.terminated, read.truncated))
-    assert step.span.size >= picture.nbytes  # type: ignore[attr-defined]  # a span of ours
+    assert (flags, flags) == ((found.terminated, found.truncated), (read.terminated, read.truncated))
+    assert step.span.size >= picture.nbytes  # type: ignore[attr-defined]  # a span of mttp
     assert {"after_end": 1} == session.stats.faults
 
 

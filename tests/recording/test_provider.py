@@ -37,7 +37,7 @@ from mttp.recording.provider import DelegatingProvider, Mirror
 from mttp.transports.memory import MemoryTransport
 
 tracer = trace.get_tracer("library", "1.2", None, "https://library.example/schemas/1", {"build": "fast"})
-"""Taken as libraries take theirs: when they are imported, long ahead of any session."""
+"""Created at import, before any session, as libraries do."""
 
 
 @tracer.start_as_current_span("decorated")
@@ -399,12 +399,12 @@ def test_a_call_that_several_layers_record_is_one_call(session: mttp.Session) ->
     The outermost span is the call; those below are its details.
     """
     with mttp.episode() as episode, episode.step() as step:
-        with step.model_call("ours"), chat("theirs"):
+        with step.model_call("own"), chat("other"):
             pass
         with chat("framework"), tracer.start_as_current_span("retry"), chat("client"):
             pass
 
-    assert [["ours", "framework"]] == calls(session)
+    assert [["own", "framework"]] == calls(session)
 
 
 def test_a_finish_reason_that_is_a_string_is_one_reason(session: mttp.Session) -> None:
@@ -611,15 +611,15 @@ def test_the_provider_is_an_instance_of_the_sdk_s(session: mttp.Session) -> None
     found: Any = trace.get_tracer_provider()
     seen = SimpleSpanProcessor(InMemorySpanExporter())
     found._active_span_processor.add_span_processor(seen)
-    made = found.get_tracer("library")
+    tracer = found.get_tracer("library")
 
     assert isinstance(found, TracerProvider)
     assert "mttp" == found.sampler.get_description()
     assert found.id_generator.generate_trace_id() != found.id_generator.generate_trace_id()
     assert (seen,) == found._active_span_processor._span_processors
     assert ("library", session.run_id) == (
-        made._instrumentation_scope.name,
-        made.resource.attributes["mttp.run.id"],
+        tracer._instrumentation_scope.name,
+        tracer.resource.attributes["mttp.run.id"],
     )
 
     session.close()
@@ -699,8 +699,8 @@ def test_spans_that_a_mirror_rejects_are_lost(first: bool) -> None:
                 pass
             session.flush()
 
-    shown = [span.name for span in foreign.spans()]
-    assert (3, 0 if first else 3) == (shown.count("episode"), shown.count("step"))
+    names = [span.name for span in foreign.spans()]
+    assert (3, 0 if first else 3) == (names.count("episode"), names.count("step"))
     assert {"mirror_failed": 3} == dict(session.stats.transports["mirror of TracerProvider"].lost)
     assert {} == dict(session.stats.transports["memory://"].lost)
     assert all(episode.complete for episode in mttp.read(session))

@@ -55,10 +55,10 @@ def test_a_handle_has_the_properties_of_the_value(session: mttp.Session) -> None
         "terminated truncated return_ length"
     ).split()
 
-    said = record_contract()
+    handle = record_contract()
 
     read = only(session)
-    assert {name: getattr(said, name) for name in shared} == {name: getattr(read, name) for name in shared}
+    assert {name: getattr(handle, name) for name in shared} == {name: getattr(read, name) for name in shared}
 
 
 def test_reading_adds_steps_reward_and_completeness(session: mttp.Session) -> None:
@@ -880,7 +880,7 @@ def test_an_unknown_outcome_is_a_fault(
 
 
 @pytest.mark.parametrize(
-    ("scoring", "paid"),
+    ("scoring", "total"),
     [
         ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 2.0, "y": -1.0}}, 1.5),
         ({"components": {"x": 1.0, "y": 0.5}}, 1.5),
@@ -889,7 +889,7 @@ def test_an_unknown_outcome_is_a_fault(
     ],
 )
 def test_the_default_total_is_the_weighted_sum(
-    session: mttp.Session, scoring: dict[str, Any], paid: float
+    session: mttp.Session, scoring: dict[str, Any], total: float
 ) -> None:
     """
     This holds for episodes, agents, steps and late scores; default weights are 1.
@@ -903,8 +903,8 @@ def test_the_default_total_is_the_weighted_sum(
 
     read = only(session)
 
-    assert (paid, paid, paid) == (read.return_, read.agents[0].return_, read.steps[0].reward)
-    assert paid == read.scores["late"].value
+    assert (total, total, total) == (read.return_, read.agents[0].return_, read.steps[0].reward)
+    assert total == read.scores["late"].value
     assert ("ok", False, {}) == (read.reward.status, read.reward.mismatch, dict(session.stats.faults))
 
 
@@ -947,8 +947,8 @@ def test_a_total_that_can_t_be_computed_is_missing(
 
     assert (None, status) == (read.return_, read.reward.status)
     assert faults == set(session.stats.faults)
-    shown = ("recorded_fault", "grading_failed")
-    assert {} == {id: count for id, count in mttp.check(session).ids.items() if id not in shown}
+    expected = ("recorded_fault", "grading_failed")
+    assert {} == {id: count for id, count in mttp.check(session).ids.items() if id not in expected}
 
 
 def test_a_wrong_value_is_a_fault(session: mttp.Session) -> None:

@@ -47,8 +47,8 @@ def append_steps(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form
     """Append that many steps, and return the end of the last one."""
     at = buffer.start_time if not buffer.rows else buffer.rows[-1][-1]
     for number in range(1, count + 1):
-        shown = np.array([at + number - AT, 0], form.dtype).tobytes()
-        buffer.rows.append((shown, 1, 0.5, ends and number == count, False, None, at + number))
+        observation = np.array([at + number - AT, 0], form.dtype).tobytes()
+        buffer.rows.append((observation, 1, 0.5, ends and number == count, False, None, at + number))
     return at + count
 
 
@@ -187,11 +187,11 @@ def test_a_written_episode_is_freed(tmp_path: Path) -> None:
         buffer = open_buffer(episode)
         end = append_steps(buffer, 3, ends=True)
         buffer.rows[0] = (*buffer.rows[0][:2], ReferableReward(0.5), *buffer.rows[0][3:])
-        paid, known = weakref.ref(buffer.rows[0][2]), weakref.ref(episode)
+        reward, known = weakref.ref(buffer.rows[0][2]), weakref.ref(episode)
         episode.end(end_time=end)
         session.flush()
 
-        assert eventually(lambda: paid() is None)  # the thread lets go of it a moment after the flush
+        assert eventually(lambda: reward() is None)  # the thread lets go of it a moment after the flush
         del buffer, episode
         assert eventually(lambda: known() is None)
 
@@ -212,8 +212,8 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
         thread = threading.Thread(target=write)
         thread.start()
         for number in range(count):
-            shown = np.float32([number, 0]).tobytes()
-            buffer.rows.append((shown, number, 0.5, False, False, None, AT + number))
+            observation = np.float32([number, 0]).tobytes()
+            buffer.rows.append((observation, number, 0.5, False, False, None, AT + number))
         over.set()
         thread.join()
 

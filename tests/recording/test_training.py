@@ -159,12 +159,12 @@ def test_the_batch_s_deviation_is_not_computed(session: mttp.Session):
     The group's rewards are not enough.
     """
     unknown = mttp.group("a", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std").value
-    told = mttp.group(
+    group = mttp.group(
         "b", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std", reward_std=0.25
     ).value
 
     assert (None, [True, True]) == (unknown.reward_std, [math.isnan(x) for x in unknown.advantages])
-    assert (0.25, pytest.approx((0.5 / 0.2501, -0.5 / 0.2501))) == (told.reward_std, told.advantages)
+    assert (0.25, pytest.approx((0.5 / 0.2501, -0.5 / 0.2501))) == (group.reward_std, group.advantages)
 
 
 def test_without_a_scope_advantages_are_not_scaled(session: mttp.Session):
@@ -402,7 +402,7 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
     This holds for every fact of an update.
     """
     group = mttp.group("g1", TRACES[:2], rewards=[1, 0])
-    said = mttp.update(
+    update = mttp.update(
         7,
         loss=math.nan,
         kl=0.1,
@@ -427,7 +427,7 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
 
     (found,) = mttp.read(session).updates
 
-    assert [] == differences(said, found)
+    assert [] == differences(update, found)
     assert (7, "7", "8", "main", ("5", "7")) == (
         found.index,
         found.policy_version_before,
