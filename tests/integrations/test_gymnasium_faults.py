@@ -290,7 +290,7 @@ def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
 
 
 BREAKABLE = [
-    (Session, "_episode_like"),
+    (Session, "_episode_from_template"),
     (OpenEpisode, "_open_buffer"),
     (StepBuffer, "schedule"),
     (EnvSteps, "begin"),

@@ -183,9 +183,9 @@ def _failed(what: str, error: Exception, *_: object) -> None:
     failed(None if session is None else session._recorder, what, error)
 
 
-def recorded(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """Decorate a function: its exceptions are counted as faults, and `otherwise` returns the result."""
-    return guarded(otherwise, _failed)
+def never_raises(fallback: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Decorate a function: its exceptions are counted as faults, and `fallback` returns the result."""
+    return guarded(fallback, _failed)
 
 
 def _session() -> Session | None:

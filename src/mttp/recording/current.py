@@ -46,9 +46,9 @@ def current_episode() -> OpenEpisode:
 def current_step() -> OpenStep:
     """Return the current step; outside a step an inert one, which is false."""
     try:
-        found = _opened(otel_context.get_value(STEP_KEY))
+        found = _unwrapped(otel_context.get_value(STEP_KEY))
         while isinstance(found, OpenStep) and found.ended:
-            found = _opened(found._outer)
+            found = _unwrapped(found._outer)
         return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
     except Exception:  # for lack of memory or stack
         return _INERT_STEP
@@ -59,6 +59,6 @@ def _is_left_open(trajectory: Any) -> bool:
     return bool(trajectory) and trajectory._segment.host.closed
 
 
-def _opened(found: object) -> object:
+def _unwrapped(found: object) -> object:
     """Return the handle of a lazy step; any other object unchanged."""
     return found.open() if isinstance(found, LazyStep) else found

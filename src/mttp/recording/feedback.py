@@ -24,7 +24,7 @@ from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
 from mttp.recording import targets
-from mttp.recording.configuration import recorded, recording_session
+from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.open_call import OpenCall, span_kind
 from mttp.recording.session import Session
 from mttp.recording.targets import Target
@@ -41,7 +41,7 @@ def _return_none(*_: object, **__: object) -> None:
     """The result of a call that fails."""
 
 
-@recorded(_return_none)
+@never_raises(_return_none)
 def score(
     target: object,
     value: object = rewards.COMPUTED,
@@ -93,10 +93,10 @@ def score(
         "relative": relative,
         "calls": calls,
     }
-    _state(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
+    _annotate(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
 
 
-@recorded(_return_none)
+@never_raises(_return_none)
 def annotate(
     target: object,
     key: str,
@@ -116,10 +116,10 @@ def annotate(
     those that follow it: it maps "advantage", "return_target", "trained_reward", "value_estimate" or
     "logprob" to an array of shape [steps], with NaN for a step without the number.
     """
-    _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
+    _annotate(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
 
-@recorded(_return_none)
+@never_raises(_return_none)
 def prefer(
     chosen: object,
     rejected: object,
@@ -134,7 +134,7 @@ def prefer(
 
     An episode is a handle, a value or a trace id; `revision` and `time` are as for `score`.
     """
-    _state(chosen, _preference, (rejected, explanation), by=by, revision=revision, time=time)
+    _annotate(chosen, _preference, (rejected, explanation), by=by, revision=revision, time=time)
 
 
 def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotation:
@@ -212,7 +212,7 @@ def _episode_target(resolved: Target) -> Target:
     return resolved
 
 
-def _state(
+def _annotate(
     target: object,
     make: Callable[..., Annotation],
     stated: tuple[Any, ...],

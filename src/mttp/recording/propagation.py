@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import ParamSpec
 
-from mttp.recording.configuration import current_session, recorded, recording_session
+from mttp.recording.configuration import current_session, never_raises, recording_session
 from mttp.recording.current import current_episode, current_step, current_trajectory
 from mttp.recording.episode_context import AgentContext, EpisodeContext, StepContext
 from mttp.recording.handle import detach
@@ -80,7 +80,7 @@ def inject(carrier: None = None, *, environment: bool = False) -> dict[str, str]
 def inject(carrier: _C, *, environment: bool = False) -> _C: ...
 
 
-@recorded(lambda carrier=None, **_: {} if carrier is None else carrier)
+@never_raises(lambda carrier=None, **_: {} if carrier is None else carrier)
 def inject(carrier: Settable | None = None, *, environment: bool = False) -> Settable:
     """
     Write the current episode, agent and step into `carrier`, and return it.
@@ -178,7 +178,7 @@ def _hex(span: SpanContext) -> str:
 # Extract.
 
 
-@recorded(lambda *_, **__: RemoteEpisode(None))
+@never_raises(lambda *_, **__: RemoteEpisode(None))
 def extract(
     carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None, *, flush: bool = False
 ) -> RemoteEpisode:
@@ -202,7 +202,7 @@ def extract(
     return (
         RemoteEpisode(None)
         if session is None or episode_context is None
-        else session._join(episode_context, flush=flush)
+        else session._continue_episode(episode_context, flush=flush)
     )
 
 
@@ -300,7 +300,7 @@ def _fault(detail: str) -> None:
 # Functions.
 
 
-@recorded(lambda function: function)
+@never_raises(lambda function: function)
 def bind_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """
     Return `function` bound to the current context, to be called in other threads, tasks or processes.

@@ -97,7 +97,7 @@ class OpenScoring:
             return
         span, ended = called
         span.encoded.update(span.checked(grades.encode, grade))
-        self._segment.below(grade, span.identity, reward, place=self._place)
+        self._segment.grade_children(grade, span.identity, reward, place=self._place)
         span.end(ended)
 
     def _fault(self, error: Exception) -> None:

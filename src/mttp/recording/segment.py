@@ -109,10 +109,12 @@ class Segment(Trace):
         start = scoring.start_time if grade.start_time is None else grade.start_time
         child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
         child.encoded.update(child.checked(grades.encode, grade))
-        self.below(grade, child.identity, scoring, place=place)
+        self.grade_children(grade, child.identity, scoring, place=place)
         child.end(scoring.end_time if grade.end_time is None else grade.end_time)
 
-    def below(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
+    def grade_children(
+        self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]
+    ) -> None:
         """Record a grade's parts and calls as children of its span."""
         for part in grade.parts:
             self.grade(part, parent, scoring, place=place)

@@ -290,7 +290,7 @@ class Session:
             if kept is not None:
                 self._recorder.flush_one(place, FLUSH_SECONDS)
                 return iter(kept())
-        raise ReadError(f"a session on {self._where()} has no memory transport to read episodes from")
+        raise ReadError(f"a session on {self._addresses()} has no memory transport to read episodes from")
 
     def __enter__(self) -> Self:
         return self
@@ -312,9 +312,9 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<mttp.Session {self.run_id} on {self._where()}, {state}>"
+        return f"<mttp.Session {self.run_id} on {self._addresses()}, {state}>"
 
-    def _where(self) -> str:
+    def _addresses(self) -> str:
         return ", ".join(map(repr, self.transports)) or "nothing"
 
     # For other packages of mttp.
@@ -328,12 +328,12 @@ class Session:
         return template(self._recorder, facts, faults)
 
     @quiet_but(lambda *_, **__: inert_episode())
-    def _episode_like(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
+    def _episode_from_template(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
         """Start an episode with these `EpisodeFacts` and the attributes of the template."""
         return inert_episode() if self._closed else _start_episode(self._recorder, facts, template)
 
     @quiet_but(lambda *_, **__: RemoteEpisode(None))
-    def _join(self, context: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
+    def _continue_episode(self, context: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
         """Continue another process's episode; with `flush` its end waits until its spans are written."""
         if self._closed:
             return RemoteEpisode(None)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from mttp.codec import updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model.episodes import Group, Update
-from mttp.recording.configuration import recorded, recording_session
+from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.handle import ScoredHandle
 from mttp.recording.open_group import OpenGroup
 from mttp.recording.session import Session
@@ -33,7 +33,7 @@ _last: dict[tuple[str, str | None], int] = {}
 """The index of the last update by run and policy."""
 
 
-@recorded(lambda *_, **__: OpenGroup(None))
+@never_raises(lambda *_, **__: OpenGroup(None))
 def group(
     id: object = None,
     episodes: Iterable[object] | None = None,
@@ -79,7 +79,7 @@ def group(
     stated = replace(stated, size=_size(size, members, faults))
     aligned = _aligned(given, members)
     stated = replace(stated, **_unaligned(given, aligned))
-    opened = _opened(session, stated, faults, metrics, metadata)
+    opened = _open_group(session, stated, faults, metrics, metadata)
     if members is not None:
         for position, member in enumerate(members):
             opened.add(member, *(aligned[name][position] if name in aligned else None for name in given))
@@ -140,7 +140,7 @@ def _unaligned(given: Mapping[str, list[Any] | None], aligned: Mapping[str, obje
     }
 
 
-def _opened(
+def _open_group(
     session: Session,
     stated: Group,
     faults: Faults,
@@ -172,7 +172,7 @@ def _close(session: Session, open_groups: dict[int, OpenGroup]) -> None:
             opened._end_open()
 
 
-@recorded(lambda *_, **__: Update())
+@never_raises(lambda *_, **__: Update())
 def update(
     index: int | None = None,
     *,
