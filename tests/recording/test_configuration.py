@@ -335,7 +335,7 @@ def test_torchrun_s_default_id_is_not_a_run_id(run_id: str, monkeypatch: pytest.
         assert 16 == len(session.run_id)
 
 
-# A session that starts by itself.
+# The implicit session.
 
 
 def test_an_implicit_session_prints_its_transport_once(

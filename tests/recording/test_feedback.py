@@ -357,7 +357,7 @@ def test_an_open_episode_can_be_scored(session: mttp.Session):
     assert found.complete
 
 
-# What is recorded is what is read.
+# Round trips.
 
 trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 steps = st.integers(0, 2**40) | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")

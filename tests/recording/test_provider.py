@@ -574,7 +574,7 @@ def test_invalid_span_limits_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (["b"], 1) == ([*spans(session)["GET"].attributes], spans(session)["GET"].dropped_attributes)
 
 
-# The provider as others see it.
+# The provider as other libraries use it.
 
 
 def test_the_provider_has_the_sdk_provider_s_interface(
@@ -629,7 +629,7 @@ def test_the_provider_is_an_instance_of_the_sdk_s(session: mttp.Session) -> None
     assert not hasattr(found, "of_no_provider")
 
 
-# Somebody else's provider.
+# The program's provider.
 
 
 class ProgramProvider:
@@ -837,7 +837,7 @@ def tell():
             [id for id, s in spans.items() if s.name == "GET"]),
         services=sorted({{s.resource.attributes["service.name"] for s in spans.values()}}))
 
-atexit.register(tell)  # the last that happens
+atexit.register(tell)  # runs last
 play()
 theirs = TracerProvider(resource=Resource({{"service.name": "trainer"}}))
 theirs.add_span_processor({kind}(ended))

@@ -191,7 +191,7 @@ def test_a_written_episode_is_freed(tmp_path: Path) -> None:
         episode.end(end_time=end)
         session.flush()
 
-        assert eventually(lambda: reward() is None)  # the thread lets go of it a moment after the flush
+        assert eventually(lambda: reward() is None)  # the writing thread drops it after the flush
         del buffer, episode
         assert eventually(lambda: known() is None)
 

@@ -564,7 +564,7 @@ def test_an_invalid_argument_of_an_update_is_a_fault(
     assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
 
 
-# What is recorded is what is read.
+# Round trips.
 
 
 @st.composite

@@ -153,7 +153,11 @@ class OpenEpisode(EpisodeProperties):
 
     @quiet
     def final_observation(self, value: object, *, max_bytes: int | None = None) -> None:
-        """Record the observation after the last action; beyond `max_bytes` only dtype and shape are kept."""
+        """
+        Record the observation after the last action, of a type as for `OpenStep.observation`.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
         if self._accepts("final_observation"):
             span = cast(RecordingSpan, self._span)
             faults: Faults = []
@@ -188,6 +192,7 @@ class OpenEpisode(EpisodeProperties):
         End the episode, and its open steps and agents.
 
         `outcome` is success, failure or unknown; `status` is completed, aborted or error.
+        `discount` is the trainer's discount factor, and `advantage` the episode's advantage.
         `final_value` is the critic's value of the final observation, `cost_usd` is in US dollars.
         `end_time` is in nanoseconds since the Unix epoch, by default now.
         """

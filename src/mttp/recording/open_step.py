@@ -102,13 +102,21 @@ class OpenStep(ScoredHandle):
 
     @quiet
     def observation(self, value: object, *, max_bytes: int | None = None) -> None:
-        """Record what the policy sees; beyond `max_bytes` only dtype and shape are kept."""
+        """
+        Record what the policy sees: an array of any library, text, plain data or chat messages.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
         if self._accepts("observation"):
             self._content(content.OBSERVATION, value, max_bytes)
 
     @quiet
     def action(self, value: object, *, max_bytes: int | None = None) -> None:
-        """Record what the policy does; beyond `max_bytes` only dtype and shape are kept."""
+        """
+        Record what the policy does: an array of any library, text, plain data or a chat message.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
         if self._accepts("action"):
             self._content(content.ACTION, value, max_bytes)
 
@@ -216,7 +224,14 @@ class OpenStep(ScoredHandle):
         terminated: bool | None = None,
         truncated: bool | None = None,
     ) -> None:
-        """Record numbers and flags that the trainer computes for this step."""
+        """
+        Record numbers and flags that the trainer computes for this step.
+
+        `trained_reward` is the reward that the trainer uses instead of the environment's.
+        `value_estimate` is the critic's value of the observation, and `return_target` its training target.
+        `logprob` is the log probability (nats) of the action.
+        `terminated` and `truncated` state whether the episode ended with this step.
+        """
         if not self._accepts("record"):
             return
         span = cast(RecordingSpan, self._span)
@@ -254,7 +269,7 @@ class OpenStep(ScoredHandle):
 
     @quiet_but(_no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
-        """Start a call of a tool."""
+        """Start a call of a tool, with its arguments as plain data, and the id that the model gave it."""
         return self._call(
             Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id), SpanKind.INTERNAL
         )
