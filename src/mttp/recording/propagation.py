@@ -104,20 +104,20 @@ def _current_context() -> EpisodeContext | None:
     if not trajectory:
         return None
     episode = current_episode()
-    here = step if step and step._owner is trajectory else None
-    at = (here or trajectory)._span_context
+    own_step = step if step and step._owner is trajectory else None
+    innermost = (own_step or trajectory)._span_context
     ambient = trace.get_current_span().get_span_context()
     return EpisodeContext(
         run_id=episode.run_id,
         episode_id=episode.id,
         group=episode.group,
         root=episode._root,
-        ambient=ambient if ambient.trace_id == at.trace_id else at,
+        ambient=ambient if ambient.trace_id == innermost.trace_id else innermost,
         next_index=trajectory._updated()._next_index,
         agent=AgentContext(trajectory.id, trajectory._span_context)
         if isinstance(trajectory, OpenAgent)
         else None,
-        step=None if here is None else StepContext(here.index, here._span_context),
+        step=None if own_step is None else StepContext(own_step.index, own_step._span_context),
         baggage={name: value for name, value in baggage.get_all().items() if name not in KEYS.values()},
     )
 
@@ -199,11 +199,9 @@ def extract(
         _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return RemoteEpisode(None)
     session = None if episode_context is None else recording_session()
-    return (
-        RemoteEpisode(None)
-        if session is None or episode_context is None
-        else session._continue_episode(episode_context, flush=flush)
-    )
+    if session is None or episode_context is None:
+        return RemoteEpisode(None)
+    return session._continue_episode(episode_context, flush=flush)
 
 
 class _MalformedCarrierError(ValueError):
@@ -256,10 +254,6 @@ def _episode_context(
 ) -> EpisodeContext:
     if not entries.get("run_id"):
         raise _MalformedCarrierError(f"the baggage has no {KEYS['run_id']}")
-    has_step, has_agent = (
-        "step" in entries or "step_index" in entries,
-        "agent" in entries or "agent_id" in entries,
-    )
     return EpisodeContext(
         run_id=entries["run_id"],
         episode_id=entries.get("episode_id") or f"{ambient.trace_id:032x}",
@@ -267,14 +261,22 @@ def _episode_context(
         root=_span(entries, "root", ambient),
         ambient=ambient,
         next_index=_index(entries, "next_index"),
-        agent=AgentContext(entries.get("agent_id", ""), _span(entries, "agent", ambient))
-        if has_agent
-        else None,
-        step=StepContext(_index(entries, "step_index"), _span(entries, "step", ambient))
-        if has_step
-        else None,
+        agent=_agent(entries, ambient),
+        step=_step(entries, ambient),
         baggage=rest,
     )
+
+
+def _agent(entries: Mapping[str, str], ambient: SpanContext) -> AgentContext | None:
+    if entries.keys().isdisjoint(("agent", "agent_id")):
+        return None
+    return AgentContext(entries.get("agent_id", ""), _span(entries, "agent", ambient))
+
+
+def _step(entries: Mapping[str, str], ambient: SpanContext) -> StepContext | None:
+    if entries.keys().isdisjoint(("step", "step_index")):
+        return None
+    return StepContext(_index(entries, "step_index"), _span(entries, "step", ambient))
 
 
 def _span(entries: Mapping[str, str], name: str, ambient: SpanContext) -> SpanContext:

@@ -263,11 +263,11 @@ class RunRecorder:
     # Called by the pipelines, on the thread that writes.
 
     def mark(self) -> None:
-        """Record start markers, which keep the identity of open episodes if the process is killed."""
+        """Record start markers of the run and of open episodes, and write buffered steps."""
         if self._has_ended:
             return
         self._mark_open()
-        if self._ended is None and self._run_lock.acquire(timeout=_FORK_SECONDS):  # one thread at a time
+        if self._ended is None and self._run_lock.acquire(timeout=_FORK_SECONDS):
             try:
                 self._update_run_marker()
             finally:
