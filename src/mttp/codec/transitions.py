@@ -178,7 +178,7 @@ def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
     found: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
         number, status, raw = assess(value)
-        found.append(steps.paid(number, status, raw))
+        found.append(steps.reward(number, status, raw))
         _note(notes, position, a.FAULTS, [f"reward_invalid: {raw}"] if status == "error" else [])
     return columns(found)
 

@@ -268,7 +268,7 @@ def _flat(values: Mapping[str, Plain]) -> Mapping[str, Plain]:
     kept = dict(values)
     for key in nested:
         blocks.drop(kept, key)
-    return _said(kept, dict.fromkeys(nested, "a column of lists is not kept there"))
+    return _said(kept, dict.fromkeys(nested, "a column of lists is not supported by the receiver"))
 
 
 def _narrowed(values: Mapping[str, Plain], max_bytes: int) -> dict[str, Plain]:

@@ -327,7 +327,7 @@ class Evaluation(Value):
         return replace(self, results=results, baseline_counts=self.counted(baseline))
 
     def counted(self, baseline: Evaluation | Mapping[str, float]) -> dict[str, int]:
-        """Return a baseline's number of results by outcome, over the tasks of both; empty for plain scores."""
+        """Return a baseline's number of results by outcome, over common tasks; empty for plain scores."""
         known = {*self.tasks} or {result.task for result in self.results}
         if not isinstance(baseline, Evaluation):
             return {}

@@ -66,7 +66,7 @@ class StepBatch(RecordingSpan):
         if self._numbers is not None:
             return self._numbers, 0
         columns, count = self.columns, self.count
-        return blocks.entries(columns, a.STEP_REWARD, count), blocks.unpaid(columns, count)
+        return blocks.entries(columns, a.STEP_REWARD, count), blocks.reward_errors(columns, count)
 
     @staticmethod
     def _row_bytes(rows: Sequence[Row]) -> int:
