@@ -251,7 +251,9 @@ def test_of_packed_steps_a_column_of_lists_goes_where_lists_of_lists_do() -> Non
     kept = Withholding(nested=False).keep(values).values
 
     assert [{"reward": 1.0}] * 100 == blocks.rows(kept)
-    assert ["mttp.steps.column.action: a column of lists is not supported by the receiver"] == kept[a.OMISSIONS]
+    assert ["mttp.steps.column.action: a column of lists is not supported by the receiver"] == kept[
+        a.OMISSIONS
+    ]
 
 
 def packed(**columns: Any) -> dict[str, Any]:
