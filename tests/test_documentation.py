@@ -91,6 +91,7 @@ def test_examples_say_what_they_take(
     Each example runs as a script and explains itself.
     """
     monkeypatch.setattr(sys, "argv", [str(example), "--help"])
+    monkeypatch.syspath_prepend(str(example.parent))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(example), run_name="__main__")
 
