@@ -34,6 +34,7 @@ __all__ = [
     "is_own",
     "is_root",
     "kind",
+    "members",
     "number",
     "omitted",
     "omitted_name",
@@ -68,16 +69,20 @@ _COUNTED_APART = frozenset(
 
 
 class Statement(NamedTuple):
-    """An outcome that was stated apart from the episode."""
+    """An outcome or a score that was stated apart from the episode."""
 
+    kind: str
+    """outcome or score."""
+    trace_id: str
+    """The trace id of the annotation."""
     episode: str
     """The trace id of the episode that it is about."""
     span: str
     """The span that it is about, of the root or a step; empty where it names none."""
     order: tuple[int, int, str]
     """The highest wins."""
-    outcome: object
-    """The outcome that it states."""
+    value: object
+    """The outcome or the score that it states."""
 
 
 class Updated(NamedTuple):
@@ -189,13 +194,18 @@ def reward(record: SpanRecord) -> Scored:
         found.get(a.REWARD_VERDICT),
         tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
         found.get(a.GRADER_NAME),
+        found.get(a.GRADER_VERSION),
         found.get(a.GRADER_RELATIVE),
-        Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION)) if a.SPEC_NAME in found else None,
+        _spec(found) if a.SPEC_NAME in found else None,
         (),
         record.span_id,
         record.start_time,
         record.end_time,
     )
+
+
+def _spec(found: Mapping[str, Any]) -> Spec:
+    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
 
 
 def with_grades(scored: Scored, children: Children) -> Scored:
@@ -235,23 +245,33 @@ def children(records: Iterable[SpanRecord]) -> Children:
     return found
 
 
-_OF_OUTCOMES = (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome")
-"""Keys of statements of an outcome; under another key nothing is stated of the episode."""
+_STATEMENT_KEYS = {
+    "outcome": (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome"),
+    "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
+}
+"""Keys of statements by kind; under another key nothing is stated of the episode."""
 
 
 def statement(record: SpanRecord) -> Statement | None:
-    """The outcome that an annotation states, but for one of a step by its index; else None."""
+    """The outcome or score that an annotation states, but for one of a step by its index; else None."""
     found = record.attributes
-    if found.get(a.ANNOTATION_KIND) != "outcome" or found.get(a.ANNOTATION_KEY) not in _OF_OUTCOMES:
-        return None
-    if a.STEP_INDEX in found:
+    kind = str(found.get(a.ANNOTATION_KIND))
+    if found.get(a.ANNOTATION_KEY) not in _STATEMENT_KEYS.get(kind, ()) or a.STEP_INDEX in found:
         return None
     return Statement(
+        kind=kind,
+        trace_id=record.trace_id,
         episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
         span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),
         order=(count(record.attributes, a.ANNOTATION_REVISION), record.start_time, record.span_id),
-        outcome=found.get(a.ANNOTATION_VALUE),
+        value=found.get(a.ANNOTATION_VALUE),
     )
+
+
+def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
+    """Id and trace ids of the episodes of a group."""
+    found = record.attributes
+    return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
 
 
 def updated(record: SpanRecord) -> Updated:

@@ -9,18 +9,23 @@ from typing import Any, Final
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 
-__all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+__all__ = ["KEPT_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
-COUNTED_LISTS: Final = frozenset(
+KEPT_LISTS: Final = frozenset(
     {
         a.FAULTS,
         f"{a.STEPS_COLUMN}.{a.FAULTS}",
         a.OMISSIONS,
         f"{a.STEPS_COLUMN}.{a.OMISSIONS}",
         a.REWARD_FAILED_CHECKS,
+        a.TASK_SLICES,
+        a.GROUP_EPISODES,
+        a.RUN_PACKAGES,
+        a.RUN_ACCELERATORS,
+        a.SPEC_DOCUMENTS,
     }
 )
-"""Lists that are read even where arrays are not wanted: a summary counts what is in them."""
+"""Lists that are read even where arrays are not wanted: summaries and studies need what is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +123,11 @@ def without_arrays(record: SpanRecord) -> SpanRecord:
     """
     The span without attributes that are arrays, maps or bytes, without events and links.
 
-    The `COUNTED_LISTS` stay, and of what should be a scalar by the registry, `NO_SCALAR` is the value.
+    The `KEPT_LISTS` stay, and of what should be a scalar by the registry, `NO_SCALAR` is the value.
     """
     scalars = {
         key: value if is_kept else NO_SCALAR
         for key, value in record.attributes.items()
-        if (is_kept := isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS) or is_scalar(key)
+        if (is_kept := isinstance(value, (str, bool, int, float)) or key in KEPT_LISTS) or is_scalar(key)
     }
     return replace(record, attributes=scalars, events=(), links=())

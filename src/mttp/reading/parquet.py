@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from mttp.errors import MissingExtra, ReadError
-from mttp.model.spans import COUNTED_LISTS, SpanRecord
+from mttp.model.spans import KEPT_LISTS, SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
 
@@ -137,7 +137,7 @@ def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -
             field.name
             for field in file.schema_arrow
             if field.name in schema.names
-            and (arrays or field.name in COUNTED_LISTS or not _is_array(field.type))
+            and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
         ]
         if not SPAN.keys() <= set(names):
             reason = "this Parquet file is not a recording; `mttp convert` writes recordings as Parquet"

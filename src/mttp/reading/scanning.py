@@ -63,13 +63,16 @@ class Scan:
         strict: bool = False,
         progress: Progress | None = None,
         is_open: IsOpen | None = None,
+        figures: bool = False,
         as_written: bool = False,
     ) -> None:
         self._items = find(source)
         self._arrays = arrays
         self._progress = progress
         self._is_open = is_open
-        self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
+        self._wanted: Wanted = "arrays" if arrays else "scalars"
+        if is_open is not None:
+            self._wanted = "figures" if figures else "episodes"
         self._problems = Problems(strict=strict)
         self._as_written = as_written
         self._decode: _Decode = self._decode_here
@@ -131,7 +134,13 @@ class Scan:
 
     @property
     def _decode_here(self) -> _Decode:
-        return partial(lines.decode, arrays=self._arrays, is_open=self._is_open, as_written=self._as_written)
+        return partial(
+            lines.decode,
+            arrays=self._arrays,
+            is_open=self._is_open,
+            figures=self._wanted == "figures",
+            as_written=self._as_written,
+        )
 
     def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
