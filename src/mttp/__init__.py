@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
     from mttp.study.gating import gate
+    from mttp.study.replaying import replay
+    from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
 
@@ -74,6 +76,8 @@ __all__ = [
     # study
     "compare",
     "gate",
+    "replay",
+    "rescore",
     # values
     "Episode",
     "Step",
@@ -111,6 +115,8 @@ _HOMES = {
     "Recording": "reading",
     "compare": "study.comparing",
     "gate": "study.gating",
+    "replay": "study.replaying",
+    "rescore": "study.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",

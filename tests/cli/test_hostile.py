@@ -63,6 +63,17 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--rules", "rules.yaml", "--markdown", "--baseline", f"{NAME}.jsonl"],
         [f"{NAME}.jsonl", "--rules", f"{NAME}.yaml"],
     ],
+    "replay": [
+        [f"{NAME}.jsonl", "--episode", EVIL],
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--steps", "--env", EVIL],
+        [f"{NAME}.jsonl", "--against", EVIL, "--json"],
+    ],
+    "rescore": [
+        [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml"],
+        [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml", "--json", "--write"],
+        [f"{NAME}.jsonl", "--spec", "evil.yaml"],
+    ],
     "convert": [[f"{NAME}.jsonl", f"{NAME}.parquet"], [f"{NAME}.jsonl", f"{NAME}.txt"]],
     "annotate": [
         [f"{NAME}.jsonl", "--from", f"{NAME}.labels"],

@@ -26,6 +26,8 @@ COMMANDS = {
     "summary": "Sum up a recording in figures.",
     "compare": "Compare two recordings: is the candidate better than the base?",
     "gate": "Decide by rules whether a candidate may be promoted.",
+    "replay": "Play a recorded episode again in its environment, or compare two episodes.",
+    "rescore": "Score recorded episodes by another reward spec.",
     "check": "Check each span of a recording against the registry of the convention.",
     "convert": "Write a recording in another format.",
     "annotate": "Write scores, outcomes, labels and comments into a recording.",
