@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
@@ -176,11 +176,8 @@ class Scan:
         if is_parquet(item.path):
             return (yield from self._parquet(item))
         if (copy := self._copies.get(item.path)) is not None:
-            from mttp.reading import parquet
-
             lines.note(item, copy.faults, self._problems)
-            for block in parquet.read_blocks(copy.path, arrays=self._arrays):
-                yield self._conforming(block, str(item.path))
+            yield from self._parquet_blocks(copy.path, str(item.path))
             if self._progress is not None:
                 self._progress(item.path.stat().st_size)
             return True
@@ -202,8 +199,7 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
-                yield self._conforming(block, str(item.path))
+            yield from self._parquet_blocks(item.path, str(item.path), progress=self._progress)
         except parquet.FileError as error:
             if item.named:
                 raise
@@ -213,6 +209,29 @@ class Scan:
             message = "the file has no checksum, since another program wrote it: damage would not be detected"
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
+
+    def _parquet_blocks(
+        self, path: Path, source: str, *, progress: Progress | None = None
+    ) -> Iterator[Iterable[SpanRecord]]:
+        """The spans of a Parquet file, or where episodes are wanted the digests of its row groups."""
+        from mttp.reading import parquet
+
+        is_open = self._is_open
+        groups = parquet.read_groups(path, progress=progress) if is_open is not None else None
+        if groups is None or is_open is None:
+            for block in parquet.read_blocks(path, arrays=self._arrays, progress=progress):
+                yield self._conforming(block, source)
+            return
+        for digest, blocks in groups:
+            if any(is_open(one.trace_id) for one in digest.summaries):
+                for block in blocks():
+                    yield self._conforming(block, source)
+                continue
+            for kind, trace_id, message in digest.misfits:
+                self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
+            items: list[Any] = digest.summaries
+            yield items
+            yield digest.spans
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)
