@@ -11,6 +11,7 @@ from mttp.codec import summary_fields
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.episode_figures import EpisodeFigures, is_model_call
+from mttp.reading.garbage import gc_disabled
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -58,7 +59,8 @@ def read_figures(
 
     Model calls below spans of other libraries need a second pass, since their steps are then not known.
     """
-    found = aggregate_source(source, figures=True, progress=progress)
+    with gc_disabled():
+        found = aggregate_source(source, figures=True, progress=progress)
     unplaced = found.spans.unplaced
     if not unplaced:
         return found, found.spans.figures

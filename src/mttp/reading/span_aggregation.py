@@ -46,7 +46,7 @@ class SpanAggregator:
 
     An open episode keeps the ids of its spans, an ended one a row of numbers and its trace id.
     Spans of other processes than the one that started an episode are kept until `finish`.
-    With `figures`, the figures of each episode for a study are kept, too.
+    With `figures`, the figures of each episode for a study are kept, and the counts of runs are left out.
     """
 
     def __init__(self, *, figures: bool = False) -> None:
@@ -174,7 +174,10 @@ class SpanAggregator:
     def _close(self, ended: EpisodeSummary) -> None:
         """Add the row of an episode."""
         row = self._rows[int(ended.row.trace_id, 16)] = len(self.aggregate)
-        self.aggregate.add(ended)
+        if self._has_figures:
+            self.aggregate.add_row(ended.row)
+        else:
+            self.aggregate.add(ended)
         self.duplicates += ended.duplicates
         self._roots.append(int(ended.root or "0", 16))
         scored, rewarded = _SCORED * ended.is_scored, _REWARDED * ended.is_rewarded
