@@ -22,7 +22,7 @@ VERSION = "1"
 """Raised with every change of what a digest holds; digests of other versions are not read."""
 
 
-class Misfit(NamedTuple):
+class PlainMisfit(NamedTuple):
     """A value of a wrong type, as `Conformity` reports it."""
 
     kind: Literal["wrong_type", "deep_value"]
@@ -59,7 +59,7 @@ class _Plain(NamedTuple):
     places: list[int]
     """Index of each summary's scope."""
     spans: _Spans
-    misfits: list[Misfit]
+    misfits: list[PlainMisfit]
 
 
 class GroupDigest(NamedTuple):
@@ -68,7 +68,7 @@ class GroupDigest(NamedTuple):
     summaries: list[EpisodeSummary]
     spans: list[SpanRecord]
     """Spans without arrays that are not part of a summary; they follow the summaries."""
-    misfits: list[Misfit]
+    misfits: list[PlainMisfit]
 
 
 _DECODER = msgspec.msgpack.Decoder(_Plain)
@@ -80,7 +80,7 @@ def encode(records: Sequence[SpanRecord]) -> bytes:
     for record in records:
         found, wrong = conformity.examine(without_arrays(record))
         kept.append(found)
-        misfits += [Misfit(one.kind, one.trace_id, one.message) for one in wrong]
+        misfits += [PlainMisfit(one.kind, one.trace_id, one.message) for one in wrong]
 
     def decoded(_: IsOpen) -> Iterator[Decoded]:
         yield Decoded(kept, [])

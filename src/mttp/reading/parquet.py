@@ -156,7 +156,11 @@ class RowGroup(NamedTuple):
 
 
 def read_groups(path: Path, *, progress: Progress | None = None) -> Iterator[RowGroup] | None:
-    """The row groups of a file that has a valid checksum and a digest of each group; else None."""
+    """
+    The row groups of a file with a digest of each one; None if there are none, or of another version.
+
+    The checksum of the file must have been verified.
+    """
     file = _open(path)
     try:
         stated = json.loads(notes(path)[_DIGESTS_NOTE])
@@ -164,7 +168,7 @@ def read_groups(path: Path, *, progress: Progress | None = None) -> Iterator[Row
     except (LookupError, TypeError, ValueError):
         return None
     is_read = stated["version"] == group_digest.VERSION and all(size for _, size in sizes)
-    if not is_read or len(sizes) != file.metadata.num_row_groups or not has_checksum(path):
+    if not is_read or len(sizes) != file.metadata.num_row_groups:
         return None
     return _digested(path, file, sizes, offset, progress)
 

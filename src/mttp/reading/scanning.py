@@ -177,7 +177,7 @@ class Scan:
             return (yield from self._parquet(item))
         if (copy := self._copies.get(item.path)) is not None:
             lines.note(item, copy.faults, self._problems)
-            yield from self._parquet_blocks(copy.path, str(item.path))
+            yield from self._parquet_blocks(copy.path, str(item.path), has_checksum=True)
             if self._progress is not None:
                 self._progress(item.path.stat().st_size)
             return True
@@ -199,7 +199,9 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            yield from self._parquet_blocks(item.path, str(item.path), progress=self._progress)
+            yield from self._parquet_blocks(
+                item.path, str(item.path), has_checksum=has_checksum, progress=self._progress
+            )
         except parquet.FileError as error:
             if item.named:
                 raise
@@ -211,13 +213,14 @@ class Scan:
         return True
 
     def _parquet_blocks(
-        self, path: Path, source: str, *, progress: Progress | None = None
+        self, path: Path, source: str, *, has_checksum: bool, progress: Progress | None = None
     ) -> Iterator[Iterable[SpanRecord]]:
-        """The spans of a Parquet file, or where episodes are wanted the digests of its row groups."""
+        """The spans of a Parquet file, or the digests of its row groups if episodes are wanted."""
         from mttp.reading import parquet
 
         is_open = self._is_open
-        groups = parquet.read_groups(path, progress=progress) if is_open is not None else None
+        is_wanted = is_open is not None and has_checksum
+        groups = parquet.read_groups(path, progress=progress) if is_wanted else None
         if groups is None or is_open is None:
             for block in parquet.read_blocks(path, arrays=self._arrays, progress=progress):
                 yield self._conforming(block, source)
