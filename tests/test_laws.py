@@ -197,7 +197,7 @@ def test_exported_names() -> None:
     """
     expected = """
         Episode Recording Reward RewardSpec Route Sampling Session Step Tokens annotate check
-        compare configure current_episode current_session current_step episode errors evaluate extract gate
+        compare configure current_episode current_session current_step diagnose episode errors evaluate extract gate
         group inject instrument prefer read rescore scan score step summarize update wrap
     """.split()
 

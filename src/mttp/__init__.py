@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
+    from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.gating import gate
     from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
@@ -74,6 +75,7 @@ __all__ = [
     "evaluate",
     # study
     "compare",
+    "diagnose",
     "gate",
     "rescore",
     # values
@@ -112,6 +114,7 @@ _HOMES = {
     "check": "reading.checking",
     "Recording": "reading",
     "compare": "study.comparing",
+    "diagnose": "study.diagnosing.detectors",
     "gate": "study.gating",
     "rescore": "study.rescoring",
     "Episode": "model.episodes",
