@@ -9,9 +9,9 @@ from mttp.model.exports import exports
 if TYPE_CHECKING:
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
-    from mttp.study.differences import SideDifference
     from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.diagnosis import Cleared, Diagnosis, DiagnosisFinding, NotJudged, TrainingReading
+    from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
     from mttp.study.gating import gate
     from mttp.study.rescoring import RescoredRecording, RewardChange, rescore

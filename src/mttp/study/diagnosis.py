@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["SEVERITIES", "Cleared", "Diagnosis", "DiagnosisFinding", "NotJudged", "Severity", "TrainingReading"]
+__all__ = [
+    "SEVERITIES",
+    "Cleared",
+    "Diagnosis",
+    "DiagnosisFinding",
+    "NotJudged",
+    "Severity",
+    "TrainingReading",
+]
 
 Severity: TypeAlias = Literal["high", "medium", "low"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
@@ -101,13 +108,14 @@ class Diagnosis:
     """What is wrong with the recording."""
 
     def __getitem__(self, kind: str) -> DiagnosisFinding | Cleared | NotJudged:
-        for one in (*self.findings, *self.judged, *self.missing):
-            if one.kind == kind:
-                return one
-        raise KeyError(f"there is no detector {kind!r}; there are {', '.join(sorted(self._kinds()))}")
+        entries = self._by_kind()
+        if kind not in entries:
+            raise KeyError(f"there is no detector {kind!r}; there are {', '.join(sorted(entries))}")
+        return entries[kind]
 
-    def _kinds(self) -> Iterator[str]:
-        return (one.kind for one in (*self.findings, *self.judged, *self.missing))
+    def _by_kind(self) -> dict[str, DiagnosisFinding | Cleared | NotJudged]:
+        found: dict[str, DiagnosisFinding | Cleared | NotJudged] = {one.kind: one for one in self.findings}
+        return found | {one.kind: one for one in self.judged} | {one.kind: one for one in self.missing}
 
     def at_least(self, severity: Severity) -> tuple[DiagnosisFinding, ...]:
         """The findings of this severity and worse."""
@@ -125,7 +133,9 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: a table of all detectors."""
-        rows = [(one.severity, one.kind, one.evidence, one.advice) for one in self.findings]
+        rows: list[tuple[str, str, str, str]] = [
+            (one.severity, one.kind, one.evidence, one.advice) for one in self.findings
+        ]
         rows += [("not judged", one.kind, one.reason, "") for one in self.missing]
         rows += [("nothing found", one.kind, one.evidence, "") for one in self.judged]
         head = "".join(f"<th>{name}</th>" for name in ("severity", "kind", "evidence", "advice"))

@@ -96,6 +96,22 @@ class RunEvidence:
         return tuple(self.episodes[at].trace_id for at in [*positions][-EXAMPLES:])
 
     @cached_property
+    def sampled_by(self) -> dict[int, list[int]]:
+        """By update: for each episode it learned from, the update that made the policy that sampled it."""
+        made = {
+            update.policy_version_after: update.index
+            for update in self.updates
+            if update.policy_version_after is not None and update.index is not None
+        }
+        found: dict[int, list[int]] = {}
+        for episode in self.episodes:
+            index = episode.policy_update_index
+            index = made.get(_version(episode) or "") if index is None else index
+            for consumer in episode.consumed_by if index is not None else ():
+                found.setdefault(consumer, []).append(index)  # type: ignore[arg-type]  # not None
+        return found
+
+    @cached_property
     def completion_lengths(self) -> Floats:
         """Completion tokens of each episode, else characters of its text actions; NaN where neither is."""
         counted = [_token_count(episode) for episode in self.episodes]
@@ -275,6 +291,12 @@ def completion_text(episode: Episode) -> str | None:
     return "\n".join(texts) if texts else None
 
 
+def _version(episode: Episode) -> str | None:
+    """The policy version that sampled the episode."""
+    versions = (step.tokens.policy_version for step in episode.steps if step.tokens is not None)
+    return next((one for one in versions if one is not None), episode.policy_version_start)
+
+
 def _token_count(episode: Episode) -> int | None:
     counts = [count for step in episode.steps if (count := _completion_count(step)) is not None]
     return sum(counts) if counts else None
@@ -285,7 +307,9 @@ def _completion_count(step: Step) -> int | None:
 
 
 def _words(episode: Episode, text: str | None) -> Sequence[Any] | None:
-    ids = [step.tokens.ids for step in episode.steps if step.tokens is not None and step.tokens.ids is not None]
+    ids = [
+        step.tokens.ids for step in episode.steps if step.tokens is not None and step.tokens.ids is not None
+    ]
     if ids:
         return np.concatenate(ids).tolist()  # type: ignore[no-any-return]  # a list of integers
     return None if text is None else text.split()

@@ -11,7 +11,7 @@ import numpy as np
 from mttp.study.diagnosing.certainty import HINT, LIKELY
 from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, share_of, split_windows, trend_of
-from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
+from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
 from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ CEILING = 0.95
 """A quality between 0 and 1 that ends above this has no room to rise: that it stays flat proves nothing."""
 LEAK = 0.1
 """A share of high rewards for low quality above this misleads a policy gradient noticeably."""
-LEAK_HIGH = 0.25
-"""As many high rewards for low quality as a quarter."""
+LEAK_HIGH = 0.5
+"""From here on, a high reward is more often given for low quality than not."""
 FEWEST_SHARE = 20
 """Values that a share needs: below, its Wilson interval is wider than 0.3."""
 JUMP = 1.0
@@ -43,6 +43,8 @@ JUMP = 1.0
 JUMP_ALPHA = 0.001
 """The p value of a jump after correction for the places where it could be; stricter than 0.05, because
 learning itself is not smooth."""
+EXPLAINED = 0.25
+"""A quality that gains this share of the jump, each in its own standard deviations, explains the jump."""
 BEFORE, AFTER = 6, 3
 """Windows of the plateau before a jump, and after it."""
 PERFECT = 0.95
@@ -86,7 +88,7 @@ def reward_hacking(run: RunEvidence) -> Result:
 
 
 def _diverges(reward: TimeTrend, quality: TimeTrend, values: Floats) -> bool:
-    """Whether the reward rises, the quality does not, and their intervals in standard deviations are apart."""
+    """Whether the reward rises, the quality does not, and their intervals in SD do not overlap."""
     if reward.direction != "up" or quality.change > 0:
         return False
     if quality.direction != "down" and _at_ceiling(quality, values):
@@ -95,7 +97,7 @@ def _diverges(reward: TimeTrend, quality: TimeTrend, values: Floats) -> bool:
 
 
 def _at_ceiling(quality: TimeTrend, values: Floats) -> bool:
-    return 0 <= np.nanmin(values) and np.nanmax(values) <= 1 and quality.last >= CEILING
+    return bool(np.nanmin(values) >= 0 and np.nanmax(values) <= 1) and quality.last >= CEILING
 
 
 def _last_half(run: RunEvidence) -> NDArray[np.int64]:
@@ -126,7 +128,9 @@ def high_reward_low_quality(run: RunEvidence) -> Result:
     if run.quality is None:
         return NotJudged(reason=NO_QUALITY)
     if run.quality_is_held_out:
-        return NotJudged(reason="the quality is that of other, held-out episodes: score the rewarded ones too")
+        return NotJudged(
+            reason="the quality is that of other, held-out episodes: score the rewarded ones too"
+        )
     recent = run.recent(1 / 2)
     known = recent[np.isfinite(run.rewards[recent]) & np.isfinite(run.quality[recent])]
     rewards, quality = run.rewards[known], run.quality[known]
@@ -144,12 +148,14 @@ def high_reward_low_quality(run: RunEvidence) -> Result:
     if is_high.all() or is_high.sum() < FEWEST:
         return NotJudged(reason=f"{int(is_high.sum()):,} of {len(known):,} recent rewards are high")
     high, rest = share_of(is_low[is_high]), share_of(is_low[~is_high])
-    evidence = f"low {run.quality_name} in {high} of the highest rewards and in {rest.value:.1%} of the others"
+    evidence = (
+        f"low {run.quality_name} in {high} of the highest rewards and in {rest.value:.1%} of the others"
+    )
     if high.low <= LEAK:
         return Cleared(evidence=f"{evidence} (Wilson, 95 %)")
-    misleads = high.value >= rest.value
+    misleads, mostly = high.value >= rest.value, high.low > LEAK_HIGH
     return DiagnosisFinding(
-        severity=("high" if high.low > LEAK_HIGH else "medium") if misleads else "low",
+        severity="high" if misleads and mostly else "medium" if misleads or mostly else "low",
         evidence=f"{evidence} (Wilson, 95 %, n={len(known):,}, last half of the run)",
         confidence=LIKELY,
         value=high.value,
@@ -177,15 +183,17 @@ def reward_jump(run: RunEvidence) -> Result:
         f"{size:.1f} SD after a plateau (Mann-Whitney, p={p_value:.2g} corrected for {len(cuts)} places, "
         f"n={len(before) + len(after):,})"
     )
-    severity, confidence = "low", HINT
+    severity: Severity = "low"
+    confidence = HINT
     if run.quality is not None:
-        gained, sentence = _quality_gain(run, at[before], at[after])
+        gained, sentence = _quality_gain(run, at[before], at[after], size)
         evidence = f"{evidence}; {sentence}"
         if gained == "up":
             return Cleared(evidence=evidence)
-        severity, confidence = {"down": ("high", LIKELY), "none": ("medium", LIKELY)}.get(gained, ("low", HINT))
+        if gained != "unknown":
+            severity, confidence = "high" if gained == "down" else "medium", LIKELY
     return DiagnosisFinding(
-        severity=severity,  # type: ignore[arg-type]  # one of the three words
+        severity=severity,
         evidence=evidence,
         confidence=confidence,
         value=size,
@@ -213,7 +221,9 @@ def _jump(
     return (min(1.0, p_value), size, before, after) if p_value <= JUMP_ALPHA else None
 
 
-def _quality_gain(run: RunEvidence, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[str, str]:
+def _quality_gain(
+    run: RunEvidence, before: NDArray[np.int64], after: NDArray[np.int64], size: float
+) -> tuple[str, str]:
     """up, down, none or unknown, and what the quality did over the same time."""
     values = run.quality if run.quality is not None else np.empty(0)
     sides = [before, after]
@@ -226,7 +236,7 @@ def _quality_gain(run: RunEvidence, before: NDArray[np.int64], after: NDArray[np
     p_value = float(scipy_stats().mannwhitneyu(first, second).pvalue)
     gain = float(second.mean() - first.mean())
     sentence = f"{name} {first.mean():.3g} -> {second.mean():.3g} (Mann-Whitney, p={p_value:.2g})"
-    if p_value > 0.05:
+    if p_value > 0.05 or 0 < gain < EXPLAINED * min(size, 4.0) * float(first.std(ddof=1)):
         return "none", sentence
     return ("up" if gain > 0 else "down"), sentence
 
@@ -245,7 +255,8 @@ def perfect_rewards(run: RunEvidence) -> Result:
     evidence = f"{late} of the last quarter have the highest reward, {top:g} ({early.value:.1%} of the first)"
     if late.value < PERFECT or early.value > PERFECT_BEFORE:
         return Cleared(evidence=f"{evidence} (Wilson, 95 %)")
-    severity, confidence = "low", HINT
+    severity: Severity = "low"
+    confidence = HINT
     if run.quality is not None:
         values = run.quality[run.quality_positions[run.quality_positions >= recent[0]]]
         values = values[np.isfinite(values)]
@@ -256,7 +267,7 @@ def perfect_rewards(run: RunEvidence) -> Result:
                 return Cleared(evidence=evidence)
             severity, confidence = "medium", LIKELY
     return DiagnosisFinding(
-        severity=severity,  # type: ignore[arg-type]  # one of the three words
+        severity=severity,
         evidence=f"{evidence} (Wilson, 95 %)",
         confidence=confidence,
         value=late.value,
@@ -285,8 +296,12 @@ def reward_length(run: RunEvidence) -> Result:
     others = [run.quality[at]] if by_quality and run.quality is not None else []
     rho = _partial_rank_correlation(lengths[at], rewards[at], others, windows)
     if rho is None:
-        return NotJudged(reason=f"lengths or rewards do not vary within windows of training time (n={len(at):,})")
-    error = math.sqrt((1 + rho**2 / 2) / max(1, len(at) - 3 - len(others) - len(windows)))  # Bonett-Wright 2000
+        return NotJudged(
+            reason=f"lengths or rewards do not vary within windows of training time (n={len(at):,})"
+        )
+    error = math.sqrt(
+        (1 + rho**2 / 2) / max(1, len(at) - 3 - len(others) - len(windows))
+    )  # Bonett-Wright 2000
     center = math.atanh(max(-0.999999, min(0.999999, rho)))
     low, high = math.tanh(center - 1.96 * error), math.tanh(center + 1.96 * error)
     given = f"given {run.quality_name} and training time" if others else "given training time"
@@ -296,9 +311,9 @@ def reward_length(run: RunEvidence) -> Result:
     )
     if low <= LENGTH:
         return Cleared(evidence=evidence)
-    severity = ("high" if low > LENGTH_HIGH else "medium") if others else "low"
+    severity: Severity = "low" if not others else "high" if low > LENGTH_HIGH else "medium"
     return DiagnosisFinding(
-        severity=severity,  # type: ignore[arg-type]  # one of the three words
+        severity=severity,
         evidence=evidence,
         confidence=LIKELY if others else HINT,
         value=rho,

@@ -48,7 +48,11 @@ class TimeTrend:
     def direction(self) -> str:
         """up and down where the interval excludes zero and the change is not small; flat; else unclear."""
         low, high = self.interval
-        if min(abs(low), abs(high)) > 0 and (low > 0) == (high > 0) and abs(self.scaled(self.change)) >= SMALL:
+        if (
+            min(abs(low), abs(high)) > 0
+            and (low > 0) == (high > 0)
+            and abs(self.scaled(self.change)) >= SMALL
+        ):
             return "up" if low > 0 else "down"
         return "flat" if max(abs(self.scaled(low)), abs(self.scaled(high))) <= FLAT else "unclear"
 
@@ -61,7 +65,7 @@ class TimeTrend:
     def __str__(self) -> str:
         low, high = self.interval
         return (
-            f"{self.direction}, {self.change:+.3g} over the run [{low:+.3g}, {high:+.3g}] "
+            f"{self.direction} by {self.change:+.3g} [{low:+.3g}, {high:+.3g}] "
             f"(Theil-Sen, 95 %, n={self.n:,} in {self.windows} windows)"
         )
 
