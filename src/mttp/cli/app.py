@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "Show a recording's episodes, or one in full.",
     "summary": "Sum up a recording in figures.",
     "compare": "Compare two recordings: is the candidate better than the base?",
+    "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
     "rescore": "Score recorded episodes by another reward spec.",
     "check": "Check each span of a recording against the registry of the convention.",

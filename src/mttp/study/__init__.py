@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
+    from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
     from mttp.study.diagnosing.detectors import diagnose
+    from mttp.study.diagnosing.policy import KlEstimates, kl_estimates
     from mttp.study.diagnosis import Cleared, Diagnosis, DiagnosisFinding, NotJudged, TrainingReading
     from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
     from mttp.study.gating import gate
+    from mttp.study.pareto_front import ParetoPoint, pareto
+    from mttp.study.preferences import PreferenceStrength, preference_strengths
     from mttp.study.rescoring import RescoredRecording, RewardChange, rescore
     from mttp.study.rules import PromotionRules
 
@@ -22,10 +26,14 @@ __all__ = [
     "Comparison",
     "Diagnosis",
     "DiagnosisFinding",
+    "FailureBucket",
     "Flip",
     "GateResult",
+    "KlEstimates",
     "MetricComparison",
     "NotJudged",
+    "ParetoPoint",
+    "PreferenceStrength",
     "PromotionRules",
     "RescoredRecording",
     "RewardChange",
@@ -34,7 +42,11 @@ __all__ = [
     "TrainingReading",
     "compare",
     "diagnose",
+    "failure_buckets",
     "gate",
+    "kl_estimates",
+    "pareto",
+    "preference_strengths",
     "rescore",
 ]
 
@@ -45,10 +57,14 @@ __getattr__, __dir__ = exports(
         "Comparison": "comparison",
         "Diagnosis": "diagnosis",
         "DiagnosisFinding": "diagnosis",
+        "FailureBucket": "buckets",
         "Flip": "comparison",
         "GateResult": "gate_result",
+        "KlEstimates": "diagnosing.policy",
         "MetricComparison": "comparison",
         "NotJudged": "diagnosis",
+        "ParetoPoint": "pareto_front",
+        "PreferenceStrength": "preferences",
         "PromotionRules": "rules",
         "RescoredRecording": "rescoring",
         "RewardChange": "rescoring",
@@ -57,7 +73,11 @@ __getattr__, __dir__ = exports(
         "TrainingReading": "diagnosis",
         "compare": "comparing",
         "diagnose": "diagnosing.detectors",
+        "failure_buckets": "buckets",
         "gate": "gating",
+        "kl_estimates": "diagnosing.policy",
+        "pareto": "pareto_front",
+        "preference_strengths": "preferences",
         "rescore": "rescoring",
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -62,10 +63,12 @@ class RunEvidence:
         """Positions of the episodes that are not held out."""
         return np.flatnonzero(~self.is_held_out)
 
-    @property
+    @cached_property
     def updates(self) -> list[Update]:
-        """The updates in order of start."""
-        return self.recording.updates
+        """The updates in order of start, of the policy that has most of them."""
+        counts = Counter(update.policy for update in self.recording.updates)
+        policy = max(counts, key=lambda name: counts[name], default=None)
+        return [update for update in self.recording.updates if update.policy == policy]
 
     @cached_property
     def reward_trend(self) -> TimeTrend | None:

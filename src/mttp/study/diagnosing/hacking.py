@@ -66,9 +66,14 @@ def reward_hacking(run: RunEvidence) -> Result:
     half = run.trend(run.rewards, run.recent(1 / 2)), run.trend(run.quality, _last_half(run))
     if whole[0] is None or whole[1] is None:
         return NotJudged(reason=_few(run, run.quality))
-    for reward, quality, period in ((*whole, "over the run"), (*half, "over its last half")):
-        if reward is None or quality is None or not _diverges(reward, quality, run.quality):
-            continue
+    periods = [(*whole, "over the run"), (*half, "over its last half")]
+    diverging = [
+        (reward, quality, period)
+        for reward, quality, period in periods
+        if reward is not None and quality is not None and _diverges(reward, quality, run.quality)
+    ]
+    if diverging:
+        reward, quality, period = max(diverging, key=lambda one: one[1].direction == "down")
         falls = quality.direction == "down"
         return DiagnosisFinding(
             severity="high" if falls else "medium",
@@ -80,9 +85,8 @@ def reward_hacking(run: RunEvidence) -> Result:
             method="Theil-Sen slopes of reward and quality over windows of training time, 95 % intervals",
             episodes=_worst(run),
         )
-    reward, quality = whole[0], whole[1]
-    evidence = f"reward {reward}; {run.quality_name} {quality}"
-    if reward.direction == "up" and quality.direction == "unclear" and quality.change <= 0:
+    evidence = f"reward {whole[0]}; {run.quality_name} {whole[1]}"
+    if whole[0].direction == "up" and whole[1].direction == "unclear" and whole[1].change <= 0:
         return NotJudged(reason=f"the trend of the quality is unclear: {evidence}; more scores are needed")
     return Cleared(evidence=evidence)
 

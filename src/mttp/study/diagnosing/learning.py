@@ -113,21 +113,20 @@ def saturation(run: RunEvidence) -> Result:
     trend = run.trend(run.rewards, run.recent(1 / 2))
     if trend is None:
         return NotJudged(reason=f"fewer than {FEWEST} rewards in the last half")
-    evidence = f"last half: reward {trend}"
+    evidence, quality = f"last half: reward {trend}", None
     if run.quality is not None:
         positions = run.quality_positions
         quality = run.trend(run.quality, positions[positions >= len(run.episodes) // 2])
         if quality is not None:
             evidence += f"; {run.quality_name} {quality}"
-            if quality.direction in ("up", "down"):
-                return Cleared(evidence=evidence)
-    if trend.direction == "unclear":
+    directions = {one.direction for one in (trend, quality) if one is not None}
+    if directions & {"up", "down"}:
+        return Cleared(evidence=evidence)
+    if "unclear" in directions:
         return NotJudged(
             reason=f"{evidence}: neither a change nor a plateau within {FLAT:g} SD is shown; "
             "more episodes are needed"
         )
-    if trend.direction != "flat":
-        return Cleared(evidence=evidence)
     return DiagnosisFinding(
         severity="low",
         evidence=evidence,

@@ -11,9 +11,10 @@ import numpy as np
 
 from mttp.model.episodes import Episode, Tokens, Update
 from mttp.study.diagnosing.certainty import HINT, LIKELY
-from mttp.study.diagnosing.evidence import RunEvidence
+from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
+from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,8 +37,11 @@ ACCELERATES = 3.0
 """Linear growth makes the last quarter 2.3 times the second one; more than 3 is faster than linear."""
 KL_GROWS = 0.2
 """The least relative growth of KL in the last half that counts."""
+ALPHA = 0.05
+FEWEST_UPDATES = 9
+"""Updates whose thirds an exact test can tell apart with p = 0.05."""
 ENTROPY_LEFT = 0.2
-"""The share of the first quarter's entropy below which exploration ends; a healthy decline stays above."""
+"""The share of the first third's entropy below which exploration ends; a healthy decline stays above."""
 ENTROPY_LEFT_HIGH = 0.05
 DIVERSITY_LEFT = 0.5
 """The share of the first third's diversity below which a policy has collapsed on few answers."""
@@ -134,7 +138,7 @@ def _series(
     """The series of the updates; where they state none, that of the episodes' tokens."""
     stated = [(one.start_time or 0, of_update(one)) for one in run.updates]
     known = [value for _, value in stated if value is not None and math.isfinite(value)]
-    if len(known) >= FEWEST:
+    if len(known) >= FEWEST_UPDATES:
         values = np.array(known, dtype=float)
         times = np.arange(len(values), dtype=float)
         return _Series(name=f"{name} of {len(values):,} updates", times=times, values=values, phases=None)
@@ -162,8 +166,8 @@ def _token_kl(episode: Episode) -> float | None:
 
 
 NO_KL = (
-    f"no KL: {FEWEST} updates with kl are needed, or {FEWEST_COMPLETIONS} episodes with tokens, logprobs and "
-    "ref_logprobs"
+    f"no KL: {FEWEST_UPDATES} updates with kl are needed, or {FEWEST_COMPLETIONS} episodes with "
+    "tokens, logprobs and ref_logprobs"
 )
 
 
@@ -245,26 +249,34 @@ def entropy_collapse(run: RunEvidence) -> Result:
     series = _series(run, "entropy", lambda update: update.entropy, _token_entropy)
     if series is None:
         return NotJudged(
-            reason=f"no entropy: {FEWEST} updates with entropy are needed, or {FEWEST_COMPLETIONS} episodes "
-            "with token entropies"
+            reason=f"no entropy: {FEWEST_UPDATES} updates with entropy are needed, or {FEWEST_COMPLETIONS} "
+            "episodes with token entropies"
         )
-    trend, first, last = series.trend, series.part(0, 0.25).median, series.part(0.75, 1).median
-    if trend is None or first <= 0:
-        return NotJudged(reason=f"{series.name} began at {first:.3g}: a share of that means nothing")
-    evidence = f"{series.name}, medians {first:.3g} in the first and {last:.3g} in the last quarter: {trend}"
-    left = last / first
-    if trend.direction != "down" or left > ENTROPY_LEFT:
+    early, late = series.part(0, 1 / 3), series.part(2 / 3, 1)
+    if early.median <= 0:
+        return NotJudged(reason=f"{series.name} began at {early.median:.3g}: a share of that means nothing")
+    left, p_value = late.median / early.median, _falls(early.values, late.values)
+    evidence = (
+        f"{series.name}, medians {early.median:.3g} in the first and {late.median:.3g} in the last third "
+        f"(Mann-Whitney, p={p_value:.2g}, n={len(series.values):,})"
+    )
+    if p_value > ALPHA or left > ENTROPY_LEFT:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
         severity="high" if left <= ENTROPY_LEFT_HIGH else "medium",
         evidence=evidence,
-        confidence=LIKELY,
-        value=trend.change,
-        interval=trend.interval,
+        confidence=f"likely: p is at most {ALPHA}",
+        value=left,
+        p_value=p_value,
         n=len(series.values),
-        method=f"Theil-Sen slope, and last quarter at most {ENTROPY_LEFT:g} of the first",
+        method=f"last third at most {ENTROPY_LEFT:g} of the first; one-sided Mann-Whitney test",
         episodes=run.examples(run.recent()),
     )
+
+
+def _falls(early: Floats, late: Floats) -> float:
+    """The p value of late values being lower: the one-sided Mann-Whitney test."""
+    return float(scipy_stats().mannwhitneyu(late, early, alternative="less").pvalue)
 
 
 def _token_entropy(episode: Episode) -> float | None:
@@ -289,23 +301,24 @@ def diversity_collapse(run: RunEvidence) -> Result:
         )
     values = np.array([share for share, _ in shares])
     first, last = float(values[:third].mean()), float(values[-third:].mean())
-    trend = trend_of(np.arange(len(values), dtype=float), values)
+    p_value = _falls(values[:third], values[-third:])
     distinct = [_distinct(run, places) for places in (run.trained[: len(run.recent())], run.recent())]
     evidence = (
-        f"different answers per group {first:.1%} in the first third, {last:.1%} in the last: {trend}; "
+        f"different answers per group {first:.1%} in the first third, {last:.1%} in the last "
+        f"(Mann-Whitney, p={p_value:.2g}, n={len(values):,} groups); "
         f"distinct-2 {distinct[0]:.3g} and {distinct[1]:.3g}"
     )
-    if trend is None or trend.direction != "down" or last > DIVERSITY_LEFT * first:
+    if p_value > ALPHA or last > DIVERSITY_LEFT * first:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
         severity="medium",
         evidence=evidence,
-        confidence=LIKELY,
-        value=trend.change,
-        interval=trend.interval,
+        confidence=f"likely: p is at most {ALPHA}",
+        value=last / first,
+        p_value=p_value,
         n=len(values),
-        method="Theil-Sen slope of the share of different answers in groups, 95 % interval",
-        episodes=tuple(trace_id for _, trace_id in shares[-5:]),
+        method="share of different answers in groups; one-sided Mann-Whitney test of the last third",
+        episodes=tuple(trace_id for _, trace_id in shares[-EXAMPLES:]),
     )
 
 

@@ -66,6 +66,9 @@ def stopping(reading: TrainingReading, findings: Sequence[DiagnosisFinding]) -> 
         return True, f"stop: {harmful[0].kind}; {harmful[0].advice}"
     if reading.action == "stop":
         return True, f"stop: {reading.meaning}"
+    plateau = next((one for one in findings if one.kind == "saturation"), None)
+    if plateau is not None:
+        return True, f"stop: saturation; {plateau.advice}"
     pressing = [one for one in findings if one.severity in ("high", "medium")]
     if pressing:
         return False, f"continue only after a look at {pressing[0].kind}: {pressing[0].advice}"
