@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mttp.study.comparing import compare
     from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.gating import gate
+    from mttp.study.replaying import replay
     from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
@@ -77,6 +78,7 @@ __all__ = [
     "compare",
     "diagnose",
     "gate",
+    "replay",
     "rescore",
     # values
     "Episode",
@@ -116,6 +118,7 @@ _HOMES = {
     "compare": "study.comparing",
     "diagnose": "study.diagnosing.detectors",
     "gate": "study.gating",
+    "replay": "study.replaying",
     "rescore": "study.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",

@@ -69,6 +69,12 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--rules", "rules.yaml", "--markdown", "--baseline", f"{NAME}.jsonl"],
         [f"{NAME}.jsonl", "--rules", f"{NAME}.yaml"],
     ],
+    "replay": [
+        [f"{NAME}.jsonl", "--episode", EVIL],
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--steps", "--env", EVIL],
+        [f"{NAME}.jsonl", "--against", EVIL, "--json"],
+    ],
     "rescore": [
         [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml"],
         [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml", "--json", "--write"],

@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Compare two recordings: is the candidate better than the base?",
     "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
+    "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",
     "check": "Check each span of a recording against the registry of the convention.",
     "convert": "Write a recording in another format.",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
+    from mttp.study.alignment import Alignment, align
+    from mttp.study.branching import branch
     from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
@@ -18,14 +20,18 @@ if TYPE_CHECKING:
     from mttp.study.gating import gate
     from mttp.study.pareto_front import ParetoPoint, pareto
     from mttp.study.preferences import PreferenceStrength, preference_strengths
+    from mttp.study.recorded_calls import RecordedCalls
+    from mttp.study.replaying import Divergence, Replay, replay
     from mttp.study.rescoring import RescoredRecording, RewardChange, rescore
     from mttp.study.rules import PromotionRules
 
 __all__ = [
+    "Alignment",
     "Cleared",
     "Comparison",
     "Diagnosis",
     "DiagnosisFinding",
+    "Divergence",
     "FailureBucket",
     "Flip",
     "GateResult",
@@ -35,11 +41,15 @@ __all__ = [
     "ParetoPoint",
     "PreferenceStrength",
     "PromotionRules",
+    "RecordedCalls",
+    "Replay",
     "RescoredRecording",
     "RewardChange",
     "RuleResult",
     "SideDifference",
     "TrainingReading",
+    "align",
+    "branch",
     "compare",
     "diagnose",
     "failure_buckets",
@@ -47,16 +57,19 @@ __all__ = [
     "kl_estimates",
     "pareto",
     "preference_strengths",
+    "replay",
     "rescore",
 ]
 
 __getattr__, __dir__ = exports(
     __name__,
     {
+        "Alignment": "alignment",
         "Cleared": "diagnosis",
         "Comparison": "comparison",
         "Diagnosis": "diagnosis",
         "DiagnosisFinding": "diagnosis",
+        "Divergence": "replaying",
         "FailureBucket": "buckets",
         "Flip": "comparison",
         "GateResult": "gate_result",
@@ -66,11 +79,15 @@ __getattr__, __dir__ = exports(
         "ParetoPoint": "pareto_front",
         "PreferenceStrength": "preferences",
         "PromotionRules": "rules",
+        "RecordedCalls": "recorded_calls",
+        "Replay": "replaying",
         "RescoredRecording": "rescoring",
         "RewardChange": "rescoring",
         "RuleResult": "gate_result",
         "SideDifference": "differences",
         "TrainingReading": "diagnosis",
+        "align": "alignment",
+        "branch": "branching",
         "compare": "comparing",
         "diagnose": "study.diagnosing.detectors",
         "failure_buckets": "buckets",
@@ -78,6 +95,7 @@ __getattr__, __dir__ = exports(
         "kl_estimates": "study.diagnosing.policy",
         "pareto": "pareto_front",
         "preference_strengths": "preferences",
+        "replay": "replaying",
         "rescore": "rescoring",
     },
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mttp.errors import StudyError
 from mttp.study.comparison import Comparison, Flip, MetricComparison
-from mttp.study.design import Design, by_unit
+from mttp.study.design import Design, Window, by_unit
 from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
@@ -25,7 +25,7 @@ def compare(
     metrics: Sequence[str] = (),
     by: str | None = None,
     margin: float | Mapping[str, float] | None = None,
-    window: int = _WINDOW,
+    window: Window = _WINDOW,
     allow: Iterable[str] = (),
     confidence: float = 0.95,
     progress: Callable[[int], object] | None = None,
@@ -36,8 +36,8 @@ def compare(
     Episodes are paired by task (else by seed) where both sides have the same ones, and clustered by it:
     several samples of a task are not independent.
     Several runs on a side are several seeds: each run is one value.
-    Of training runs the mean of the last `window` episodes of each run counts, never a t interval over a
-    learning curve.
+    Of training runs the mean of the last `window` episodes of each run counts, or with `window="area"` the
+    area under its learning curve; a learning curve never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
     `by` is `split`, `slices`, `env` or `inputs.NAME`: the first metric is also compared within each value.
@@ -47,6 +47,7 @@ def compare(
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
     and where tasks, reward spec or grader differ and are not allowed to.
     """
+    _check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found = differences(before, after)
     refuse_differences(found, frozenset(allow))
@@ -118,6 +119,11 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     return found
 
 
+def _check_window(window: object) -> None:
+    if window != "area" and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise StudyError(f"window={window!r}: give a number of episodes from 1 on, or 'area'")
+
+
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
     """Raise StudyError for a difference in tasks, spec or grader that is not allowed."""
     if unknown := allowed - {*REFUSED}:
@@ -153,7 +159,7 @@ def _slices(
     base: Sample,
     candidate: Sample,
     chosen: EpisodeMetric,
-    window: int,
+    window: Window,
     confidence: float,
     margin: float | None,
 ) -> dict[str, MetricComparison]:

@@ -141,12 +141,12 @@ def of_runs(base: Sequence[float], candidate: Sequence[float], *, confidence: fl
     return Inference(effect=effect, interval=None, p_value=None, detectable=None, method=method)
 
 
-def interquartile_mean(values: Sequence[float]) -> float:
+def interquartile_mean(values: Sequence[float] | Floats) -> float:
     """The mean of the middle half of the values: 25 % are cut off at each end (Agarwal et al. 2021)."""
     return float(scipy_stats().trim_mean(np.asarray(values, dtype=float), 0.25))
 
 
-def probability_of_improvement(base: Sequence[float], candidate: Sequence[float]) -> float:
+def probability_of_improvement(base: Sequence[float] | Floats, candidate: Sequence[float] | Floats) -> float:
     """The share of pairs of runs in which the candidate's value is larger; a tie counts half."""
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     larger = (after[:, None] > before[None, :]).mean()
