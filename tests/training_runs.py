@@ -322,3 +322,17 @@ def over_optimized(one: SimpleNamespace, time: float, rng: np.random.Generator) 
     one.success = bool(rng.random() < chance)
     one.audit = one.success + rng.normal(0, 0.3)
     one.reward = time + 0.2 * rng.random()
+
+
+# Healthy runs that record less.
+
+
+def without_audit(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
+    """Nobody scores the episodes later; their outcomes remain."""
+    one.audit = None
+
+
+def with_validation(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
+    """A fifth of the episodes is held out, and nothing else tells their quality."""
+    one.audit = None
+    separate(one, time, rng)

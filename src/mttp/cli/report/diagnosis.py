@@ -84,13 +84,14 @@ def _finding(one: DiagnosisFinding) -> Iterator[RenderableType]:
 
 def _reading(found: Diagnosis) -> Iterator[str]:
     reading = found.reading
-    yield f"validation {reading.validation}, reward {reading.reward}: {reading.meaning}"
     yield reading.validation_trend
     yield reading.reward_trend
-    for validation, reward, meaning, action in reading.table:
-        if reward == reading.reward:
-            mark = "-> " if validation == reading.validation else "   "
-            yield f"{mark}validation {validation} x reward {reward}: {action}, {meaning}"
+    rows = [row for row in reading.table if row[1] == reading.reward]
+    if reading.validation not in [row[0] for row in rows]:
+        yield f"validation {reading.validation} x reward {reading.reward}: {reading.meaning}"
+    for validation, reward, meaning, action in rows:
+        mark = "-> " if validation == reading.validation else "   "
+        yield f"{mark}validation {validation} x reward {reward}: {action}, {meaning}"
     yield found.advice
 
 

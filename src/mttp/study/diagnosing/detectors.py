@@ -31,8 +31,7 @@ class Detector:
 
     def run(self, run: RunEvidence) -> Result:
         """The result of the detector, with its kind."""
-        with np.errstate(all="ignore"):
-            found = self.detect(run)
+        found = self.detect(run)
         if isinstance(found, DiagnosisFinding):
             return replace(found, kind=self.kind, advice=self.advice)
         return replace(found, kind=self.kind)
@@ -205,12 +204,13 @@ def diagnose(
     """
     recording = source if isinstance(source, Recording) else read(source, progress=progress)
     evidence = evidence_of(recording, quality=quality, run=run)
-    results = [detector.run(evidence) for detector in DETECTORS]
+    with np.errstate(all="ignore"):
+        results = [detector.run(evidence) for detector in DETECTORS]
+        reading = reading_of(evidence)
     findings = sorted(
         (one for one in results if isinstance(one, DiagnosisFinding)),
         key=lambda one: SEVERITIES.index(one.severity),
     )
-    reading = reading_of(evidence)
     should_stop, advice = stopping(reading, findings)
     return Diagnosis(
         source=", ".join([*map(str, recording.sources), *recording.stores]) or "memory",

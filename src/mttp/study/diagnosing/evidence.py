@@ -31,6 +31,8 @@ HELD_OUT = frozenset({"validation", "valid", "val", "dev", "test", "eval", "held
 """Splits that a policy is not trained on."""
 _HELD_OUT_REWARD = "held_out"
 """The quality that is the reward of held-out episodes."""
+LARGEST = 1e100
+"""Larger numbers overflow when they are squared; they count as missing."""
 EXAMPLES = 5
 """Example episodes of a finding."""
 
@@ -192,7 +194,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _number(value: float | None) -> float:
-    return math.nan if value is None or not math.isfinite(value) else float(value)
+    return float(value) if value is not None and abs(value) <= LARGEST else math.nan
 
 
 def _reward(episode: Episode) -> float | None:

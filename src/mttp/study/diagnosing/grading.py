@@ -74,7 +74,9 @@ def _status(run: RunEvidence, at: int) -> str:
     failed = next((one.reward_status for one in episode.steps if one.reward_status == "error"), None)
     if failed is not None:
         return "error in a step"
-    return "ok" if math.isfinite(run.rewards[at]) else "missing"
+    if math.isfinite(run.rewards[at]):
+        return "ok"
+    return "missing" if episode.reward.value is None and episode.return_ is None else "too large"
 
 
 # Repeated scores.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mttp.study.diagnosing.certainty import HINT, LIKELY
 from mttp.study.diagnosing.evidence import RunEvidence
-from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, share_of, split_windows, trend_of
+from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, in_sd, share_of, split_windows, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
 from mttp.study.inference import scipy_stats
 
@@ -184,7 +184,7 @@ def reward_jump(run: RunEvidence) -> Result:
     p_value, size, before, after = min(found, key=lambda jump: jump[:2])
     evidence = (
         f"reward {rewards[before].mean():.3g} -> {rewards[after].mean():.3g} at episode {at[after[0]]:,}, "
-        f"{size:.1f} SD after a plateau (Mann-Whitney, p={p_value:.2g} corrected for {len(cuts)} places, "
+        f"{in_sd(size)} after a plateau (Mann-Whitney, p={p_value:.2g} corrected for {len(cuts)} places, "
         f"n={len(before) + len(after):,})"
     )
     severity: Severity = "low"
@@ -200,7 +200,7 @@ def reward_jump(run: RunEvidence) -> Result:
         severity=severity,
         evidence=evidence,
         confidence=confidence,
-        value=size,
+        value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(before) + len(after),
         method="Mann-Whitney test of the windows before and after each cut, Bonferroni over the cuts",

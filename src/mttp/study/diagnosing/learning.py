@@ -79,19 +79,23 @@ def _groups(run: RunEvidence) -> list[tuple[Sequence[str], np.ndarray]]:
 
 def sparse_rewards(run: RunEvidence) -> Result:
     """Judge whether recent rewards hardly ever exceed the lowest one."""
-    recent = run.recent()
-    recent = recent[np.isfinite(run.rewards[recent])]
+    every = run.trained[np.isfinite(run.rewards[run.trained])]
+    recent = run.recent()[np.isfinite(run.rewards[run.recent()])]
     if len(recent) < FEWEST_EPISODES:
         return NotJudged(reason=f"{len(recent):,} rewards in the last third, not {FEWEST_EPISODES}")
-    known = run.rewards[run.trained]
-    lowest = float(np.nanmin(known))
-    if lowest == float(np.nanmax(known)) and lowest > 0:
+    lowest, highest = float(run.rewards[every].min()), float(run.rewards[every].max())
+    if lowest == highest > 0:
         return NotJudged(reason=f"all rewards are {lowest:g}: which of them is none is not known")
-    is_rewarded = run.rewards[recent] > lowest
+    period, at = "last third", recent
+    if lowest == highest:  # all of them say more than a third
+        period, at = "run", every
+    is_rewarded = run.rewards[at] > lowest
     share = share_of(is_rewarded)
-    evidence = f"{share} of the last third have more than the lowest reward, {lowest:g} (Wilson, 95 %)"
-    if share.high > 2 * SPARSE or share.value > SPARSE:
+    evidence = f"{share} of the {period} have more than the lowest reward, {lowest:g} (Wilson, 95 %)"
+    if share.value > SPARSE:
         return Cleared(evidence=evidence)
+    if share.high > 2 * SPARSE:
+        return NotJudged(reason=f"{evidence}: the interval is too wide for a share of {SPARSE:.0%}")
     return DiagnosisFinding(
         severity="high" if share.value <= SPARSE_HIGH else "medium",
         evidence=evidence,
@@ -99,8 +103,8 @@ def sparse_rewards(run: RunEvidence) -> Result:
         value=share.value,
         interval=(share.low, share.high),
         n=share.n,
-        method="share of the rewards above the lowest in the last third, Wilson interval",
-        episodes=run.examples(recent[is_rewarded] if is_rewarded.any() else recent),
+        method=f"share of the rewards above the lowest in the {period}, Wilson interval",
+        episodes=run.examples(at[is_rewarded] if is_rewarded.any() else at),
     )
 
 

@@ -14,6 +14,7 @@ from mttp.errors import MissingExtra
 from mttp.model.episodes import Episode
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY
 from mttp.study.diagnosing.evidence import EXAMPLES, HELD_OUT, RunEvidence, text_of
+from mttp.study.diagnosing.trends import in_sd
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 from mttp.study.inference import scipy_stats
 
@@ -64,7 +65,7 @@ def forgetting(run: RunEvidence) -> Result:
     p_value, size, label, places, earlier, late = min(tests, key=lambda test: (test[0], -test[1]))
     p_value = min(1.0, p_value * len(tests))
     evidence = (
-        f"{label}: {name} {earlier.mean():.3g} -> {late.mean():.3g} in the last third, {size:+.2f} SD "
+        f"{label}: {name} {earlier.mean():.3g} -> {late.mean():.3g} in the last third, down {in_sd(size)} "
         f"(Mann-Whitney, p={p_value:.2g} corrected for {len(tests)} tests, n={len(earlier) + len(late):,})"
     )
     high, medium = DROP
@@ -74,7 +75,7 @@ def forgetting(run: RunEvidence) -> Result:
         severity="high" if size >= high else "medium",
         evidence=evidence,
         confidence=f"{LIKELY.split(':')[0]}: p is corrected for all {len(tests)} tests",
-        value=size,
+        value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(earlier) + len(late),
         method="one-sided Mann-Whitney test of the last third against each earlier one, Bonferroni",
@@ -120,8 +121,8 @@ def data_drift(run: RunEvidence) -> Result:
             tested.append((*found, name, len(labels)))
     if not tested:
         return NotJudged(
-            reason="episodes name no environments, splits or tasks of which two occur often enough "
-            f"({EXPECTED} expected in each half)"
+            reason="no environment, split, slice or task occurs often enough beside another one "
+            f"({EXPECTED} expected in each half of the run)"
         )
     p_value, association, categories, name, n = max(tested, key=lambda test: test[1])
     p_value = min(1.0, p_value * len(tested))

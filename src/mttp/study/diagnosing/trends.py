@@ -14,7 +14,7 @@ from mttp.study.inference import scipy_stats
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST", "FLAT", "SMALL", "Share", "TimeTrend", "share_of", "split_windows", "trend_of"]
+__all__ = ["FEWEST", "FLAT", "SMALL", "Share", "TimeTrend", "in_sd", "share_of", "split_windows", "trend_of"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -130,3 +130,8 @@ def share_of(flags: Sequence[bool] | NDArray[np.bool_]) -> Share:
     count, n = int(np.sum(flags)), len(flags)
     interval: Any = scipy_stats().binomtest(count, n).proportion_ci(confidence_level=0.95, method="wilson")
     return Share(value=count / n, low=float(interval.low), high=float(interval.high), count=count, n=n)
+
+
+def in_sd(size: float) -> str:
+    """A change in standard deviations in words; it is infinite where the values before it were all equal."""
+    return f"{size:.2f} SD" if math.isfinite(size) else "from equal values"
