@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -16,9 +17,7 @@ Change: TypeAlias = Callable[[SimpleNamespace, float, np.random.Generator], None
 
 UPDATES, GROUPS, SIZE = 25, 3, 4
 TASKS = 30
-WORDS = [
-    f"{first}{second}" for first in ("ba", "ke", "li", "mo", "nu", "pra", "sto") for second in "abcdefghij"
-]
+WORDS = np.array([a + b for a in ("ba", "ke", "li", "mo", "nu", "pra", "sto") for b in "abcdefghij"])
 
 
 def record(
@@ -80,6 +79,7 @@ def _episode(task: int, time: float, rng: np.random.Generator) -> SimpleNamespac
     )
 
 
+@cache
 def task_text(task: int) -> str:
     """Words of a task's own."""
     return " ".join(np.random.default_rng(10_000 + task).permutation(WORDS)[:25])
