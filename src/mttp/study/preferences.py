@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,8 +25,8 @@ Floats: TypeAlias = "NDArray[np.float64]"
 _ELO = 400 / math.log(10)
 """Points of Elo per unit of log odds: 400 points are odds of ten to one."""
 _STEPS = 200
-_PRIOR = 0.5
-"""Virtual wins and losses of each against an average opponent: finite strengths for those who always won."""
+_VIRTUAL = 0.5
+"""Virtual wins and losses of each unit where one always won or lost."""
 _BY = {
     "policy_version": lambda one: one.policy_version_start,
     "policy": lambda one: one.policy,
@@ -47,7 +47,7 @@ class PreferenceStrength:
     wins: int
     losses: int
     connected: bool
-    """Whether preferences, in any number of steps, lead to every other; else strengths are not comparable."""
+    """Whether each unit leads to each other through wins; else strengths rest on virtual wins and losses."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -60,8 +60,9 @@ def preference_strengths(
     """
     The strengths of policy versions by the recorded preferences among their episodes, the strongest first.
 
-    The Bradley-Terry model (1952) by maximum likelihood, with half a virtual win and half a virtual loss of
-    each against an average opponent, so that one that always won has a finite strength.
+    The Bradley-Terry model (1952) by maximum likelihood. Where wins do not lead from each unit to each other,
+    so that there is no maximum (Ford 1957), each gets half a virtual win and half a virtual loss against an
+    average opponent.
     `by` is policy_version, policy, run or episode. Preferences within a unit say nothing and are left out.
     Raises StudyError where no preference is between two units, ReadError where the source can't be read.
     """
@@ -76,8 +77,8 @@ def preference_strengths(
     table = np.zeros((len(names), len(names)))
     for (winner, loser), count in wins.items():
         table[place[winner], place[loser]] = count
-    strengths, errors = _bradley_terry(table)
     connected = _connected(table)
+    strengths, errors = _bradley_terry(table, 0.0 if connected else _VIRTUAL)
     found = [
         PreferenceStrength(
             name=name,
@@ -110,27 +111,25 @@ def _wins(recording: Recording, by: str) -> Mapping[tuple[str, str], int]:
     return wins
 
 
-def _bradley_terry(table: Floats) -> tuple[Floats, Floats]:
+def _bradley_terry(table: Floats, virtual: float) -> tuple[Floats, Floats]:
     """Log strengths with mean zero and their standard errors, by Newton's method."""
-    strengths = np.zeros(len(table))
-    games = table + table.T
+    strengths, games = np.zeros(len(table)), table + table.T
     for _ in range(_STEPS):
-        chance = _logistic(strengths[:, None] - strengths[None, :])
-        prior = _logistic(strengths)
-        slope = table.sum(axis=1) - (games * chance).sum(axis=1) + _PRIOR - 2 * _PRIOR * prior
-        step = np.linalg.solve(_information(games, chance, prior), slope)
+        chance, average = _logistic(strengths[:, None] - strengths[None, :]), _logistic(strengths)
+        slope = table.sum(axis=1) - (games * chance).sum(axis=1) + virtual - 2 * virtual * average
+        step = np.linalg.pinv(_information(games, chance, virtual, average)) @ slope
         strengths = strengths + np.clip(step, -2, 2)
         if np.abs(step).max() < 1e-10:
             break
-    chance, prior = _logistic(strengths[:, None] - strengths[None, :]), _logistic(strengths)
-    covariance = np.linalg.inv(_information(games, chance, prior))
+    chance, average = _logistic(strengths[:, None] - strengths[None, :]), _logistic(strengths)
+    covariance = np.linalg.pinv(_information(games, chance, virtual, average))
     center = np.eye(len(table)) - 1 / len(table)
     return strengths - strengths.mean(), np.sqrt(np.diag(center @ covariance @ center))
 
 
-def _information(games: Floats, chance: Floats, prior: Floats) -> Floats:
+def _information(games: Floats, chance: Floats, virtual: float, average: Floats) -> Floats:
     weights = games * chance * (1 - chance)
-    found: Floats = np.diag(weights.sum(axis=1) + 2 * _PRIOR * prior * (1 - prior)) - weights
+    found: Floats = np.diag(weights.sum(axis=1) + 2 * virtual * average * (1 - average)) - weights
     return found
 
 
@@ -140,11 +139,14 @@ def _logistic(values: Floats) -> Floats:
 
 
 def _connected(table: Floats) -> bool:
-    """Whether every unit is linked to every other by comparisons."""
-    links = (table + table.T) > 0
-    reached = {0}
-    edge: Sequence[int] = [0]
+    """Whether wins lead from each unit to each other, in any number of steps."""
+    return all(_reached(links) == len(table) for links in (table > 0, table.T > 0))
+
+
+def _reached(links: NDArray[np.bool_]) -> int:
+    """How many units are reached from the first."""
+    reached, edge = {0}, {0}
     while edge:
-        edge = sorted({int(to) for at in edge for to in np.flatnonzero(links[at])} - reached)
-        reached |= {*edge}
-    return len(reached) == len(table)
+        edge = {int(to) for at in edge for to in np.flatnonzero(links[at])} - reached
+        reached |= edge
+    return len(reached)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from mttp.model.episodes import Episode, Reward
+from mttp.study.diagnosing.agreement import Intraclass, intraclass
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
 from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.trends import share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
-from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,42 +81,10 @@ def _status(run: RunEvidence, at: int) -> str:
 # Repeated scores.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Agreement:
-    """The one-way intraclass correlation of scores of the same things, as shares of the variance."""
-
-    noise: float
-    """1 - ICC(1): the share of the variance that is within."""
-    interval: tuple[float, float]
-    within: float
-    """The mean square within."""
-    n: int
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        return f"{self.noise:.1%} [{low:.1%}, {high:.1%}] (1 - ICC(1), F interval, 95 %, n={self.n:,})"
-
-
-def _agreement(scores: Iterable[Sequence[float]]) -> _Agreement | None:
-    """ICC(1) with its F interval (Shrout and Fleiss 1979), for any number of scores each (Donner 1986)."""
-    groups = [np.array(one, dtype=float) for one in scores if len(one) >= 2]
-    if len(groups) < FEWEST_REPEATED:
-        return None
-    count, total = len(groups), sum(map(len, groups))
-    size = (total - sum(len(one) ** 2 for one in groups) / total) / (count - 1)
-    center = np.concatenate(groups).mean()
-    between = sum(len(one) * float(one.mean() - center) ** 2 for one in groups) / (count - 1)
-    within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups) / (total - count)
-    if between == 0:
-        return None if within == 0 else _Agreement(noise=1.0, interval=(1.0, 1.0), within=within, n=count)
-    f = scipy_stats().f
-    ratio = math.inf if within == 0 else between / within
-    freedom = count - 1, total - count
-    bounds = (ratio / float(f.ppf(0.975, *freedom)), ratio / float(f.ppf(0.025, *freedom)))
-    icc, low, high = (
-        1.0 if math.isinf(one) else max(0.0, (one - 1) / (one + size - 1)) for one in (ratio, *bounds)
-    )
-    return _Agreement(noise=1 - icc, interval=(1 - high, 1 - low), within=within, n=count)
+def _agreement(scores: Iterable[Sequence[float]]) -> Intraclass | None:
+    """The agreement; None for fewer than `FEWEST_REPEATED` things that were scored repeatedly."""
+    found = intraclass(scores)
+    return None if found is None or found.n < FEWEST_REPEATED else found
 
 
 def _repeated_scores(run: RunEvidence) -> dict[int, list[float]]:
@@ -168,11 +135,13 @@ def grader_noise(run: RunEvidence) -> Result:
     if found.noise < medium:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
-        severity="high" if found.interval[0] >= high else "medium",
+        severity="high" if found.noise_interval[0] >= high else "medium",
         evidence=evidence,
-        confidence=LIKELY if found.interval[0] >= medium else "likely: the estimate is beyond the threshold",
+        confidence=LIKELY
+        if found.noise_interval[0] >= medium
+        else "likely: the estimate is beyond the threshold",
         value=found.noise,
-        interval=found.interval,
+        interval=found.noise_interval,
         n=found.n,
         method="1 - ICC(1) of repeated scores, F interval (Shrout and Fleiss 1979)",
         episodes=run.examples(repeated),
@@ -344,7 +313,7 @@ def instability(run: RunEvidence) -> Result:
         )
         if found is None
     ]
-    if total is None or grader is None or repeats is None:
+    if total is None or grader is None or repeats is None or total.within == 0:
         return NotJudged(
             reason=f"fewer than {FEWEST_REPEATED} {', and '.join(lacking)}, or none of them varies"
         )
