@@ -58,7 +58,8 @@ def test_a_healthy_run_exits_with_0() -> None:
     code, out, _ = run(recording("healthy"))
 
     assert 0 == code
-    assert "no findings; 18 detectors found nothing, 6 could not judge" in out
+    assert re.search(r"no findings; \d+ detectors found nothing, \d could not judge", out)
+    assert "leakage: 300 prompts of trained and 0 of held-out tasks have text" in out
 
 
 def test_json_is_one_document() -> None:
@@ -92,7 +93,7 @@ def test_fail_on_is_the_severity_that_fails(severity: str, code: int) -> None:
     """
     The worst finding of this run is of the severity medium.
     """
-    assert code == run(recording("perfect"), "--fail-on", severity)[0]
+    assert code == run(recording("cut_off"), "--fail-on", severity)[0]
 
 
 @pytest.mark.parametrize(
