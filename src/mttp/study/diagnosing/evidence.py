@@ -135,10 +135,16 @@ class RunEvidence:
         """What the policy wrote in each episode; None where its actions are no text."""
         return tuple(map(completion_text, self.episodes))
 
+    def words(self, at: int) -> Sequence[Any]:
+        """Token ids of a completion, else the words of its text; empty where it has neither."""
+        ids = _token_ids(self.episodes[at])
+        return ids if ids is not None else (self.texts[at] or "").split()
+
     @cached_property
-    def words(self) -> tuple[Sequence[Any] | None, ...]:
-        """Token ids of each completion, else the words of its text."""
-        return tuple(map(_words, self.episodes, self.texts))
+    def completion_hashes(self) -> tuple[int | None, ...]:
+        """A hash of each completion, by which equal ones are found; None without tokens or text."""
+        found = (self.words(at) for at in range(len(self.episodes)))
+        return tuple(hash(tuple(words)) if words else None for words in found)
 
 
 def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -> RunEvidence:
@@ -311,10 +317,7 @@ def _completion_count(step: Step) -> int | None:
     return None if step.tokens is None else step.tokens.count
 
 
-def _words(episode: Episode, text: str | None) -> Sequence[Any] | None:
-    ids = [
-        step.tokens.ids for step in episode.steps if step.tokens is not None and step.tokens.ids is not None
-    ]
-    if ids:
-        return np.concatenate(ids).tolist()  # type: ignore[no-any-return]  # a list of integers
-    return None if text is None else text.split()
+def _token_ids(episode: Episode) -> list[int] | None:
+    blocks = [step.tokens.ids for step in episode.steps if step.tokens is not None]
+    known = [ids for ids in blocks if ids is not None]
+    return [int(one) for ids in known for one in ids.tolist()] if known else None

@@ -109,9 +109,9 @@ def _equal_completions(run: RunEvidence) -> dict[Hashable, list[int]]:
     found: dict[Hashable, list[int]] = {}
     for at in run.trained:
         episode = run.episodes[at]
-        words = run.words[at]
-        if episode.task is not None and words is not None and math.isfinite(run.rewards[at]):
-            found.setdefault((episode.env, episode.task, tuple(words)), []).append(int(at))
+        same = run.completion_hashes[at]
+        if episode.task is not None and same is not None and math.isfinite(run.rewards[at]):
+            found.setdefault((episode.env, episode.task, same), []).append(int(at))
     return {key: places for key, places in found.items() if len(places) >= 2}
 
 

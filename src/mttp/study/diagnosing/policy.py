@@ -53,6 +53,8 @@ NGRAM = 4
 FEWEST_WORDS = 40
 """Completions with fewer tokens or words are too short to go in circles."""
 FEWEST_COMPLETIONS = 20
+MOST_COMPLETIONS = 1_000
+"""Completions whose n-grams are counted: a share of as many is known to 3 %."""
 FEWEST_GROUPS = 6
 """Groups with a failure in each third of the run."""
 LAGS = (16.0, 4.0)
@@ -326,11 +328,11 @@ def _unique_shares(run: RunEvidence) -> list[tuple[float, str]]:
     """The share of different answers of each group that is not all right, with a member, by start."""
     members: dict[str, list[int]] = {}
     for at in run.trained:
-        if (name := run.episodes[at].group) is not None and run.words[at] is not None:
+        if (name := run.episodes[at].group) is not None and run.completion_hashes[at] is not None:
             members.setdefault(name, []).append(int(at))
     top = float(np.nanmax(run.rewards)) if np.isfinite(run.rewards).any() else math.nan
     return [
-        (len({tuple(run.words[at] or ()) for at in places}) / len(places), run.episodes[places[0]].trace_id)
+        (len({run.completion_hashes[at] for at in places}) / len(places), run.episodes[places[0]].trace_id)
         for places in members.values()
         if len(places) >= 2 and not np.all(run.rewards[places] == top)
     ]
@@ -338,7 +340,7 @@ def _unique_shares(run: RunEvidence) -> list[tuple[float, str]]:
 
 def _distinct(run: RunEvidence, places: NDArray[np.int64]) -> float:
     """distinct-2 (Li et al. 2016): the share of different pairs of words among all pairs."""
-    pairs = [pair for at in places for pair in _ngrams(run.words[at] or (), 2)]
+    pairs = [pair for at in places[-MOST_COMPLETIONS:] for pair in _ngrams(run.words(int(at)), 2)]
     return len(set(pairs)) / len(pairs) if pairs else math.nan
 
 
@@ -348,14 +350,14 @@ def _ngrams(words: Sequence[Any], size: int) -> list[tuple[Hashable, ...]]:
 
 def repetition(run: RunEvidence) -> Result:
     """Judge the share of recent completions that repeat themselves."""
-    recent = [int(at) for at in run.recent() if len(run.words[at] or ()) >= FEWEST_WORDS]
+    words = {int(at): run.words(int(at)) for at in run.recent()[-MOST_COMPLETIONS:]}
+    recent = [at for at, found in words.items() if len(found) >= FEWEST_WORDS]
     if len(recent) < FEWEST_COMPLETIONS:
         return NotJudged(
             reason=f"{len(recent):,} completions of the last third have {FEWEST_WORDS} tokens or words, "
             f"not {FEWEST_COMPLETIONS}"
         )
-    repeated = [_repeated(run.words[at] or ()) for at in recent]
-    flags = np.array([one > REPEATED for one in repeated])
+    flags = np.array([_repeated(words[at]) > REPEATED for at in recent])
     share = share_of(flags)
     evidence = f"in {share} of the last third over half of the {NGRAM}-grams are repeated (Wilson, 95 %)"
     high, medium = REPEATED_SHARES

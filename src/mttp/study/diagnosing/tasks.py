@@ -48,10 +48,10 @@ def forgetting(run: RunEvidence) -> Result:
     """Judge whether a split, slice, environment or task got worse after it had been better."""
     values = run.quality if run.quality is not None and not run.quality_is_held_out else run.rewards
     name = run.quality_name if values is run.quality else "reward"
-    thirds = np.array_split(np.arange(len(run.episodes)), 3)
+    cuts = [len(run.episodes) // 3, 2 * len(run.episodes) // 3]
     tests = []
     for label, places in _slices(run.episodes):
-        parts = [_finite(values, places[np.isin(places, third)]) for third in thirds]
+        parts = [_finite(values, part) for part in np.split(places, np.searchsorted(places, cuts))]
         if len(parts[2]) < FEWEST_IN_SLICE:
             continue
         for earlier in parts[:2]:
