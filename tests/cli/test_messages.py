@@ -128,7 +128,7 @@ def test_a_schema_of_nothing():
     """
     result = invoke("schema", "trace.spam", code=2)
 
-    assert "mttp: 'trace.spam' is no type of message; those are data.entities, " in result.stderr
+    assert "mttp: 'trace.spam' is not a message type; the types are data.entities, " in result.stderr
 
 
 @pytest.mark.parametrize("name", ["a.mttp.jsonl", "a.mttp.jsonl.gz", "a.mttp.jsonl.zst"])

@@ -1,4 +1,4 @@
-"""`mttp annotate`: what people and judges found out afterwards, written beside the episodes."""
+"""`mttp annotate`: add annotations from people and judges to a recording."""
 
 from __future__ import annotations
 
@@ -35,48 +35,54 @@ class _Bad:
     """A row that can't be written."""
 
     place: str
-    """Where it stands."""
+    """File and line of the row."""
     message: str
-    """What is wrong with it."""
+    """Why it can't be written."""
 
 
 def annotate(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A recording: a file or a directory.")],
     episode: Annotated[
-        str, typer.Argument(metavar="[ID]", help="One episode: the beginning of its trace id; see --set.")
+        str, typer.Argument(metavar="[ID]", help="One episode, by a prefix of its trace id; needs --set.")
     ] = "",
     *,
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FILE", help="Labels: a .csv file, or .jsonl with an object per line."
+            "--from", metavar="FILE", help="File of labels: .csv, or .jsonl with one object per line."
         ),
     ] = None,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="States this of the one episode; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Annotate the episode ID with this value; may be repeated."
+        ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option("--step", metavar="STEP", help="The step of the one episode: its index or span id."),
+        typer.Option(
+            "--step", metavar="STEP", help="Annotate this step of the episode ID: its index or span id."
+        ),
     ] = None,
     explanation: Annotated[
-        str | None, typer.Option("--explanation", metavar="WHY", help="Why, for the one episode.")
+        str | None, typer.Option("--explanation", metavar="WHY", help="Explanation of the values of --set.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who states it, where the row does not say so.")
+        str | None,
+        typer.Option("--by", metavar="NAME", help="Author of the annotations, for rows that name none."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that are wrong.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and write nothing.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all rows and write nothing.")] = False,
     json: Json = False,
 ) -> None:
     """
-    Write scores, outcomes, labels and comments into a recording.
+    Add scores, outcomes, labels and comments to a recording.
 
-    Each row of the labels has the beginning of an episode's trace_id, maybe a step, and what it states:
-    the columns key and value, or a column each for score, outcome, advantage, label, comment
-    and whatever facts of your own; also by or grader, and explanation.
-    Everything is checked first; the episodes' own files stay as they are.
+    Each row of the labels has a prefix of an episode's trace_id, optionally a step, and values: either the
+    columns key and value, or one column per value, such as score, outcome, advantage, label, comment or a
+    name of your own. Optional columns are by or grader, and explanation.
+    All rows are checked before any is written. The annotations go to a new file; existing files do not
+    change.
 
     \b
     Examples:
@@ -103,7 +109,7 @@ def annotate(
             bad.append(_Bad(row.place, str(error)))
     _refuse(bad, rows, skip_bad=skip_bad)
     if not annotations:
-        raise ConfigureError("there is nothing to write: no row states anything")
+        raise ConfigureError("there is nothing to write: no row has a value")
     if not dry_run:
         write_whole(target, list(_records(annotations, known)))
     _tell(annotations, bad, None if dry_run else target, json=json)
@@ -116,17 +122,17 @@ def _rows(
     step: str | None,
     explanation: str | None,
 ) -> list[labels.LabelRow]:
-    """The rows of the labels, or the one row that the arguments are."""
+    """Return the rows of the labels file, or the rows that the arguments give."""
     if source is not None:
         if episode or facts or step or explanation:
-            raise ConfigureError("--from says it all: leave out ID, --set, --step and --explanation")
+            raise ConfigureError("--from can't be combined with ID, --set, --step or --explanation")
         return labels.rows(source)
     if not episode or not facts:
         raise ConfigureError(
-            "give the labels, --from FILE, or one episode and what to state: ID --set KEY=VALUE"
+            "give a file of labels (--from FILE), or one episode and its values (ID --set KEY=VALUE)"
         )
     about = {"trace_id": episode, "step": step, "explanation": explanation}
-    about = {name: said for name, said in about.items() if said is not None}
+    about = {name: value for name, value in about.items() if value is not None}
     rows = []
     for fact in facts:
         key, _, value = fact.partition("=")
@@ -139,7 +145,7 @@ def _rows(
 def _stated(
     rows: Sequence[labels.LabelRow], by: str | None
 ) -> tuple[list[tuple[labels.LabelRow, Annotation]], list[_Bad]]:
-    """What each row states, and the rows that make no sense."""
+    """Return the annotations of the valid rows, and the invalid rows."""
     stated: list[tuple[labels.LabelRow, Annotation]] = []
     bad: list[_Bad] = []
     for row in rows:
@@ -151,7 +157,7 @@ def _stated(
 
 
 def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.LabelRow], *, skip_bad: bool) -> None:
-    """Say what is wrong; raise where that was not to be left out."""
+    """Print the invalid rows; raise ConfigureError unless they are skipped."""
     for found in bad[:_SHOWN]:
         say(visible(f"{found.place}: {found.message}"), error=True)
     if len(bad) > _SHOWN:
@@ -159,13 +165,13 @@ def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.LabelRow], *, skip_bad: b
     if bad and not skip_bad:
         wrong = len({found.place for found in bad})
         raise ConfigureError(
-            f"{wrong:,} of {count(len(rows), 'row')} can't be written, so nothing was; "
-            "correct what is wrong, or leave it out with --skip-bad"
+            f"{wrong:,} of {count(len(rows), 'row')} can't be written, so nothing was written; "
+            "correct these rows, or skip them with --skip-bad"
         )
 
 
 def _records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
-    """A span per annotation, in the run of the episode that it is about; later rows have higher revisions."""
+    """Yield a span for each annotation, in the run of its episode; later rows have higher revisions."""
     scopes: dict[str, Scope] = {}
     now = time.time_ns()
     for position, annotation in enumerate(annotations):

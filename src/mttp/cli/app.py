@@ -1,4 +1,4 @@
-"""The commands in one program; each is a function of its own file, which is imported when it is called."""
+"""The command-line app; each command is a function in its own module, imported when it is called."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ from mttp.model.version import __version__
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
-    "demo": "Train a small agent on CartPole, record its episodes, and print what came of it.",
-    "show": "Show a recording's episodes, or one in full.",
-    "summary": "Sum up a recording in figures.",
+    "demo": "Train a small agent on CartPole, record its episodes, and print a summary.",
+    "show": "Show the episodes of a recording, or one episode in full.",
+    "summary": "Print statistics of a recording.",
     "compare": "Compare two recordings: is the candidate better than the base?",
     "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",
-    "check": "Check each span of a recording against the registry of the convention.",
-    "convert": "Write a recording in another format.",
-    "annotate": "Write scores, outcomes, labels and comments into a recording.",
-    "push": "Send recorded spans to an OTLP receiver, with the ids and times that they have.",
-    "probe": "Send every kind of value to a receiver of traces, read it back, and say what was lost.",
-    "schema": "Print the JSON Schema of a message, or of the payload of one type.",
-    "eval show": "Show a recording's evaluations: outcomes, scores, pass rates and deltas.",
+    "check": "Validate each span of a recording against the semantic conventions.",
+    "convert": "Convert a recording to another format.",
+    "annotate": "Add scores, outcomes, labels and comments to a recording.",
+    "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
+    "probe": "Test which values a trace receiver keeps: send, read back, report what was lost.",
+    "schema": "Print the JSON Schema of a message, or of one payload type.",
+    "eval show": "Show the evaluations of a recording: outcomes, scores, pass rates and deltas.",
     "message check": "Check messages line by line: envelope, version, checksum and payload.",
-    "message relay": "Pass messages on from one address to another, as they came.",
-    "spec check": "Check a reward spec: schema, functions, lock, and the rules of a good reward.",
+    "message relay": "Forward messages unchanged from one address to another.",
+    "spec check": "Check a reward spec: schema, functions, lock and lint rules.",
     "spec show": "Show a reward spec: its components, their shares of the reward, gates and digests.",
-    "spec lock": "Lock a reward spec: write versions and digests of it and its includes to FILE.lock.",
-    "spec diff": "Compare two reward specs: what changed, and which version that deserves.",
-    "spec test": "Score a reward spec's cases, and compare the scores with what they expect.",
-    "spec mutate": "Put faults into a reward spec, and list those that none of its cases notices.",
+    "spec lock": "Write versions and digests of a reward spec and its includes to FILE.lock.",
+    "spec diff": "Compare two reward specs: what changed, and which new version that requires.",
+    "spec test": "Score the cases of a reward spec, and compare the scores with the expected ones.",
+    "spec mutate": "Insert faults into a reward spec, and list those that no case detects.",
 }
 """
-What each command does, as the first sentence of its function.
+What each command does: the first sentence of its function's docstring.
 
-A command names a module here, and the function in it, of one word or two; the first of two names a group.
+The command `a b` is the function `a_b` of the module `a_b`, in the group `a`.
 """
 GROUPS = {
     "eval": "Show evaluations.",
-    "message": "Check and relay messages of the MIST protocol.",
+    "message": "Check and forward messages of the MIST protocol.",
     "spec": "Check, show, lock, compare and test reward specs.",
 }
 _BAD_INPUT = {"spec": 3, "gate": 3}
-"""Exit code, by group or command, for input that can't be read; elsewhere it is 2, as for wrong usage."""
+"""Exit codes by group or command for input that can't be read; the default is 2, as for wrong usage."""
 _BAD_USAGE = {"gate": 3}
-"""Exit code by command for wrong usage; elsewhere it is 2."""
+"""Exit codes by command for wrong usage; the default is 2."""
 
 
 class Command(TyperCommand):
@@ -73,7 +73,7 @@ class Command(TyperCommand):
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - they are always the same
-        """The options, then each argument as the help names it."""
+        """Return `[OPTIONS]`, then the name of each argument."""
         arguments = [param for param in self.params if param.param_type_name == "argument"]
         return ["[OPTIONS]", *(str(param.metavar) for param in arguments)]
 
@@ -85,7 +85,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """Commands that are listed without being imported."""
+    """A group that lists its commands without importing them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -98,7 +98,7 @@ class CommandGroup(TyperGroup):
         self.commands = {**listed, **self.commands}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that is called, imported."""
+        """Import and return the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
         full = f"{'' if self.name == 'mttp' else self.name} {name}".strip()
         return name, _load(full) if full in COMMANDS else command, rest
@@ -121,16 +121,16 @@ class CommandGroup(TyperGroup):
 
 
 class _WrongUsage(typer.BadParameter):
-    """What is wrong with the arguments, in one sentence."""
+    """Wrong arguments, described in one sentence."""
 
     def format_message(self) -> str:
-        """The sentence."""
+        """Return the sentence."""
         return self.message
 
 
 @contextmanager
 def _shown_usage() -> Iterator[None]:
-    """Have what is quoted of wrong arguments act on no terminal."""
+    """Escape control characters of wrong arguments that an error message quotes."""
     try:
         yield
     except TyperException as error:
@@ -148,7 +148,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _load(name: str) -> Any:
-    """The command of that name."""
+    """Import the command with this full name."""
     group, last = _split(name)
     module = name.replace(" ", "_")
     function = getattr(import_module(f"mttp.cli.{module}"), module)
@@ -158,7 +158,7 @@ def _load(name: str) -> Any:
 
 
 def _with_messages(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
-    """`command`, with an error printed as a sentence instead of a traceback."""
+    """Return `command` with errors printed as one sentence instead of a traceback."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -210,8 +210,8 @@ def mttp(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The command found what it looks for: problems, findings, failures.
-      2  Wrong usage, or input that can't be read (3 of gate and the spec commands).
+      1  The command found problems, findings or failures.
+      2  Wrong usage, or input that can't be read (3 for gate and the spec commands).
     """
 
 

@@ -1,4 +1,4 @@
-"""`mttp check`: each span of a recording against the registry of the convention."""
+"""`mttp check`: validate each span of a recording against the semantic conventions."""
 
 from __future__ import annotations
 
@@ -39,23 +39,22 @@ def check(
             "--fail-on",
             metavar="WORDS",
             help="Exit with 1 on any of these, separated by commas: findings of a level or worse "
-            "(violation, improvement, information), gradings (failed ones), faults (recorded ones), "
+            "(violation, improvement, information), gradings (failed gradings), faults (recorded faults), "
             "problems; or none.",
         ),
     ] = _DEFAULT,
     json: Json = False,
     markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for the summary of a CI job.")
+        bool, typer.Option("--markdown", help="Print Markdown, for a CI job summary.")
     ] = False,
     strict: StrictHealth = False,
 ) -> None:
     """
-    Check each span of a recording against the registry of the convention.
+    Validate each span of a recording against the semantic conventions.
 
-    Attributes that are missing, of the wrong type, deprecated or unknown, undefined enum values,
-    and spans of the wrong kind or in the wrong place. Ids and levels are those of weaver's live-check.
-    Faults that were recorded and gradings that failed are findings, too.
-    Where nothing of mttp is recorded, nothing was checked, and that fails too.
+    Finds attributes that are missing, of the wrong type, deprecated or unknown; undefined enum values;
+    and spans of the wrong kind or with the wrong parent. Ids and levels are those of weaver live-check.
+    Recorded faults and failed gradings are findings, too. A recording without mttp spans fails the check.
 
     \b
     Examples:
@@ -66,8 +65,8 @@ def check(
     \b
     Exit codes:
       0  Everything is fine.
-      1  There is something that --fail-on or --strict names,
-         or nothing was checked.
+      1  The recording has something that --fail-on or --strict names,
+         or has no mttp spans.
       2  Wrong usage, or input that can't be read.
     """
     words = fail_on(fail_on_, others=LEVELS, strict=strict)
@@ -85,9 +84,9 @@ def check(
 
 
 def _findings(findings: Findings, words: Collection[str]) -> list[str]:
-    """Why the findings fail the command: something is bad enough, or nothing was there to be checked."""
+    """Return why the findings fail the command: their level, or no span to check."""
     if words and not findings.spans:
-        others = f", but {count(findings.foreign, 'span')} of others" if findings.foreign else ""
-        return [f"nothing was checked: no span of mttp is there{others}"]
+        others = f"; {count(findings.foreign, 'span')} of other libraries" if findings.foreign else ""
+        return [f"nothing was checked: the recording has no mttp spans{others}"]
     chosen = [level for level in LEVELS if level in words]
     return [headline(findings)] if chosen and findings.at_least(chosen[-1]) else []

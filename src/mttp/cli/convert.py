@@ -1,4 +1,4 @@
-"""`mttp convert`: a recording in another format, with nothing lost in silence."""
+"""`mttp convert`: convert a recording to another format, and report what the format can't hold."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def convert(
         list[str],
         typer.Argument(
             metavar="IN... OUT",
-            help="Recordings: files, globs or directories; then a .parquet, .jsonl, .jsonl.gz or .jsonl.zst, "
-            "or for messages a .mttp.jsonl and so on.",
+            help="Recordings: files, globs or directories; then the output: .parquet, .jsonl, .jsonl.gz, "
+            ".jsonl.zst, or .mttp.jsonl for messages.",
         ),
     ],
     *,
@@ -35,22 +35,22 @@ def convert(
         typer.Option(
             "--to",
             metavar="FORMAT",
-            help="The format of OUT, where its name does not say: otlp, messages or parquet.",
+            help="Format of OUT: otlp, messages or parquet; by default, its file name decides.",
         ),
     ] = None,
     beside: Annotated[
-        bool, typer.Option("--beside", help="Instead of OUT, a Parquet copy beside each file.")
+        bool, typer.Option("--beside", help="Write a Parquet copy beside each file, instead of OUT.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     strict: Strict = False,
 ) -> None:
     """
-    Write a recording in another format.
+    Convert a recording to another format.
 
-    Every span is written as it is, to one Parquet file, one of OTLP JSON lines, or one of messages.
-    In Parquet a span is a row, and an attribute of the convention a typed column of its name.
-    With --beside every file gets a copy of its own, a.jsonl.parquet beside a.jsonl, which is read in its
-    place for as long as the file stays as it is.
+    Writes every span unchanged to one file: Parquet, OTLP JSON lines or messages.
+    In Parquet each span is a row, and each attribute of the conventions is a typed column with its name.
+    With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
+    instead of the file until the file changes.
 
     \b
     Examples:
@@ -69,13 +69,13 @@ def convert(
     if beside:
         _copy(paths)
     elif len(paths) < 2:
-        raise typer.BadParameter("give OUT too, or --beside")
+        raise typer.BadParameter("give an output file OUT, or --beside")
     else:
         _convert(paths[:-1], Path(paths[-1]), to, overwrite=overwrite, strict=strict)
 
 
 def _copy(sources: list[str]) -> None:
-    """A copy of every file that has none, or one that is too old."""
+    """Write a copy of each file whose copy is missing or out of date."""
     for file in find(sources):
         if isinstance(file, File) and not is_parquet(file.path) and copies.find(file.path) is None:
             made = copies.make(file.path)
@@ -97,13 +97,13 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
         partial.unlink(missing_ok=True)
     say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in refused:
-        scan.add_problem("unwritable_span", f"{reason}; it was left out")
+        scan.add_problem("unwritable_span", f"{reason}; it was omitted")
     _name_left_out(scan.problems)
     finish(scan.problems, strict=strict)
 
 
 def _name_left_out(problems: list[Problem]) -> None:
-    """Say what the format has no place for."""
+    """Print what the format can't hold."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):
             say(visible(f"mttp: {problem}"), error=True)

@@ -1,4 +1,4 @@
-"""`mttp demo`: a real agent learns, its episodes are recorded, and the recording is read back."""
+"""`mttp demo`: train an agent, record its episodes, and read the recording back."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def demo(
             metavar="FILE", help="The file to write; it must not exist.", show_default="runs/demo-N.jsonl"
         ),
     ] = Path(),
-    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="Episodes to play.")] = 300,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the run.")] = 0,
+    episodes: Annotated[int, typer.Option(metavar="N", min=1, help="Number of episodes.")] = 300,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random seed of the run.")] = 0,
     to: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="URL",
-            help="An OTLP receiver that gets episodes and metrics while they are made: http://HOST:4318.",
+            help="Also send episodes and metrics to this OTLP receiver: http://HOST:4318.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """
-    Train a small agent on CartPole, record its episodes, and print what came of it.
+    Train a small agent on CartPole, record its episodes, and print a summary.
 
     \b
     Examples:
@@ -121,7 +121,7 @@ def _metrics(to: str | None) -> Iterator[None]:
 
 
 def _unused() -> Path:
-    """The first of runs/demo-1.jsonl, runs/demo-2.jsonl, … that is not there."""
+    """Return the first of runs/demo-1.jsonl, runs/demo-2.jsonl, … that does not exist."""
     number = 1
     while (path := Path("runs") / f"demo-{number}.jsonl").exists():
         number += 1
@@ -130,7 +130,7 @@ def _unused() -> Path:
 
 @contextmanager
 def _progress(episodes: int) -> Iterator[_OnEpisode]:
-    """A bar on standard error; without a terminal, a line each fifty episodes."""
+    """Show a progress bar on standard error; without a terminal, a line every fifty episodes."""
     recent: deque[float] = deque(maxlen=50)
 
     def mean_with(return_: float) -> str:

@@ -1,4 +1,4 @@
-"""`mttp eval show`: the evaluations of a recording, and what became of their tasks."""
+"""`mttp eval show`: show the evaluations of a recording."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def eval_show(
     tasks: Annotated[bool, typer.Option("--tasks", help="List every task of each evaluation.")] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            "--baseline", metavar="PATH", help="Compare with the evaluations of this recording instead."
-        ),
+        typer.Option("--baseline", metavar="PATH", help="Compare with the evaluations of this recording."),
     ] = None,
     sizes: Annotated[
         list[int] | None,
@@ -45,13 +43,13 @@ def eval_show(
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's evaluations: outcomes, scores, pass rates and deltas.
+    Show the evaluations of a recording: outcomes, scores, pass rates and deltas.
 
-    Tasks that were skipped, abstained from, failed or took too long are counted separately, and are in no
-    mean. Below stand what follows from several samples, the delta's interval, errors by type, slices, and
-    the health of the graders that scored the episodes.
-    With --baseline each evaluation is compared with the last one there of its suite, version and spec.
-    How the tasks fared does not change the exit code.
+    Skipped, abstained, failed and timed-out tasks are counted separately and are not part of any mean.
+    Below the table are pass@k, the interval of the delta, errors by type, slices, and the health of the
+    graders that scored the episodes.
+    With --baseline, each evaluation is compared with the last one there of the same suite, version and spec.
+    The outcomes of tasks do not change the exit code.
 
     \b
     Examples:
@@ -90,7 +88,7 @@ def _print_details(
     *,
     tasks: bool,
 ) -> None:
-    """What the row of an evaluation does not say, its slices and graders, and its tasks if asked for."""
+    """Print details of an evaluation, its slices, its graders and, with `tasks`, its tasks."""
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
     tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
     if lines or any(tables):
@@ -101,7 +99,7 @@ def _print_details(
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
-    """The evaluations against that recording; raises ReadError where it has something for none of them."""
+    """Compare the evaluations with those of a recording; raises ReadError if it has none to compare with."""
     from mttp.rewards.evaluating.previous import chosen  # which also records, and so imports OpenTelemetry
 
     there = evaluations(baseline).evals

@@ -1,4 +1,4 @@
-"""`mttp message check`: each line of a stream, whether it is a message that may be trusted."""
+"""`mttp message check`: check each line of a stream of messages."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["message_check"]
 
 @dataclass
 class _CheckCounts:
-    """What was found."""
+    """Counts of valid messages, and the errors."""
 
     messages: int = 0
-    """Lines that are messages, in which nothing is wrong."""
+    """Number of valid messages."""
     types: Counter[str] = field(default_factory=Counter)
-    """How many of them there are of each type."""
+    """Number of valid messages by type."""
     with_checksum: int = 0
-    """How many of them state a checksum."""
+    """Number of valid messages with a checksum."""
     long_lines: int = 0
-    """How many of them are longer than the reference's file and stdio readers take."""
+    """Number of valid messages that are too long for the readers of other MIST tools."""
     errors: list[dict[str, object]] = field(default_factory=list)
 
 
@@ -45,8 +45,8 @@ def message_check(
     """
     Check messages line by line: envelope, version, checksum and payload.
 
-    Each line that is no message, or may not be trusted, is one error with its line and, where one can be
-    named, its byte; the rest is checked all the same.
+    Each invalid line is one error, with its line number and, if known, the position of the byte.
+    Checking goes on after an error.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def message_check(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A line is no message, or may not be trusted.
+      1  A line is not a valid message.
       2  Wrong usage, or input that can't be read.
     """
     from mttp.mist.messages import read_lines  # pydantic, which no other command needs
@@ -86,7 +86,7 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
 
 
 def _check(line: MessageLine, tally: _CheckCounts) -> dict[str, object] | None:
-    """What is wrong with a line; counts it either way."""
+    """Count a line; return its error, or None if it is valid."""
     try:
         message = line.get()
         message.decode()

@@ -1,4 +1,4 @@
-"""`mttp message relay`: messages from one address to another, as they are."""
+"""`mttp message relay`: forward messages unchanged from one address to another."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _STDIO = "mttp+stdio:"
 
 @dataclass
 class _RelayCounts:
-    """What became of the messages."""
+    """Counts of forwarded, invalid and lost messages."""
 
     relayed: int = 0
-    """Those that were taken."""
+    """Number of messages that TO accepted."""
     types: Counter[str] = field(default_factory=Counter)
-    """How many of them there are of each type."""
+    """Number of accepted messages by type."""
     bad: Counter[str] = field(default_factory=Counter)
-    """Those that were none, or may not be trusted, by kind."""
+    """Number of invalid messages by kind of error."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Good ones that were not taken, by cause."""
+    """Number of valid messages that TO did not accept, by cause."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Requests that were turned down before there was a message."""
+    """Number of requests that the listener rejected before a message was read."""
 
 
 def message_relay(
@@ -53,25 +53,30 @@ def message_relay(
         str, typer.Argument(metavar="TO", help="An address, a file, or - for standard output.")
     ],
     *,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more to be appended to a file.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for lines that are appended to a file.")
+    ] = False,
     patience: Annotated[
         float,
         typer.Option(
-            "--patience", metavar="SECONDS", min=0, help="How long to try again where TO takes nothing."
+            "--patience",
+            metavar="SECONDS",
+            min=0,
+            help="How long to retry while TO does not accept messages.",
         ),
     ] = 30.0,
     json: Json = False,
 ) -> None:
     """
-    Pass messages on from one address to another, as they came.
+    Forward messages unchanged from one address to another.
 
-    Payloads and unknown fields stay as they are. Each message is verified; one that may not be trusted,
-    or that TO turns down, is reported and left out. The command ends with its file or standard input;
-    a listener goes on until it is interrupted, and then passes on what it has.
+    Payloads and unknown fields are forwarded unchanged. Each message is verified; messages that are invalid,
+    or that TO rejects, are reported and skipped. The command ends with its file or standard input;
+    a listener runs until it is interrupted, and then forwards the messages that it has received.
 
-    An address may have options: a listener holds capacity=256 messages, of max_bytes=10MiB each, and
-    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more. With token=SECRET
-    it answers 401 to requests without it. Listening needs the extra `receive`.
+    An address may have options. A listener holds up to capacity=256 messages of max_bytes=10MiB each, and
+    max_unfinished_bytes=256MiB of incomplete requests; it answers 503 beyond that. With token=SECRET it
+    answers 401 to requests without the token. Listening needs the extra `receive`.
 
     \b
     Examples:
@@ -82,7 +87,7 @@ def message_relay(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A message was not passed on.
+      1  A message was not forwarded.
       2  Wrong usage, or input that can't be read.
     """
     from mttp.mist.receiving import receive  # pydantic, which other commands do without
@@ -106,7 +111,7 @@ def message_relay(
 
 
 def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Callable[[], object]) -> None:
-    """Pass on what comes, until TO takes nothing any more."""
+    """Forward messages until the source ends or TO stops accepting them."""
     for message in receiver:
         try:
             sender.send(message)
@@ -125,10 +130,10 @@ def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Cal
 
 
 def _give_up(receiver: Receiver, tally: _RelayCounts, cause: str) -> None:
-    """Take nothing more in, and count what has come in: nothing is lost in silence."""
+    """Close the receiver, and count the messages that it still holds as lost."""
     receiver.close()
     tally.lost[cause] += sum(1 for _ in receiver)
-    say("gave up: what comes after that was not passed on", error=True)
+    say("gave up: later messages were not forwarded", error=True)
 
 
 def _report(line: MessageLine, tally: _RelayCounts) -> None:
@@ -142,7 +147,7 @@ def _named(message: Message) -> str:
 
 
 def _address(given: str) -> str:
-    """An address as it is; a file, or standard input and output, by the short name."""
+    """Return the address of a file, or of standard input and output; addresses are returned unchanged."""
     if given == "-":
         return "mttp+stdio://"
     if given.startswith("chan:"):
@@ -152,7 +157,7 @@ def _address(given: str) -> str:
 
 @contextmanager
 def _interruptible(receiver: Receiver) -> Iterator[None]:
-    """End by receiving no more, so that what came in is passed on; by a second signal at once."""
+    """On a signal, stop receiving and forward the rest; on a second signal, exit at once."""
 
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.default_int_handler)
@@ -168,7 +173,7 @@ def _interruptible(receiver: Receiver) -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[], object]]:
-    """How many there were so far, on standard error, if that is a terminal."""
+    """Show the number of forwarded messages on standard error, if it is a terminal."""
     errors = console(error=True)
     if not errors.is_terminal:
         yield lambda: None

@@ -1,4 +1,4 @@
-"""`mttp probe`: what a receiver of traces keeps of every kind of value, and the profile to use."""
+"""`mttp probe`: which values a trace receiver keeps, and the profile to use."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def probe(
         typer.Option(
             "--query",
             metavar="URL",
-            help="Where traces are read: jaeger://HOST:16686, tempo://HOST:3200, phoenix:// or mlflow://.",
+            help="Query API of the store: jaeger://HOST:16686, tempo://HOST:3200, phoenix:// or mlflow://.",
         ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
+        typer.Option("--header", metavar="NAME=VALUE", help="Header of every request; may be repeated."),
     ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long spans may take to arrive.")
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for spans to arrive.")
     ] = 300.0,
-    all_: Annotated[bool, typer.Option("--all", help="Also show what arrived whole.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also list values that arrived unchanged.")] = False,
     json: Json = False,
 ) -> None:
     """
-    Send every kind of value to a receiver of traces, read it back, and say what was lost.
+    Test which values a trace receiver keeps: send, read back, report what was lost.
 
-    A receiver that answers 200 may still cut, change or drop what it was sent: this shows what, and which
-    profile keeps it from being sent. It writes some forty small traces there, and one of 6 MB.
+    A receiver that answers 200 may still truncate, change or drop values. The report lists these values,
+    and the profile that avoids them. The probe writes some forty small traces and one of 6 MB.
 
     \b
     Examples:
@@ -67,7 +67,8 @@ def probe(
     if address and not stores.is_address(address):
         known = ", ".join(f"{scheme}://" for scheme in stores.SCHEMES)
         raise ConfigureError(
-            f"--query {without_secrets(address)!r} is no trace store; it begins with one of {known}"
+            f"--query {without_secrets(address)!r} is not the address of a trace store; "
+            f"start it with one of {known}"
         )
     with _telling() as tell:
         job = Probe(
@@ -87,7 +88,7 @@ def probe(
 
 
 def _guessed(url: str, profile: str) -> str:
-    """Where one and the same port takes traces and gives them."""
+    """Return the query address of a store that accepts and returns traces at one port, or an empty string."""
     if profile in ("phoenix", "mlflow"):
         parts = urlsplit(url)
         secure = "?tls=true" if parts.scheme == "https" else ""
@@ -97,7 +98,7 @@ def _guessed(url: str, profile: str) -> str:
 
 @contextmanager
 def _telling() -> Iterator[Callable[[str], None]]:
-    """A line on standard error, where that is a terminal."""
+    """Show a status line on standard error, if that is a terminal."""
     with console(error=True).status("probing") as status:
         yield lambda what: status.update(what)
 
@@ -107,7 +108,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
     shown = [finding for finding in report.findings if every or finding.outcome != "whole"]
     if shown:
         table = Table(box=None, pad_edge=False, header_style="")
-        for title in ("sent", "", "what came of it"):
+        for title in ("value", "", "result"):
             table.add_column(title, overflow="fold")
         for finding in shown:
             table.add_row(printed(finding.case), _WORDS[finding.outcome], printed(finding.detail))
@@ -119,16 +120,16 @@ def _conclusion(report: ProbeReport) -> Sequence[str]:
     whole = sum(finding.outcome == "whole" for finding in report.findings)
     total = count(len(report.findings), "case")
     if not report.query:
-        arrived = [f"{total} sent to {report.to}; what arrived is not known: give --query"]
+        arrived = [f"{total} sent to {report.to}; give --query to see which arrived"]
     else:
         arrived = [
-            f"{whole} of {total} arrived whole",
-            f"{len(report.silent)} were changed or lost although they had been taken",
+            f"{whole} of {total} arrived unchanged",
+            f"{len(report.silent)} were accepted and then changed or lost",
         ]
     return [
         *arrived,
         f"logs: {report.logs}",
         f"use profile={report.profile}",
-        *([f"no profile saves: {', '.join(report.helpless)}"] if report.helpless else []),
-        f"the probe's traces are of run {report.run_id}",
+        *([f"lost with every profile: {', '.join(report.helpless)}"] if report.helpless else []),
+        f"run id of the probe's traces: {report.run_id}",
     ]

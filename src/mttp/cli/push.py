@@ -1,4 +1,4 @@
-"""`mttp push`: recorded files to an OTLP receiver, such as a collector, Jaeger, Tempo, Phoenix or MLflow."""
+"""`mttp push`: send recorded files to an OTLP receiver, such as a Collector, Jaeger or Tempo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mttp.transports.pushing import Push, Pushed, PushState, latest
 __all__ = ["push"]
 
 _BAR_FROM = 1
-"""A push may wait for its receiver, so that a bar is worth its while however little there is."""
+"""Bytes from which a push shows a progress bar: a slow receiver delays a small push, too."""
 
 
 def push(
@@ -39,25 +39,25 @@ def push(
         typer.Option(
             "--profile",
             metavar="NAME",
-            help="What the receiver keeps, e.g. tempo; by default its address tells.",
+            help="Profile of the receiver, such as tempo; by default, its address decides.",
         ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="NAME=VALUE", help="Sent with every request; may be repeated."),
+        typer.Option("--header", metavar="NAME=VALUE", help="Header of every request; may be repeated."),
     ] = None,
     content: Annotated[
-        bool, typer.Option("--content", help="Also send observations, actions, texts and the like.")
+        bool, typer.Option("--content", help="Also send content: observations, actions, texts.")
     ] = False,
     token_ids: Annotated[
-        bool, typer.Option("--token-ids", help="Also send token ids, by which a tokenizer reads the text.")
+        bool, typer.Option("--token-ids", help="Also send token ids, which a tokenizer decodes to text.")
     ] = False,
     now: Annotated[
-        bool, typer.Option("--now", help="Shift all times, so that the last span ends now.")
+        bool, typer.Option("--now", help="Shift all times so that the last span ends now.")
     ] = False,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", metavar="N", min=0.001, help="Send at most so many spans per second."),
+        typer.Option("--rate", metavar="N", min=0.001, help="Send at most N spans per second."),
     ] = None,
     patience: Annotated[
         float,
@@ -65,7 +65,7 @@ def push(
             "--patience",
             metavar="SECONDS",
             min=0,
-            help="How long to try a receiver that takes nothing again.",
+            help="How long to retry while the receiver accepts nothing.",
         ),
     ] = 30.0,
     state: Annotated[
@@ -73,22 +73,22 @@ def push(
         typer.Option(
             "--state",
             metavar="FILE",
-            help="Where to note how far it has come.",
+            help="File that stores the progress of the push.",
             show_default="a hidden file beside the recording",
         ),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Start from the beginning, whatever an earlier push has sent.")
+        bool, typer.Option("--restart", help="Start from the beginning instead of resuming.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything except sending.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do everything but send.")] = False,
     json: Json = False,
 ) -> None:
     """
-    Send recorded spans to an OTLP receiver, with the ids and times that they have.
+    Send recorded spans to an OTLP receiver with their original ids and times.
 
-    What the receiver does not keep is left out, and named on the span.
-    A push that breaks off goes on where it stopped when it is called again. Spans that arrive twice have the
-    same ids, so that a reader counts them once.
+    Attributes that the receiver does not keep are omitted, and the span lists their names.
+    Run the same command again to resume an interrupted push. Spans that arrive twice have the same ids, so
+    a reader counts them once.
 
     \b
     Examples:
@@ -100,9 +100,9 @@ def push(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The receiver turned some spans down.
-      2  Wrong usage, or input that can't be read; the receiver took nothing.
-    130  Interrupted; the same command goes on from there.
+      1  The receiver rejected some spans.
+      2  Wrong usage, bad input, or the receiver accepted nothing.
+    130  Interrupted; run the same command again to resume.
     """
     transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
@@ -121,21 +121,21 @@ def push(
         rate=rate,
         patience=patience,
         dry=dry_run,
-        on_trouble=lambda said: say(visible(f"mttp: {said}"), error=True),
+        on_trouble=lambda message: say(visible(f"mttp: {message}"), error=True),
         on_progress=None if dry_run else note,
         pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
     if not dry_run:
-        note(job.pushed)  # where that can't be done, nothing is sent
+        note(job.pushed)  # fails before anything is sent
     began = time.monotonic()
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
         scan = Scan(paths, arrays=True, as_written=True, progress=advance)
         try:
             job.run(scan, done=so_far.get("spans", 0))
         except KeyboardInterrupt:
-            goes_on = "" if dry_run else ", and the same command goes on from there"
+            resume = "" if dry_run else "; run the same command again to resume"
             say(
-                f"mttp: interrupted; {count(job.pushed.spans, 'span')} are done with{goes_on}",
+                f"mttp: interrupted after {count(job.pushed.spans, 'span')}{resume}",
                 error=True,
             )
             raise
@@ -156,13 +156,13 @@ def _files(paths: Sequence[str]) -> list[Path]:
 
 
 def _about(paths: Sequence[str], transport: OtlpTransport, **options: Any) -> dict[str, Any]:
-    """Which push it is: one of the same files, of the same size and age, to the same place."""
+    """Return what identifies a push: files, their sizes and times, the receiver and the options."""
     files = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in _files(paths)]
     return {"files": files, "to": repr(transport), "profile": transport.profile, **options}
 
 
 def _beside(paths: Sequence[str], to: str) -> Path:
-    """A hidden file beside the first recording, or here where that is a trace store; one for each push."""
+    """Return a hidden file for this push beside the first recording, or here for a trace store."""
     files = _files(paths)
     digest = hashlib.sha256("\n".join([to, *paths]).encode()).hexdigest()[:8]
     return (files[0].parent if files else Path()) / f".push-{digest}"
@@ -197,12 +197,12 @@ def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> N
     size = f", {pushed.bytes:,} bytes" if document["dry_run"] else ""
     say(f"{verb} {what}{size} to {document['to']}, profile {document['profile']}")
     if pushed.resumed:
-        say(f"an earlier push had sent {count(pushed.resumed, 'span')}")
+        say(f"an earlier push sent {count(pushed.resumed, 'span')}")
     if job.shift:
-        say(f"times are later by {duration(job.shift / 1e9)}")
+        say(f"times are shifted by {duration(job.shift / 1e9)}")
     for item in document["left_out"]:
-        say(f"  left out: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
+        say(f"  omitted: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
     for cause, number in pushed.lost.items():
-        say(f"  turned down: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
+        say(f"  rejected: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
     if problems:
         console().print("", problem_lines(problems), sep="\n")

@@ -1,4 +1,4 @@
-"""`mttp schema`: what a message must look like, for those who write them elsewhere."""
+"""`mttp schema`: JSON Schemas of messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ __all__ = ["schema"]
 
 
 def schema(
-    type_: Annotated[
-        str, typer.Argument(metavar="[TYPE]", help="A type of message, such as trace.span.")
-    ] = "",
+    type_: Annotated[str, typer.Argument(metavar="[TYPE]", help="A message type, such as trace.span.")] = "",
 ) -> None:
     """
-    Print the JSON Schema of a message, or of the payload of one type.
+    Print the JSON Schema of a message, or of one payload type.
 
     \b
     Examples:
@@ -34,5 +32,5 @@ def schema(
     from mttp.mist.messages import PAYLOADS, schemas  # pydantic, which no other command needs
 
     if type_ and type_ not in PAYLOADS:
-        raise ConfigureError(f"{type_!r} is no type of message; those are {', '.join(PAYLOADS)}")
+        raise ConfigureError(f"{type_!r} is not a message type; the types are {', '.join(PAYLOADS)}")
     print_json(schemas.schema(type_ or None))

@@ -1,4 +1,4 @@
-"""`mttp show`: the episodes of a recording, or one of them in full."""
+"""`mttp show`: the episodes of a recording, or one episode in full."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["show"]
 _LIMIT = 20
 _PICKS = ("last", "best", "worst")
 _TRUSTED = ("ok", "missing")
-"""Statuses of an episode's reward with which its return counts; a return may be the sum of its steps."""
+"""Reward statuses with a valid return; without a reward, the return may be the sum of step rewards."""
 
 
 class Sort(str, Enum):
-    """What `--sort` takes."""
+    """Values of `--sort`."""
 
     START = "start"
     RETURN = "return"
@@ -42,19 +42,18 @@ def show(
         typer.Option(
             "--episode",
             metavar="ID",
-            help="Show this one: the beginning of its trace id, or last, best or worst (by return).",
+            help="Show one episode: a prefix of its trace id, or last, best or worst (by return).",
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="With --episode: shorten no text, and show all steps.")
+        bool, typer.Option("--full", help="With --episode: show all steps, and do not shorten text.")
     ] = False,
     where: Annotated[
         list[str] | None,
         typer.Option(
             "--where",
             metavar="CONDITION",
-            help="Only episodes for which this holds: a column, one of = != < <= > >= ~, and a value; "
-            "may be repeated.",
+            help="Only episodes that match: a column, one of = != < <= > >= ~, and a value; may be repeated.",
         ),
     ] = None,
     run: Annotated[
@@ -69,7 +68,9 @@ def show(
     outcome: Annotated[
         str | None,
         typer.Option(
-            "--outcome", metavar="OUTCOME", help="Only episodes that ended so: success, failure or unknown."
+            "--outcome",
+            metavar="OUTCOME",
+            help="Only episodes with this outcome: success, failure or unknown.",
         ),
     ] = None,
     sort: Annotated[
@@ -77,17 +78,17 @@ def show(
         typer.Option(
             "--sort",
             metavar="COLUMN",
-            help="Order of the episodes, lowest first: start, return, reward, length or duration.",
+            help="Sort episodes in ascending order: start, return, reward, length or duration.",
         ),
     ] = Sort.START,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Highest first.")] = False,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Sort in descending order.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(
             "--limit",
             metavar="N",
             min=0,
-            help="Rows, or steps of the one episode, to show; 0 is all.",
+            help="Number of rows, or of steps with --episode; 0 shows all.",
             show_default="20",
         ),
     ] = None,
@@ -95,18 +96,18 @@ def show(
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's episodes, or one in full.
+    Show the episodes of a recording, or one episode in full.
 
-    Without --episode, a table of the runs and one of the episodes; with it, that episode as a tree:
-    its steps with observations, actions, rewards and their components, tokens, calls,
-    errors and faults. Of a chat, each step shows the messages that are new in it.
-    With --json there is no limit unless one is given.
+    Without --episode, prints a table of the runs and a table of the episodes. With --episode, prints that
+    episode as a tree: its steps with observations, actions, rewards and their components, tokens, calls,
+    errors and faults. In a chat, each step shows only its new messages.
+    With --json, --limit defaults to all.
 
-    A condition compares a column: episode, run, env, task, split, slice, group, policy, status, outcome,
-    stop_reason, error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return,
-    length, duration, advantage, cost_usd, seed, terminated, truncated, complete, start, or a name of your
-    own: metrics.NAME, metadata.NAME, components.NAME. ~ searches for a regular expression;
-    none is a value that is not known.
+    A condition compares a column with a value.
+    The columns are episode, run, env, task, split, slice, group, policy, status, outcome, stop_reason,
+    error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return, length,
+    duration, advantage, cost_usd, seed, terminated, truncated, complete, start, metrics.NAME, metadata.NAME
+    and components.NAME. ~ searches for a regular expression; none matches a missing value.
 
     \b
     Examples:
@@ -127,7 +128,7 @@ def show(
     from mttp.reading.conditions import condition
 
     if full and episode is None:
-        raise typer.BadParameter("--full shows one episode: give --episode, too")
+        raise typer.BadParameter("--full needs --episode")
     conditions = [condition(text) for text in where or ()]
     words = {"env": env, "task": task, "outcome": outcome, "run": run}
     with progress(paths) as advance:
@@ -145,27 +146,27 @@ def show(
 
 
 def _check_run(recording: Recording, name: str | None) -> None:
-    """Raise ReadError where no run has that id or name."""
+    """Raise ReadError if no run has this id or name."""
     known = {run.id for run in recording.runs} | {episode.run_id for episode in recording}
     if name is not None and name not in known | {run.name for run in recording.runs}:
         there = ", ".join(sorted(known)) or "none"
-        raise ReadError(f"no run has the id or name {name!r}; there are {there}")
+        raise ReadError(f"no run has the id or name {name!r}; the runs are {there}")
 
 
 def _picked(recording: Recording, name: str, *, of: int) -> Episode:
-    """The episode by the beginning of its trace id, or the last, best or worst one of `of` in all."""
+    """Return the episode by a prefix of its trace id, or the last, best or worst one of `of` episodes."""
     if name not in _PICKS:
         return recording.episode(name)
     episodes = recording.episodes
     if not episodes:
-        why = f"the conditions leave none of {of:,}" if of else "the recording has no episodes"
+        why = f"none of {of:,} matches the conditions" if of else "the recording has no episodes"
         raise ReadError(f"there is no {name} episode: {why}")
     if name == "last":
         return episodes[-1]
-    paid = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]
-    if not paid:
-        raise ReadError(f"there is no {name} episode: none of {len(episodes):,} has a return that counts")
-    return sorted(paid, key=lambda one: one.return_ or 0.0, reverse=name == "best")[0]
+    rewarded = [one for one in episodes if _is_number(one.return_) and one.reward.status in _TRUSTED]
+    if not rewarded:
+        raise ReadError(f"there is no {name} episode: none of {len(episodes):,} has a valid return")
+    return sorted(rewarded, key=lambda one: one.return_ or 0.0, reverse=name == "best")[0]
 
 
 def _is_number(value: float | None) -> bool:
@@ -235,5 +236,5 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
 
 
 def _rows(limit: int | None) -> int | None:
-    """How many to show, None being all."""
+    """Return the number of rows to show; None shows all."""
     return _LIMIT if limit is None else limit or None

@@ -1,4 +1,4 @@
-"""`mttp spec diff`: two reward specs, and what changed between them."""
+"""`mttp spec diff`: compare two reward specs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def spec_diff(
     json: Json = False,
 ) -> None:
     """
-    Compare two reward specs: what changed, and which version that deserves.
+    Compare two reward specs: what changed, and which new version that requires.
 
-    With --on both score the recorded inputs of a run's episodes again: how many rewards change,
-    which verdicts flip, how the order changes, overall and by slice, and why episodes have no valid reward.
+    With --on, both specs score the recorded inputs of a run's episodes: how many rewards change, which
+    verdicts flip and how the ranking changes, overall and by slice, and why episodes have no valid reward.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def spec_diff(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The version of B is lower than its changes deserve.
+      1  The version of B is lower than its changes require.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
@@ -56,8 +56,8 @@ def spec_diff(
         with working(f"scoring {len(recorded):,} episodes"):
             scored = rescore(recorded, one, other)
     if json:
-        said = specs.differences_document(one, other, found)
-        print_json(said | {"rescored": rescoring.document(scored)} if scored else said)
+        document = specs.differences_document(one, other, found)
+        print_json(document | {"rescored": rescoring.document(scored)} if scored else document)
     else:
         console().print(specs.render_differences(one, other, found))
         if scored:

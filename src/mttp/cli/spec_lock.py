@@ -1,4 +1,4 @@
-"""`mttp spec lock`: what a reward spec and its includes are, written beside it."""
+"""`mttp spec lock`: write the versions and digests of a reward spec and its includes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def spec_lock(
     ] = False,
 ) -> None:
     """
-    Lock a reward spec: write versions and digests of it and its includes to FILE.lock.
+    Write versions and digests of a reward spec and its includes to FILE.lock.
 
-    From then on `mttp spec check` finds what changed under an unchanged version, a run warns of it,
-    and of several versions of an include the locked one is taken.
+    With a lock, `mttp spec check` reports changes under an unchanged version, a run logs a warning about
+    them, and an include is resolved to its locked version.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mttp spec test`: the cases of a reward spec, before it pays anybody."""
+"""`mttp spec test`: score the cases of a reward spec."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["spec_test"]
 
 _MAX_BYTES: Final = 64 << 20
-"""Largest table of people's scores."""
+"""Largest size of a table of human scores."""
 
 
 def spec_test(
@@ -47,15 +47,17 @@ def spec_test(
             metavar="RATE",
             min=0.0,
             max=1.0,
-            help="Exit with 1 where a larger share is not given the same each time.",
+            help="Exit with 1 if a larger share of scores differs between repeats.",
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="RUN", help="Score these recorded episodes instead; may be repeated."),
+        typer.Option(
+            "--on", metavar="RUN", help="Score these recorded episodes, not the cases; may be repeated."
+        ),
     ] = None,
     human: Annotated[
-        Path | None, typer.Option("--human", metavar="CSV", help="People's scores: columns case and human.")
+        Path | None, typer.Option("--human", metavar="CSV", help="Human scores: columns case and human.")
     ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="PATH", help="Also write JUnit XML to this file.")
@@ -65,13 +67,13 @@ def spec_test(
     json: Json = False,
 ) -> None:
     """
-    Score a reward spec's cases, and compare the scores with what they expect.
+    Score the cases of a reward spec, and compare the scores with the expected ones.
 
-    Shows what each component gave, what differs between repeats, what no case covers, and how far
-    rewards agree with people.
+    Shows the score of each component, differences between repeats, components that no case covers, and the
+    agreement of rewards with human scores.
 
-    With --on the spec scores the recorded inputs of a run's episodes instead, and is compared with the
-    scores, outcomes and labels that were stated of them later.
+    With --on, the spec scores the recorded inputs of a run's episodes, and its rewards are compared with
+    the scores, outcomes and labels of later annotations.
 
     \b
     Examples:
@@ -83,18 +85,18 @@ def spec_test(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A case is not as expected, or more is unstable than allowed;
-         with --on, an episode's scoring fails, or none can be scored.
+      1  A case differs from its expectation, or more scores are unstable
+         than allowed; with --on, an episode can't be scored.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
     from mttp.rewards.spec import RewardSpec
 
     if max_unstable is not None and repeats < 2:
-        raise typer.BadParameter("it needs --repeats 2 or more", param_hint="--max-unstable")
+        raise typer.BadParameter("needs --repeats 2 or more", param_hint="--max-unstable")
     if on and (human is not None or junit is not None):
         raise typer.BadParameter(
-            "--human and --junit are about cases, which are not scored with it", param_hint="--on"
+            "can't be combined with --human or --junit, which apply to cases", param_hint="--on"
         )
     spec = RewardSpec.load(file, trust=trust or trust_module or ())
     if on:
@@ -113,7 +115,7 @@ def spec_test(
 def _on_cases(
     spec: RewardSpec, people: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
-    """Score the cases and print what came of it: whether one failed, and how unstable they are."""
+    """Score and print the cases; return whether one failed, and the instability."""
     from mttp.cli.report import trials
     from mttp.rewards.case_runs import run_cases
 
@@ -148,7 +150,7 @@ def _on_episodes(
 
 
 def _people(path: Path) -> dict[str, float]:
-    """People's scores by case."""
+    """Return human scores by case."""
     try:
         text = regular_files.read(path, _MAX_BYTES).decode("utf-8-sig")
         rows = csv.DictReader(StringIO(text, newline=""))

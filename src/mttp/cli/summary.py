@@ -1,4 +1,4 @@
-"""`mttp summary`: what a recording amounts to."""
+"""`mttp summary`: statistics of a recording."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def summary(
     *,
     json: Json = False,
     markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for the summary of a CI job.")
+        bool, typer.Option("--markdown", help="Print Markdown, for a CI job summary.")
     ] = False,
     strict: StrictHealth = False,
     fail_on_: Annotated[
@@ -37,17 +37,17 @@ def summary(
         typer.Option(
             "--fail-on",
             metavar="WORDS",
-            help="Exit with 1 on any of these, separated by commas: gradings (failed ones), "
-            "faults (recorded ones), problems; or none.",
+            help="Exit with 1 on any of these, separated by commas: gradings (failed gradings), "
+            "faults (recorded faults), problems; or none.",
         ),
     ] = "none",
 ) -> None:
     """
-    Sum up a recording in figures.
+    Print statistics of a recording.
 
-    For each run: returns, statuses, outcomes, reward specs, the health of graders and components,
-    faults, updates, durations, tokens, cost and a learning curve; then totals, and problems.
-    Episodes are never built, so that this is fast and needs little memory however large the files are.
+    Prints for each run: returns, statuses, outcomes, reward specs, the health of graders and components,
+    faults, updates, durations, tokens, cost and a learning curve; then totals and problems.
+    Large files need little memory: episodes are not kept.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def summary(
     \b
     Exit codes:
       0  Everything is fine.
-      1  There is something that --fail-on or --strict names.
+      1  The recording has something that --fail-on or --strict names.
       2  Wrong usage, or input that can't be read.
     """
     words = fail_on(fail_on_, strict=strict)

@@ -200,12 +200,12 @@ def _said(value: Any) -> str:
 
 
 def _verdict(wanted: Bump, raised: Bump | None) -> Text:
-    """Which version the changes deserve, and whether they have it."""
+    """Return the required version bump and the actual one."""
     meaning = {
-        "major": "rewards mean something else: a new major version",
-        "minor": "the same is paid for, in other numbers: a new minor version",
-        "patch": "every score is as it was: a new patch version",
+        "major": "rewards have another meaning: requires a new major version",
+        "minor": "rewards have the same meaning and other values: requires a new minor version",
+        "patch": "all scores are unchanged: requires a new patch version",
         "none": "nothing changed",
     }
-    has = "the version went down" if raised is None else f"the version says {raised}"
+    has = "the version was lowered" if raised is None else f"the version bump is {raised}"
     return Text(f"{meaning[wanted]}; {has}")

@@ -208,7 +208,7 @@ def render_mutation(spec: RewardSpec, mutation: Mutation) -> RenderableType:
 
 def _survivors(survivors: Sequence[Mutant]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("nobody notices that", "fault"):
+    for name in ("not detected", "fault"):
         table.add_column(name, no_wrap=True)
     table.add_column("what would")
     for one in survivors:
