@@ -106,9 +106,7 @@ def test_a_profile_needs_a_receiver() -> None:
     """
     A file keeps everything, and whoever asks for a profile meant something else.
     """
-    with pytest.raises(
-        ConfigureError, match=r"profile='tempo' is for receivers, .* among Route\('memory://'\)"
-    ):
+    with pytest.raises(ConfigureError, match=r"profile='tempo' is for receivers, .* in Route\('memory://'\)"):
         mttp.configure("memory://", profile="tempo")
 
 

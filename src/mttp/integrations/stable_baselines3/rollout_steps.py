@@ -74,7 +74,7 @@ class RolloutSteps:
         rows = self._buffer.rows
         rows.append((self.observation, kept, reward, terminated, truncated, estimates, at))
         if len(rows) == 1:
-            self._buffer.gathers()
+            self._buffer.schedule()
         elif len(rows) >= self._max_rows:
             self._buffer.write()
 
