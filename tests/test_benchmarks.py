@@ -69,7 +69,7 @@ def test_a_row_is_measured_by_its_name(tmp_path: Path) -> None:
     assert {"processor", "processors", "python", "system", "load"} <= set(report["machine"])
 
 
-def test_an_unknown_row_is_told_from_those_there_are() -> None:
+def test_an_unknown_row_is_an_error_with_the_known_ones() -> None:
     """
     The error names the row, and all names.
     """
@@ -79,9 +79,7 @@ def test_an_unknown_row_is_told_from_those_there_are() -> None:
     assert "no such row: nonsense; there are 1 to 11, or caller, cpu, stall" in done.stderr
 
 
-def test_what_needs_an_optional_environment_is_said_not_to_be_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_optional_environment_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
     The row says what makes it, and its other parts are measured.
     """

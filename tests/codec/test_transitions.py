@@ -67,7 +67,9 @@ def flat(said: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("max_bytes", [None, 8, 4])
 @settings(deadline=None)
 @given(given=several())
-def test_columns_say_what_each_step_would_say(max_bytes: int | None, given: tuple[list[Any], ...]) -> None:
+def test_columns_equal_the_attributes_of_each_step(
+    max_bytes: int | None, given: tuple[list[Any], ...]
+) -> None:
     """
     Of any observation, action and reward, faults and omissions included.
     """
