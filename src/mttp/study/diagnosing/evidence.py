@@ -15,9 +15,10 @@ import numpy as np
 from mttp.errors import ReadError, StudyError
 from mttp.model.episodes import Episode, Step, Update
 from mttp.reading import Recording
+from mttp.reading.value_aggregation import episode_figures
 from mttp.study.diagnosing.trends import TimeTrend, trend_of
 from mttp.study.metrics import metric
-from mttp.study.sample import EpisodeFigures, figures
+from mttp.study.sample import EpisodeFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -265,7 +266,7 @@ def _success(episode: Episode) -> float:
 
 
 def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) -> Floats:
-    counted: list[EpisodeFigures] = [figures(episode) for episode in episodes]
+    counted: list[EpisodeFigures] = [episode_figures(episode) for episode in episodes]
     try:
         chosen = metric(name, counted)
     except StudyError as error:
