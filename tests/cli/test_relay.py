@@ -135,7 +135,7 @@ def test_a_receiver_that_is_not_there_ends_it(messages: str) -> None:
     """
     with Mist() as mist:
         pass
-    document, said = relay(messages, mist.address, "--patience", "0", code=1)
+    document, said = relay(messages, mist.address, "--max-retry-seconds", "0", code=1)
 
     assert (0, {"connection": 1}) == (document["relayed"], document["lost"])
     assert "gave up" in said

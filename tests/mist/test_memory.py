@@ -187,7 +187,9 @@ def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
         reader.start()
 
         def send(message: Message) -> None:
-            with mttp.mist.dial(f"{inbox.address}?max_bytes=1MB&timeout=60", patience=SECONDS) as sender:
+            with mttp.mist.dial(
+                f"{inbox.address}?max_bytes=1MB&timeout=60", max_retry_seconds=SECONDS
+            ) as sender:
                 sender.send(message)
 
         port = int(inbox.address.rpartition(":")[2])

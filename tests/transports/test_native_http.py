@@ -404,7 +404,7 @@ def test_a_proxy_that_the_environment_names_is_not_used(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     mist.answers = [202]
-    with mttp.mist.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=0) as sender:
         sender.send(PING)
 
     assert [PING.to_bytes()] == mist.bodies
@@ -509,7 +509,7 @@ def test_a_connection_that_the_receiver_ends_is_opened_anew(mist: Mist) -> None:
     def say_the_end(handler: Any) -> None:
         handler.wfile.write(b"HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 
-    with mttp.mist.dial(mist.address, patience=SECONDS) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=SECONDS) as sender:
         mist.answers = [say_the_end, 202]
         sender.send(PING)
 
@@ -521,7 +521,7 @@ def test_dial_says_why_a_message_was_not_taken(mist: Mist) -> None:
     """
     At once where that can't pass, else when its patience is over.
     """
-    with mttp.mist.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=0) as sender:
         mist.answers = [400, 500]
         with pytest.raises(SendError, match="400 Bad Request") as refused:
             sender.send(PING)

@@ -56,10 +56,10 @@ def message_relay(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for lines that are appended to a file.")
     ] = False,
-    patience: Annotated[
+    max_retry_seconds: Annotated[
         float,
         typer.Option(
-            "--patience",
+            "--max-retry-seconds",
             metavar="SECONDS",
             min=0,
             help="How long to retry while TO does not accept messages.",
@@ -97,7 +97,7 @@ def message_relay(
     options: dict[str, Any] = {"follow": True} if follow else {}
     with (
         receive(from_, on_error=lambda line: _report(line, tally), **options) as receiver,
-        dial(to, patience=patience) as sender,
+        dial(to, max_retry_seconds=max_retry_seconds) as sender,
         nullcontext() if from_.startswith(_STDIO) else _interruptible(receiver),
         _progress() as advance,
     ):

@@ -39,7 +39,7 @@ WORTH_SECONDS = 0.05
 """CPU time that is spent on encoding here before a helper is started."""
 FEW = 8
 """Up to this many spans are encoded in this process, also with a helper."""
-PATIENCE = 5.0
+ANSWER_TIMEOUT = 5.0
 """Seconds after which a helper that does not answer is killed."""
 DEATHS = 2
 """After so many helpers were lost no other is started."""
@@ -145,7 +145,7 @@ class _Encoding:
         return None
 
     def _asked(self, helper: Process, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        status, answer = helper.ask(rows.pack(_rows(spans)), PATIENCE, kind=work)
+        status, answer = helper.ask(rows.pack(_rows(spans)), ANSWER_TIMEOUT, kind=work)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:
