@@ -306,19 +306,22 @@ def test_columns_that_make_no_sense(recording: str, header: str, message: str):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("runs/",), "give the labels, --from FILE, or one episode and what to state"),
-        (("runs/", FIRST), "give the labels, --from FILE"),
+        (("runs/",), "give a file of labels (--from FILE), or one episode and its values"),
+        (("runs/", FIRST), "give a file of labels (--from FILE)"),
         (("runs/", FIRST, "--set", "score"), "--set 'score' is not KEY=VALUE"),
-        (("runs/", FIRST, "--set", "a=1", "--from", "labels.csv"), "--from says it all"),
-        (("nowhere", FIRST, "--set", "a=1"), "nowhere is no file and no directory"),
-        (("runs/*.jsonl", FIRST, "--set", "a=1"), "runs/*.jsonl is no file and no directory"),
+        (("runs/", FIRST, "--set", "a=1", "--from", "labels.csv"), "--from can't be combined with ID"),
+        (("nowhere", FIRST, "--set", "a=1"), "nowhere is not a file or directory"),
+        (("runs/*.jsonl", FIRST, "--set", "a=1"), "runs/*.jsonl is not a file or directory"),
         (("runs/", "--from", "nowhere.csv"), "nowhere.csv: No such file or directory"),
         (("runs/", "--from", "/dev/zero"), "/dev/zero: it is a device, not a regular file"),
         (("runs/", "--from", "latin.csv"), "latin.csv is not UTF-8 text"),
         (("runs/", "--from", "empty.csv"), "there is no column trace_id"),
-        (("runs/", "--from", "silent.csv"), "there is nothing to write: no row states anything"),
+        (("runs/", "--from", "silent.csv"), "there is nothing to write: no row has a value"),
         (("labels.csv", FIRST, "--set", "a=1"), "its name must end in .parquet"),
-        (("part.1.jsonl", FIRST, "--set", "a=1"), "part.1.jsonl is a part of part.jsonl; annotate that"),
+        (
+            ("part.1.jsonl", FIRST, "--set", "a=1"),
+            "part.1.jsonl is a part of part.jsonl; annotate part.jsonl",
+        ),
     ],
 )
 def test_wrong_usage(recording: str, arguments: tuple[str, ...], message: str):

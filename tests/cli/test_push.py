@@ -86,7 +86,7 @@ def test_content_stays_at_home_unless_it_is_asked_for(recording: str, receiver: 
     """
     said = push(recording, "--to", receiver.http_address).stdout
 
-    assert "left out: mttp.inputs.json of 1 span (content is off)" in said
+    assert "omitted: mttp.inputs.json of 1 span (content is off)" in said
     episode = mttp.read(receiver).episodes[0]
     assert (None, True) == (episode.inputs, f"{a.INPUTS_JSON}: content is off" in episode.omissions)
 
@@ -327,7 +327,7 @@ def test_an_interrupted_push_says_how_far_it_came(
     said = push(*arguments, "--rate", "5", code=130).stderr
     document = json.loads(push(*arguments, "--json").stdout)
 
-    assert "interrupted; 5 spans are done with, and the same command goes on from there" in said
+    assert "interrupted after 5 spans; run the same command again to resume" in said
     assert 5 == document["resumed"]
     assert_all_there(recording, receiver)
 
@@ -378,7 +378,7 @@ def test_spans_that_are_turned_down_are_counted(recording: str, receiver: OtlpRe
 
     said = push(recording, "--to", receiver.http_address, code=1).stdout
 
-    assert "turned down: 3 spans (partial_success)" in said
+    assert "rejected: 3 spans (partial_success)" in said
     assert "too old" in said
 
 

@@ -126,7 +126,7 @@ def test_full_goes_with_an_episode(chat: str):
     """
     A table has no texts to show.
     """
-    assert "--full shows one episode" in show(chat, "--full", code=2)
+    assert "--full needs --episode" in show(chat, "--full", code=2)
 
 
 def test_an_episode_that_is_paid_as_a_whole_misses_no_step_reward(chat: str):
@@ -170,8 +170,8 @@ def test_the_best_of_those_that_are_wanted(chat: str):
     """
     assert "t/0" == json.loads(show(chat, "--outcome", "failure", "--episode", "best", "--json"))["task"]
     left = show(chat, "--env", "no", "--episode", "best", code=2)
-    assert "there is no best episode: the conditions leave none of 3" in left
-    assert "none of 1 has a return that counts" in show(chat, "--task", "t/2", "--episode", "worst", code=2)
+    assert "there is no best episode: none of 3 matches the conditions" in left
+    assert "none of 1 has a valid return" in show(chat, "--task", "t/2", "--episode", "worst", code=2)
 
 
 def test_of_an_empty_recording_no_episode_is_the_worst():
@@ -222,7 +222,7 @@ def test_a_table_says_how_many_were_chosen(chat: str):
     ("arguments", "words"),
     [
         (("--where", "colour=red"), "there is no column 'colour'; the columns are episode, run, env"),
-        (("--run", "no"), "no run has the id or name 'no'; there are "),
+        (("--run", "no"), "no run has the id or name 'no'; the runs are "),
         (("--where", "status=bogus"), "status is one of aborted, completed, error, unfinished"),
         (("--where", "status=partial"), "'partial' is a reward_status"),
     ],

@@ -55,17 +55,22 @@ def annotate(
     ] = None,
     facts: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Annotate the episode ID with this value; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Annotate the episode ID with this value; may be repeated."
+        ),
     ] = None,
     step: Annotated[
         str | None,
-        typer.Option("--step", metavar="STEP", help="Annotate this step of the episode ID: its index or span id."),
+        typer.Option(
+            "--step", metavar="STEP", help="Annotate this step of the episode ID: its index or span id."
+        ),
     ] = None,
     explanation: Annotated[
         str | None, typer.Option("--explanation", metavar="WHY", help="Explanation of the values of --set.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Author of the annotations, for rows that name none.")
+        str | None,
+        typer.Option("--by", metavar="NAME", help="Author of the annotations, for rows that name none."),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all rows and write nothing.")] = False,

@@ -1,4 +1,4 @@
-"""`mttp eval show`: the evaluations of a recording, and what became of their tasks."""
+"""`mttp eval show`: the evaluations of a recording and the results of their tasks."""
 
 from __future__ import annotations
 
@@ -39,19 +39,21 @@ def eval_show(
     ] = None,
     sizes: Annotated[
         list[int] | None,
-        typer.Option("--k", metavar="K", min=1, help="Estimate pass@k and pass^k for this k; repeatable."),
+        typer.Option(
+            "--k", metavar="K", min=1, help="Estimate pass@k and pass^k for this k; may be repeated."
+        ),
     ] = None,
     json: Json = False,
     strict: Strict = False,
 ) -> None:
     """
-    Show a recording's evaluations: outcomes, scores, pass rates and deltas.
+    Show the evaluations of a recording: outcomes, scores, pass rates and deltas.
 
-    Tasks that were skipped, abstained from, failed or took too long are counted separately, and are in no
-    mean. Below stand what follows from several samples, the delta's interval, errors by type, slices, and
-    the health of the graders that scored the episodes.
-    With --baseline each evaluation is compared with the last one there of its suite, version and spec.
-    How the tasks fared does not change the exit code.
+    Tasks that were skipped, abstained, failed or timed out are counted separately and excluded from means.
+    Below the table are, for each evaluation: pass@k and pass^k for several samples, the interval of the
+    delta, errors by type, slices, and the health of the graders that scored the episodes.
+    With --baseline, each evaluation is compared with the last evaluation of that recording that has the
+    same suite, version and spec. Results of tasks do not change the exit code.
 
     \b
     Examples:
@@ -69,8 +71,8 @@ def eval_show(
         found = evaluations(paths, progress=advance)
     evals = found.evals if baseline is None else _compared(found.evals, baseline)
     if json:
-        shown = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
-        print_json({"evals": shown, "problems": found.problems})
+        documents = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
+        print_json({"evals": documents, "problems": found.problems})
     else:
         out = console()
         out.print(evals_table(evals) if evals else "no evaluations")
@@ -90,7 +92,7 @@ def _print_details(
     *,
     tasks: bool,
 ) -> None:
-    """What the row of an evaluation does not say, its slices and graders, and its tasks if asked for."""
+    """Print the details, slices and graders of an evaluation, and its tasks if `tasks`."""
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
     tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
     if lines or any(tables):
@@ -101,14 +103,14 @@ def _print_details(
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
-    """The evaluations against that recording; raises ReadError where it has something for none of them."""
-    from mttp.rewards.evaluating.previous import chosen  # which also records, and so imports OpenTelemetry
+    """Compare evaluations with those of `baseline`; raise ReadError if none of them has a counterpart."""
+    from mttp.rewards.evaluating.previous import chosen  # imports OpenTelemetry
 
-    there = evaluations(baseline).evals
+    previous = evaluations(baseline).evals
     compared, errors = [], []
     for evaluation in evals:
         try:
-            compared.append(evaluation.against(chosen(there, evaluation, where=baseline)))
+            compared.append(evaluation.against(chosen(previous, evaluation, where=baseline)))
         except ReadError as error:
             errors.append(error)
             compared.append(evaluation.against({}))

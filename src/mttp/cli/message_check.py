@@ -1,4 +1,4 @@
-"""`mttp message check`: each line of a stream, whether it is a message that may be trusted."""
+"""`mttp message check`: validate each line of a stream of messages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ __all__ = ["message_check"]
 
 @dataclass
 class _CheckCounts:
-    """What was found."""
+    """Counts and errors of the lines read so far."""
 
     messages: int = 0
-    """Lines that are messages, in which nothing is wrong."""
+    """Number of valid messages."""
     types: Counter[str] = field(default_factory=Counter)
-    """How many of them there are of each type."""
+    """Number of valid messages by type."""
     with_checksum: int = 0
-    """How many of them state a checksum."""
+    """Number of valid messages with a checksum."""
     long_lines: int = 0
-    """How many of them are longer than the reference's file and stdio readers take."""
+    """Number of valid messages longer than the file and stdio readers of the reference accept."""
     errors: list[dict[str, object]] = field(default_factory=list)
+    """One object for each invalid line."""
 
 
 def message_check(
@@ -45,8 +46,8 @@ def message_check(
     """
     Check messages line by line: envelope, version, checksum and payload.
 
-    Each line that is no message, or may not be trusted, is one error with its line and, where one can be
-    named, its byte; the rest is checked all the same.
+    Each invalid line is one error, with its line number and, if known, its byte position. An error does not
+    stop the check.
 
     \b
     Examples:
@@ -57,10 +58,10 @@ def message_check(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A line is no message, or may not be trusted.
+      1  A line is not a valid message.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.mist.messages import read_lines  # pydantic, which no other command needs
+    from mttp.mist.messages import read_lines  # imports pydantic
 
     tally = _CheckCounts()
     with _opened(source) as stream:
@@ -86,7 +87,7 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
 
 
 def _check(line: MessageLine, tally: _CheckCounts) -> dict[str, object] | None:
-    """What is wrong with a line; counts it either way."""
+    """Count a line, and return its error, or None if it is valid."""
     try:
         message = line.get()
         message.decode()
@@ -112,9 +113,9 @@ def _print_tally(tally: _CheckCounts) -> None:
     for kind, number in sorted(tally.types.items()):
         say(f"  {kind} {number:,}")
     if tally.with_checksum:
-        say(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
+        say(f"{count(tally.with_checksum, 'message')} with a valid checksum")
     if tally.long_lines:
         say(
-            f"{count(tally.long_lines, 'line')} too long for the stack's own readers "
-            "of files and standard input, which take 1,048,575 bytes"
+            f"{count(tally.long_lines, 'line')} too long for the reference readers "
+            "of files and standard input, which accept 1,048,575 bytes"
         )

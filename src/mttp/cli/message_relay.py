@@ -1,4 +1,4 @@
-"""`mttp message relay`: messages from one address to another, as they are."""
+"""`mttp message relay`: forward messages unchanged from one address to another."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _STDIO = "mttp+stdio:"
 
 @dataclass
 class _RelayCounts:
-    """What became of the messages."""
+    """Counts of the messages by result."""
 
     relayed: int = 0
-    """Those that were taken."""
+    """Number of forwarded messages."""
     types: Counter[str] = field(default_factory=Counter)
-    """How many of them there are of each type."""
+    """Number of forwarded messages by type."""
     bad: Counter[str] = field(default_factory=Counter)
-    """Those that were none, or may not be trusted, by kind."""
+    """Number of invalid messages by kind of error."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Good ones that were not taken, by cause."""
+    """Number of valid messages that were not forwarded, by cause."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Requests that were turned down before there was a message."""
+    """Number of rejected requests by cause; no message was read from them."""
 
 
 def message_relay(
@@ -53,25 +53,27 @@ def message_relay(
         str, typer.Argument(metavar="TO", help="An address, a file, or - for standard output.")
     ],
     *,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more to be appended to a file.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for new lines at the end of the file.")
+    ] = False,
     patience: Annotated[
         float,
         typer.Option(
-            "--patience", metavar="SECONDS", min=0, help="How long to try again where TO takes nothing."
+            "--patience", metavar="SECONDS", min=0, help="How long to retry while TO accepts nothing."
         ),
     ] = 30.0,
     json: Json = False,
 ) -> None:
     """
-    Pass messages on from one address to another, as they came.
+    Forward messages unchanged from one address to another.
 
-    Payloads and unknown fields stay as they are. Each message is verified; one that may not be trusted,
-    or that TO turns down, is reported and left out. The command ends with its file or standard input;
-    a listener goes on until it is interrupted, and then passes on what it has.
+    Payloads and unknown fields do not change. Each message is verified; a message that is invalid, or that
+    TO rejects, is reported and skipped. The command ends at the end of its file or standard input; a
+    listener runs until it is interrupted, and then forwards the messages that it holds.
 
-    An address may have options: a listener holds capacity=256 messages, of max_bytes=10MiB each, and
-    max_unfinished_bytes=256MiB of those that are coming in; it answers 503 to what is more. With token=SECRET
-    it answers 401 to requests without it. Listening needs the extra `receive`.
+    Addresses take options. A listener holds capacity=256 messages of at most max_bytes=10MiB each, and
+    max_unfinished_bytes=256MiB of unfinished messages; beyond these limits it answers 503. With token=SECRET
+    it answers 401 to requests without the token. Listening needs the extra `receive`.
 
     \b
     Examples:
@@ -82,10 +84,10 @@ def message_relay(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A message was not passed on.
+      1  A message was not forwarded.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.mist.receiving import receive  # pydantic, which other commands do without
+    from mttp.mist.receiving import receive  # imports pydantic
     from mttp.mist.sending import dial
 
     tally, from_, to = _RelayCounts(), _address(source), _address(target)
@@ -106,7 +108,7 @@ def message_relay(
 
 
 def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Callable[[], object]) -> None:
-    """Pass on what comes, until TO takes nothing any more."""
+    """Forward messages until the receiver ends or TO stops accepting them."""
     for message in receiver:
         try:
             sender.send(message)
@@ -125,10 +127,10 @@ def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Cal
 
 
 def _give_up(receiver: Receiver, tally: _RelayCounts, cause: str) -> None:
-    """Take nothing more in, and count what has come in: nothing is lost in silence."""
+    """Close the receiver, and count the messages that it still holds as lost."""
     receiver.close()
     tally.lost[cause] += sum(1 for _ in receiver)
-    say("gave up: what comes after that was not passed on", error=True)
+    say("gave up: later messages were not forwarded", error=True)
 
 
 def _report(line: MessageLine, tally: _RelayCounts) -> None:
@@ -142,21 +144,21 @@ def _named(message: Message) -> str:
 
 
 def _address(given: str) -> str:
-    """An address as it is; a file, or standard input and output, by the short name."""
+    """Return the address of a file name or `-`; return an address unchanged."""
     if given == "-":
         return "mttp+stdio://"
     if given.startswith("chan:"):
-        raise ConfigureError(f"{given}: the ends of a channel are in one process; name a file or a receiver")
+        raise ConfigureError(f"{given}: a channel works within one process; give a file or a receiver")
     return given if "://" in given else f"mttp+file://{quote(str(Path(given)))}"
 
 
 @contextmanager
 def _interruptible(receiver: Receiver) -> Iterator[None]:
-    """End by receiving no more, so that what came in is passed on; by a second signal at once."""
+    """Close the receiver on the first signal, so that held messages are forwarded; the second interrupts."""
 
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.default_int_handler)
-        Thread(target=receiver.close, daemon=True).start()  # this one may hold what that waits for
+        Thread(target=receiver.close, daemon=True).start()  # this thread may hold a lock that close needs
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -168,7 +170,7 @@ def _interruptible(receiver: Receiver) -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[], object]]:
-    """How many there were so far, on standard error, if that is a terminal."""
+    """Show the number of forwarded messages on standard error, if it is a terminal."""
     errors = console(error=True)
     if not errors.is_terminal:
         yield lambda: None
@@ -180,13 +182,13 @@ def _progress() -> Iterator[Callable[[], object]]:
 
 
 def _print(tally: _RelayCounts, *, error: bool, json: bool) -> None:
-    """The figures, where no messages go."""
+    """Print the counts: to standard error if messages go to standard output."""
     if json:
         print_json(vars(tally), error=error)
         return
     say(f"relayed {count(tally.relayed, 'message')}", error=error)
     for kind, number in sorted(tally.types.items()):
         say(f"  {kind} {number:,}", error=error)
-    for what, counts in (("bad", tally.bad), ("not taken", tally.lost), ("turned down", tally.refused)):
+    for what, counts in (("bad", tally.bad), ("not forwarded", tally.lost), ("rejected", tally.refused)):
         for kind, number in sorted(counts.items()):
             say(f"  {what}: {kind} {number:,}", error=error)

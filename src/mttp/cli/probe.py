@@ -67,7 +67,8 @@ def probe(
     if address and not stores.is_address(address):
         known = ", ".join(f"{scheme}://" for scheme in stores.SCHEMES)
         raise ConfigureError(
-            f"--query {without_secrets(address)!r} is not the address of a trace store; start it with one of {known}"
+            f"--query {without_secrets(address)!r} is not the address of a trace store; "
+            f"start it with one of {known}"
         )
     with _telling() as tell:
         job = Probe(

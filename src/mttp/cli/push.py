@@ -101,7 +101,7 @@ def push(
     Exit codes:
       0  Everything is fine.
       1  The receiver rejected some spans.
-      2  Wrong usage, input that can't be read, or the receiver accepted nothing.
+      2  Wrong usage, unreadable input, or the receiver accepted nothing.
     130  Interrupted; run the same command again to resume.
     """
     transport = receiver(to, header=header, profile=profile)

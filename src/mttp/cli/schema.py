@@ -13,9 +13,7 @@ __all__ = ["schema"]
 
 
 def schema(
-    type_: Annotated[
-        str, typer.Argument(metavar="[TYPE]", help="A message type, such as trace.span.")
-    ] = "",
+    type_: Annotated[str, typer.Argument(metavar="[TYPE]", help="A message type, such as trace.span.")] = "",
 ) -> None:
     """
     Print the JSON Schema of a message, or of one payload type.

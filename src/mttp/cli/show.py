@@ -53,8 +53,7 @@ def show(
         typer.Option(
             "--where",
             metavar="CONDITION",
-            help="Only episodes that match: a column, one of = != < <= > >= ~, and a value; "
-            "may be repeated.",
+            help="Only episodes that match: a column, one of = != < <= > >= ~, and a value; may be repeated.",
         ),
     ] = None,
     run: Annotated[
@@ -69,7 +68,9 @@ def show(
     outcome: Annotated[
         str | None,
         typer.Option(
-            "--outcome", metavar="OUTCOME", help="Only episodes with this outcome: success, failure or unknown."
+            "--outcome",
+            metavar="OUTCOME",
+            help="Only episodes with this outcome: success, failure or unknown.",
         ),
     ] = None,
     sort: Annotated[
@@ -102,7 +103,8 @@ def show(
     errors and faults. In a chat, each step shows only its new messages.
     With --json, --limit defaults to all.
 
-    A condition compares a column with a value. The columns are episode, run, env, task, split, slice, group, policy, status, outcome,
+    A condition compares a column with a value. The columns are episode, run, env, task, split, slice,
+    group, policy, status, outcome,
     stop_reason, error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return,
     length, duration, advantage, cost_usd, seed, terminated, truncated, complete, start,
     metrics.NAME, metadata.NAME and components.NAME. ~ searches for a regular expression; none matches a
@@ -153,7 +155,11 @@ def _check_run(recording: Recording, name: str | None) -> None:
 
 
 def _picked(recording: Recording, name: str, *, of: int) -> Episode:
-    """Return the episode by a prefix of its trace id, or the last, best or worst one; `of` counts all episodes."""
+    """
+    Return the episode by a prefix of its trace id, or the last, best or worst one.
+
+    `of` is the number of episodes before the conditions.
+    """
     if name not in _PICKS:
         return recording.episode(name)
     episodes = recording.episodes

@@ -1,4 +1,4 @@
-"""`mttp spec diff`: two reward specs, and what changed between them."""
+"""`mttp spec diff`: the differences between two reward specs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ __all__ = ["spec_diff"]
 
 def spec_diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A reward spec.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="Its successor.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="The newer reward spec.", show_default=False)],
     *,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="RUN", help="Score these recorded episodes by both; may be repeated."),
+        typer.Option("--on", metavar="RUN", help="Rescore these episodes with both specs; may be repeated."),
     ] = None,
     trust: Trust = False,
     trust_module: TrustModule = None,
     json: Json = False,
 ) -> None:
     """
-    Compare two reward specs: what changed, and which version that deserves.
+    Compare two reward specs: what changed, and which new version that requires.
 
-    With --on both score the recorded inputs of a run's episodes again: how many rewards change,
-    which verdicts flip, how the order changes, overall and by slice, and why episodes have no valid reward.
+    With --on, both specs rescore the recorded inputs of a run's episodes. The report says how many rewards
+    change, which verdicts flip and how the order changes, overall and by slice, and why episodes have no
+    valid reward.
 
     \b
     Examples:
@@ -39,7 +40,7 @@ def spec_diff(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The version of B is lower than its changes deserve.
+      1  The version of B is lower than its changes require.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
@@ -56,8 +57,8 @@ def spec_diff(
         with working(f"scoring {len(recorded):,} episodes"):
             scored = rescore(recorded, one, other)
     if json:
-        said = specs.differences_document(one, other, found)
-        print_json(said | {"rescored": rescoring.document(scored)} if scored else said)
+        document = specs.differences_document(one, other, found)
+        print_json(document | {"rescored": rescoring.document(scored)} if scored else document)
     else:
         console().print(specs.render_differences(one, other, found))
         if scored:

@@ -1,4 +1,4 @@
-"""`mttp spec lock`: what a reward spec and its includes are, written beside it."""
+"""`mttp spec lock`: write the lock file of a reward spec."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def spec_lock(
     ] = False,
 ) -> None:
     """
-    Lock a reward spec: write versions and digests of it and its includes to FILE.lock.
+    Write versions and digests of a reward spec and its includes to FILE.lock.
 
-    From then on `mttp spec check` finds what changed under an unchanged version, a run warns of it,
-    and of several versions of an include the locked one is taken.
+    With a lock, `mttp spec check` reports changes under an unchanged version, a run warns of them, and an
+    include that has several versions resolves to the locked version.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def spec_lock(
     \b
     Exit codes:
       0  Everything is fine.
-      1  Under --check: there is no lock, or it differs.
+      1  With --check: the lock is missing or differs.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """

@@ -1,4 +1,4 @@
-"""`mttp spec mutate`: faults put into a reward spec, to see whether its cases notice."""
+"""`mttp spec mutate`: mutation testing of a reward spec's cases."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def spec_mutate(
     *,
     trust: Trust = False,
     trust_module: TrustModule = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a fault goes unnoticed.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a fault is not detected.")] = False,
     json: Json = False,
 ) -> None:
     """
-    Put faults into a reward spec, and list those that none of its cases notices.
+    Insert faults into a reward spec, and list those that no case detects.
 
-    One fault at a time: a component is dropped, negated, always gives its best, or gives twice as much;
-    a gate is removed; two weights are swapped. Components are called once for each case.
+    Inserts one fault at a time: drop a component, negate it, replace its score by the best one, or double
+    it; remove a gate; swap two weights. Components are called once for each case.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def spec_mutate(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The cases fail without any fault; under --strict, a fault goes unnoticed.
+      1  The cases fail without a fault; with --strict, a fault is not detected.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
