@@ -91,6 +91,7 @@ def test_examples_say_what_they_take(
     Each example runs as a script and explains itself.
     """
     monkeypatch.setattr(sys, "argv", [str(example), "--help"])
+    monkeypatch.syspath_prepend(str(example.parent))
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(example), run_name="__main__")
 
@@ -106,7 +107,7 @@ def shown(example: str) -> list[str]:
     return [printed for text in texts for printed in command.findall(text)]
 
 
-@pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py"])
+@pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py", "gsm8k.py"])
 def test_a_page_shows_what_an_example_prints(example: str) -> None:
     """
     Those that need no more than numpy print the same everywhere, and what they record has no findings.
@@ -118,6 +119,18 @@ def test_a_page_shows_what_an_example_prints(example: str) -> None:
     assert [done.stdout] == shown(example)
     assert ([], []) == (findings.all, findings.problems)
     assert findings.spans
+
+
+def test_learning_rates_are_compared_over_seeds() -> None:
+    """
+    Two seeds a side have an interval, one has none.
+    """
+    command = [sys.executable, str(ROOT / "examples" / "seeds.py"), "--seeds", "2", "--episodes", "66"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+
+    assert 2 == done.stdout.count("Welch t over 2 and 2 runs")
+    assert 1 == done.stdout.count("inconclusive; no interval: 1 and 1 runs\none run a side proves little")
+    assert 4 == len(mttp.read("runs/seeds").runs)
 
 
 def test_the_demo_agent_learns_and_is_recorded() -> None:

@@ -43,3 +43,11 @@ def language_reward(completion: str) -> float:
 def no_tool_abuse(completion: str) -> bool:
     """Whether the calculator was called a reasonable number of times."""
     return completion.count("<tool>") <= _MOST_CALLS
+
+
+@mttp.rewards.verifier
+def math_reward_strict(completion: str, answer: str) -> bool:
+    """Whether the answer is the number that was asked for; without a number on both sides it is not."""
+    laid_out = _LAYOUT.fullmatch(completion)
+    given, asked = _number(laid_out[1] if laid_out else completion), _number(answer)
+    return given is not None and given == asked

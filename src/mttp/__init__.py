@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
+    from mttp.study.gating import gate
+    from mttp.study.replaying import replay
+    from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
 
@@ -72,6 +75,9 @@ __all__ = [
     "evaluate",
     # study
     "compare",
+    "gate",
+    "replay",
+    "rescore",
     # values
     "Episode",
     "Step",
@@ -108,6 +114,9 @@ _HOMES = {
     "check": "reading.checking",
     "Recording": "reading",
     "compare": "study.comparing",
+    "gate": "study.gating",
+    "replay": "study.replaying",
+    "rescore": "study.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",

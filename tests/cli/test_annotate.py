@@ -318,10 +318,7 @@ def test_columns_that_make_no_sense(recording: str, header: str, message: str):
         (("runs/", "--from", "empty.csv"), "there is no column trace_id"),
         (("runs/", "--from", "silent.csv"), "there is nothing to write: no row has a value"),
         (("labels.csv", FIRST, "--set", "a=1"), "its name must end in .parquet"),
-        (
-            ("part.1.jsonl", FIRST, "--set", "a=1"),
-            "part.1.jsonl is a part of part.jsonl; annotate part.jsonl",
-        ),
+        (("part.1.jsonl", FIRST, "--set", "a=1"), "part.1.jsonl is a part of part.jsonl; name part.jsonl"),
     ],
 )
 def test_wrong_usage(recording: str, arguments: tuple[str, ...], message: str):

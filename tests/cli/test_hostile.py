@@ -57,6 +57,23 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", f"{NAME}.jsonl", "--json"],
         [f"{NAME}.jsonl", f"{NAME}.jsonl", "--markdown", "--metric", EVIL],
     ],
+    "gate": [
+        [f"{NAME}.jsonl", "--rules", "rules.yaml"],
+        [f"{NAME}.jsonl", "--rules", "rules.yaml", "--json", "--github", "--junit", f"{NAME}.xml"],
+        [f"{NAME}.jsonl", "--rules", "rules.yaml", "--markdown", "--baseline", f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--rules", f"{NAME}.yaml"],
+    ],
+    "replay": [
+        [f"{NAME}.jsonl", "--episode", EVIL],
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--steps", "--env", EVIL],
+        [f"{NAME}.jsonl", "--against", EVIL, "--json"],
+    ],
+    "rescore": [
+        [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml"],
+        [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml", "--json", "--write"],
+        [f"{NAME}.jsonl", "--spec", "evil.yaml"],
+    ],
     "convert": [[f"{NAME}.jsonl", f"{NAME}.parquet"], [f"{NAME}.jsonl", f"{NAME}.txt"]],
     "annotate": [
         [f"{NAME}.jsonl", "--from", f"{NAME}.labels"],
@@ -113,6 +130,8 @@ def record() -> None:
     for name in (f"{NAME}.yaml", "evil.yaml"):
         Path(name).write_text(spec(version=EVIL) if name == "evil.yaml" else spec())
     Path("graders.py").write_text(CODE)
+    rule = {"check": EVIL, "max": 0.5}
+    Path("rules.yaml").write_text(json.dumps({"safety": [rule], "pins": {"spec": EVIL}, "allow": ["spec"]}))
 
 
 @pytest.fixture

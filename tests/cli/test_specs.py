@@ -196,7 +196,7 @@ def test_a_spec_is_a_regular_file(command, file, kind):
     os.mkfifo("pipe")
 
     assert (
-        f"mttp: {file}: can't read the spec: it is {kind}, not a regular file\n"
+        f"mttp: {file}: can't read the file: it is {kind}, not a regular file\n"
         == invoke(command, file, code=3).stderr
     )
 
@@ -222,7 +222,7 @@ def test_a_missing_file_ends_with_three():
     """
     Of either spec of a comparison, too.
     """
-    assert "nowhere.yaml: can't read the spec" in invoke("diff", FILE, "nowhere.yaml", code=3).stderr
+    assert "nowhere.yaml: can't read the file" in invoke("diff", FILE, "nowhere.yaml", code=3).stderr
     assert "nowhere" in invoke("diff", FILE, FILE, "--on", "nowhere.jsonl", code=3).stderr
 
 

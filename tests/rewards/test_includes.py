@@ -285,8 +285,8 @@ def test_includes_that_multiply_are_refused():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pipe.yaml", "pipe.yaml: can't read the spec: it is a pipe, not a regular file"),
-        ("/dev/zero", "/dev/zero: can't read the spec: it is a device, not a regular file"),
+        ("pipe.yaml", "pipe.yaml: can't read the file: it is a pipe, not a regular file"),
+        ("/dev/zero", "/dev/zero: can't read the file: it is a device, not a regular file"),
         ("a" * 5000, r"main\.yaml:\d+:\d+: can't look up the spec a{60}: File name too long"),
         ("a\0b", r"main\.yaml:\d+:\d+: no spec"),
     ],

@@ -185,7 +185,7 @@ def test_a_spec_that_is_missing_says_so():
     """
     The error has its path.
     """
-    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't read the spec: No such file"):
+    with pytest.raises(SpecError, match=r"^nowhere\.yaml: can't read the file: No such file"):
         mttp.RewardSpec.load("nowhere.yaml")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.files import writer
+from mttp.cli.files import beside, write_whole
 from mttp.cli.output import Json, print_json, progress, say
 from mttp.cli.report.words import count, visible
 from mttp.codec import annotations as codec
@@ -19,7 +19,6 @@ from mttp.model import ids
 from mttp.model.episodes import Annotation
 from mttp.model.spans import Link, Scope, SpanRecord
 from mttp.model.version import __version__
-from mttp.otlp.recording_files import part, whole
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
 from mttp.semconv import SCHEMA_URL
@@ -97,7 +96,7 @@ def annotate(
       2  Wrong usage, or input that can't be read.
     """
     rows = _rows(source, episode, facts, step, explanation)
-    target = _unused(path)
+    target = beside(path)
     stated, bad = _stated(rows, by)
     with progress([str(path)]) as advance:
         scan = Scan(path, arrays=False, progress=advance)
@@ -112,7 +111,7 @@ def annotate(
     if not annotations:
         raise ConfigureError("there is nothing to write: no row has a value")
     if not dry_run:
-        _write(target, list(_records(annotations, known)))
+        write_whole(target, list(_records(annotations, known)))
     _tell(annotations, bad, None if dry_run else target, json=json)
 
 
@@ -169,38 +168,6 @@ def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.LabelRow], *, skip_bad: b
             f"{wrong:,} of {count(len(rows), 'row')} can't be written, so nothing was written; "
             "correct these rows, or skip them with --skip-bad"
         )
-
-
-def _unused(path: Path) -> Path:
-    """Return a new file that reading `path` includes and no recorder writes; its number is the time."""
-    stamp = int(time.strftime("%Y%m%d%H%M%S", time.gmtime()))
-    if path.is_file():
-        first = whole(path)
-        if first is not None and first.exists():
-            raise ConfigureError(f"{path} is a part of {first}; annotate {first}")
-        writer(path)
-    elif not path.is_dir():
-        raise ConfigureError(f"{path} is not a file or directory; annotate one recording at a time")
-    while True:
-        target = part(path, stamp) if path.is_file() else path / f"annotations-{stamp}.jsonl"
-        if not target.exists() and not _partial(target).exists():
-            return target
-        stamp += 1
-
-
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.name}.partial")
-
-
-def _write(target: Path, records: Sequence[SpanRecord]) -> None:
-    """Write the spans to a temporary file, then rename it."""
-    partial = _partial(target)
-    partial.touch(exist_ok=False)
-    try:
-        writer(target)(partial, records)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:

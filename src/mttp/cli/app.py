@@ -25,6 +25,9 @@ COMMANDS = {
     "show": "Show the episodes of a recording, or one episode in full.",
     "summary": "Print statistics of a recording.",
     "compare": "Compare two recordings: is the candidate better than the base?",
+    "gate": "Decide by rules whether a candidate may be promoted.",
+    "replay": "Play a recorded episode again in its environment, or compare two episodes.",
+    "rescore": "Score recorded episodes by another reward spec.",
     "check": "Validate each span of a recording against the semantic conventions.",
     "convert": "Convert a recording to another format.",
     "annotate": "Add scores, outcomes, labels and comments to a recording.",
@@ -51,12 +54,22 @@ GROUPS = {
     "message": "Check and forward messages of the MIST protocol.",
     "spec": "Check, show, lock, compare and test reward specs.",
 }
-_BAD_INPUT = {"spec": 3}
-"""Exit codes by group for input that can't be read; the default is 2, as for wrong usage."""
+_BAD_INPUT = {"spec": 3, "gate": 3}
+"""Exit codes by group or command for input that can't be read; the default is 2, as for wrong usage."""
+_BAD_USAGE = {"gate": 3}
+"""Exit codes by command for wrong usage; the default is 2."""
 
 
 class Command(TyperCommand):
     """A command whose help is printed in panels."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except TyperException as error:
+            error.exit_code = _BAD_USAGE.get(str(self.name), error.exit_code)
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - they are always the same
         """Return `[OPTIONS]`, then the name of each argument."""
@@ -123,7 +136,9 @@ def _shown_usage() -> Iterator[None]:
         shown = visible(error.format_message(), lines=True)
         if shown == error.format_message():
             raise
-        raise _WrongUsage(shown, ctx=getattr(error, "ctx", None)) from error
+        wrong = _WrongUsage(shown, ctx=getattr(error, "ctx", None))
+        wrong.exit_code = error.exit_code
+        raise wrong from error
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -137,7 +152,7 @@ def _load(name: str) -> Any:
     module = name.replace(" ", "_")
     function = getattr(import_module(f"mttp.cli.{module}"), module)
     alone = typer.Typer(add_completion=False)
-    alone.command(last, cls=Command)(_with_messages(function, _BAD_INPUT.get(group, 2)))
+    alone.command(last, cls=Command)(_with_messages(function, _BAD_INPUT.get(group or last, 2)))
     return get_command(alone)
 
 
@@ -195,7 +210,7 @@ def mttp(
     Exit codes:
       0  Everything is fine.
       1  The command found problems, findings or failures.
-      2  Wrong usage, or input that can't be read (3 for the spec commands).
+      2  Wrong usage or unreadable input (3 for gate and the spec commands).
     """
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from mttp.cli.output import Json, console, fail, print_json, progress, say
 from mttp.cli.report.comparison import document, headline, markdown, render
 from mttp.study import compare as compared
+
+if TYPE_CHECKING:
+    from mttp.study.design import Window
 
 __all__ = ["compare"]
 
@@ -28,8 +31,8 @@ def compare(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="A metric: return, reward, success, length, tokens, duration, cost, components.NAME, "
-            "metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
+            help="A metric: return, reward, success, length, tokens, duration, latency, cost, "
+            "components.NAME, metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
         ),
     ] = None,
     by: Annotated[
@@ -41,9 +44,13 @@ def compare(
         typer.Option("--margin", metavar="NUMBER", help="The effect up to which the sides are equivalent."),
     ] = None,
     window: Annotated[
-        int,
-        typer.Option("--window", metavar="N", min=1, help="Last episodes of each training run that count."),
-    ] = 100,
+        str,
+        typer.Option(
+            "--window",
+            metavar="N",
+            help="Last episodes of each training run that count, or area: the area under its curve.",
+        ),
+    ] = "100",
     allow: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +95,7 @@ def compare(
             metrics=metric or (),
             by=by,
             margin=margin,
-            window=window,
+            window=int(window) if window.isdecimal() else cast("Window", window),
             allow=allow or (),
             confidence=confidence,
             progress=advance,

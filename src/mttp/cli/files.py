@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
@@ -12,9 +13,10 @@ from typing import IO, Any, TypeAlias, cast
 from mttp.errors import ConfigureError, MissingExtra, MttpError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.json import encode_records
+from mttp.otlp.recording_files import part, whole
 from mttp.reading import parquet
 
-__all__ = ["Format", "Refuse", "Write", "replace", "writer"]
+__all__ = ["Format", "Refuse", "Write", "beside", "replace", "write_whole", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file; how many there were."""
@@ -107,6 +109,38 @@ def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[
                     yield message.to_bytes() + b"\n"
                 if message.type != TraceSpan.TYPE:
                     said.add(message.id)
+
+
+def beside(path: Path) -> Path:
+    """Return a new file that reading `path` includes and no recorder writes; its number is the time."""
+    stamp = int(time.strftime("%Y%m%d%H%M%S", time.gmtime()))
+    if path.is_file():
+        first = whole(path)
+        if first is not None and first.exists():
+            raise ConfigureError(f"{path} is a part of {first}; name {first}")
+        writer(path)
+    elif not path.is_dir():
+        raise ConfigureError(f"{path} is not a file or directory; name one recording")
+    while True:
+        target = part(path, stamp) if path.is_file() else path / f"annotations-{stamp}.jsonl"
+        if not target.exists() and not _partial(target).exists():
+            return target
+        stamp += 1
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f".{target.name}.partial")
+
+
+def write_whole(target: Path, records: Sequence[SpanRecord]) -> None:
+    """Write the spans to a temporary file, then rename it."""
+    partial = _partial(target)
+    partial.touch(exist_ok=False)
+    try:
+        writer(target)(partial, records)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def replace(partial: Path, target: Path) -> None:

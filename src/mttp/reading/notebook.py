@@ -7,7 +7,7 @@ from html import escape
 
 from mttp.model.episodes import Episode
 
-__all__ = ["table"]
+__all__ = ["html_table", "table"]
 
 MAX_ROWS = 50
 """Largest number of episodes in the table."""
@@ -18,10 +18,17 @@ def table(title: str, episodes: Sequence[Episode]) -> str:
     """An HTML table of the first episodes; `title` is plain text."""
     shown = episodes[:MAX_ROWS]
     more = f"<p>{len(shown)} of {len(episodes)} episodes are shown.</p>" if len(shown) < len(episodes) else ""
-    body = "".join(_row("td", _cells(episode)) for episode in shown)
+    return html_table(title, _COLUMNS, map(_cells, shown), more=more)
+
+
+def html_table(
+    title: str, columns: Iterable[object], rows: Iterable[Iterable[object]], *, more: str = ""
+) -> str:
+    """An HTML table of plain values; `more` is HTML that follows it."""
+    body = "".join(_row("td", row) for row in rows)
     return (
         f"<div><p>{escape(title)}</p>"
-        f"<table><thead>{_row('th', _COLUMNS)}</thead><tbody>{body}</tbody></table>{more}</div>"
+        f"<table><thead>{_row('th', columns)}</thead><tbody>{body}</tbody></table>{more}</div>"
     )
 
 

@@ -89,12 +89,12 @@ def read(path: Path) -> SpecSource:
     try:
         raw = regular_files.read(path, MAX_BYTES)
     except OSError as error:
-        raise SpecError(f"can't read the spec: {error.strerror or error}", path=str(path)) from error
+        raise SpecError(f"can't read the file: {error.strerror or error}", path=str(path)) from error
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        reason = f"not valid UTF-8: {error.reason}; save the spec as UTF-8"
+        reason = f"not valid UTF-8: {error.reason}; save it as UTF-8"
         raise SpecError(reason, path=str(path), line=line) from error
     return parse(text, path=path)
 
@@ -109,7 +109,7 @@ def parse(text: str, *, path: Path | None = None) -> SpecSource:
     source = SpecSource(data=None, path=path)
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_BYTES:
-        raise source.error(f"the spec has {size:,} bytes, and the limit is {MAX_BYTES:,}")
+        raise source.error(f"the document has {size:,} bytes, and the limit is {MAX_BYTES:,}")
     text = _as_yaml(text, source)
     if found := _UNPRINTABLE.search(text):
         start = found.start()
@@ -144,7 +144,7 @@ def _events(text: str, source: SpecSource) -> Iterator[Any]:
     try:
         import yaml
     except ImportError as error:
-        raise MissingExtra(package="pyyaml", extra="spec", purpose="reading a reward spec") from error
+        raise MissingExtra(package="pyyaml", extra="spec", purpose="reading YAML") from error
     try:
         yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
@@ -178,7 +178,7 @@ class _YamlReader:
                     raise self.source.error_at(_mark(next(self.events)), reason)
                 data = self._value(next(self.events), ())
         if not self.source.values:
-            raise self.source.error("the spec is empty; write at least mttp, name and version")
+            raise self.source.error("the document is empty")
         return data
 
     def _until(self, end: str) -> Iterator[Any]:
@@ -216,10 +216,10 @@ class _YamlReader:
     def _count(self, nodes: int, depth: int, mark: SourceMark) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            reason = f"the spec has more than {MAX_NODES:,} values, counting those that aliases repeat"
+            reason = f"the document has more than {MAX_NODES:,} values, counting those that aliases repeat"
             raise self.source.error_at(mark, reason)
         if depth > MAX_DEPTH:
-            raise self.source.error_at(mark, f"the spec is nested more than {MAX_DEPTH} levels deep")
+            raise self.source.error_at(mark, f"the document is nested more than {MAX_DEPTH} levels deep")
 
     def _scalar(self, event: Any, at: Place) -> Any:
         if not event.implicit[0]:

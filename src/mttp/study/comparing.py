@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from mttp.errors import StudyError
 from mttp.study.comparison import Comparison, Flip, MetricComparison
-from mttp.study.design import Design, by_unit
+from mttp.study.design import Design, Window, by_unit
 from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
-__all__ = ["compare"]
+__all__ = ["compare", "refuse_differences", "slice_values"]
 
 _WINDOW = 100
 
@@ -25,7 +25,7 @@ def compare(
     metrics: Sequence[str] = (),
     by: str | None = None,
     margin: float | Mapping[str, float] | None = None,
-    window: int = _WINDOW,
+    window: Window = _WINDOW,
     allow: Iterable[str] = (),
     confidence: float = 0.95,
     progress: Callable[[int], object] | None = None,
@@ -36,8 +36,8 @@ def compare(
     Episodes are paired by task (else by seed) where both sides have the same ones, and clustered by it:
     several samples of a task are not independent.
     Several runs on a side are several seeds: each run is one value.
-    Of training runs the mean of the last `window` episodes of each run counts, never a t interval over a
-    learning curve.
+    Of training runs the mean of the last `window` episodes of each run counts, or with `window="area"` the
+    area under its learning curve; a learning curve never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
     `by` is `split`, `slices`, `env` or `inputs.NAME`: the first metric is also compared within each value.
@@ -47,9 +47,10 @@ def compare(
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
     and where tasks, reward spec or grader differ and are not allowed to.
     """
+    _check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found = differences(before, after)
-    _refuse(found, frozenset(allow))
+    refuse_differences(found, frozenset(allow))
     together = [*before.episodes, *after.episodes]
     chosen = [metric(name, together) for name in (metrics or default_metrics(together))]
     if not chosen:
@@ -118,14 +119,21 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     return found
 
 
-def _refuse(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
+def _check_window(window: object) -> None:
+    if window != "area" and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+        raise StudyError(f"window={window!r}: give a number of episodes from 1 on, or 'area'")
+
+
+def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
+    """Raise StudyError for a difference in tasks, spec or grader that is not allowed."""
     if unknown := allowed - {*REFUSED}:
         raise StudyError(f"allow={min(unknown)!r} is no kind of difference; there are {', '.join(REFUSED)}")
     for one in found:
         if one.kind in REFUSED and one.kind not in allowed:
             raise StudyError(
                 f"the sides differ in their {one.kind}: {one.base or 'none'} and {one.candidate or 'none'}; "
-                f"allow it by allow=[{one.kind!r}], on the command line by --allow {one.kind}"
+                f"allow it by allow=[{one.kind!r}] (on the command line --allow {one.kind}, "
+                f"in promotion rules `allow: [{one.kind}]`)"
             )
 
 
@@ -151,19 +159,21 @@ def _slices(
     base: Sample,
     candidate: Sample,
     chosen: EpisodeMetric,
-    window: int,
+    window: Window,
     confidence: float,
     margin: float | None,
 ) -> dict[str, MetricComparison]:
     if by is None:
         return {}
-    names = sorted({name for side in (base, candidate) for one in side.episodes for name in _slice(one, by)})
+    names = sorted(
+        {name for side in (base, candidate) for one in side.episodes for name in slice_values(one, by)}
+    )
     if not names:
         raise StudyError(f"no episode has a value of {by!r}; slice by split, slices, env or inputs.NAME")
     found = []
     for name in names:
         sides = [
-            replace(side, episodes=tuple(one for one in side.episodes if name in _slice(one, by)))
+            replace(side, episodes=tuple(one for one in side.episodes if name in slice_values(one, by)))
             for side in (base, candidate)
         ]
         found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
@@ -174,7 +184,8 @@ def _slices(
     }
 
 
-def _slice(one: EpisodeFigures, by: str) -> tuple[str, ...]:
+def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
+    """The slices of an episode; raises StudyError for an unknown `by`."""
     head, _, key = by.partition(".")
     if head == "inputs" and key:
         return (str(one.inputs[key]),) if key in one.inputs else ()

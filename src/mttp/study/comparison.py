@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from mttp.study.aggregates import RunAggregates
 from mttp.study.differences import SideDifference
 
 __all__ = ["Comparison", "Flip", "MetricComparison", "Verdict"]
@@ -48,6 +49,8 @@ class MetricComparison:
     """The effect if each missing value were the worst value that was seen; None where none is missing."""
     reason: str | None = None
     """Why there is no verdict."""
+    over_runs: RunAggregates | None = None
+    """Interquartile means and the probability of improvement, where both sides have several runs."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""

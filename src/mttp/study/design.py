@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from mttp.study import inference
+from mttp.study.aggregates import RunAggregates, run_aggregates
 from mttp.study.comparison import MetricComparison
 from mttp.study.inference import Inference
 from mttp.study.metrics import EpisodeMetric
 from mttp.study.sample import EpisodeFigures, Sample
 
-__all__ = ["Design", "by_unit"]
+__all__ = ["Design", "Window", "by_unit"]
+
+Window: TypeAlias = "int | Literal['area']"
+"""The last episodes of each training run, or `area`: the area under its learning curve."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +34,12 @@ class Design:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, base: Sample, candidate: Sample, window: int) -> Design:
+    def of(cls, base: Sample, candidate: Sample, window: Window) -> Design:
         """The design that the two sides allow: by run, paired, by task, or by episode."""
         sides = (base, candidate)
         runs = [side.by_run() for side in sides]
         if any(side.is_training for side in sides):
-            kept = [{run: episodes[-window:] for run, episodes in side.items()} for side in runs]
-            note = f"training runs: the last {window} episodes of each run, one value per run"
+            kept, note = _windowed(runs, window)
             few = [] if min(map(len, runs)) >= 2 else ["one run a side proves little: add seeds"]
             return cls(base=kept[0], candidate=kept[1], unit="run", paired=False, notes=(note, *few))
         if min(map(len, runs)) >= 2:
@@ -93,7 +96,15 @@ class Design:
             missing=missing,
             worst_case=_worst_case(chosen, sides, paired=self.paired) if any(missing) else None,
             reason=reason or (None if found is None or found.p_value is not None else found.method),
+            over_runs=self._aggregates(chosen, confidence) if found is not None else None,
         )
+
+    def _aggregates(self, chosen: EpisodeMetric, confidence: float) -> RunAggregates | None:
+        """Values by environment and task, one per run, aggregated where there are several runs."""
+        if self.unit != "run" or chosen.k is not None:
+            return None
+        sides = [_by_task(chosen, side) for side in (self.base, self.candidate)]
+        return run_aggregates(*sides, direction=chosen.direction or 1, confidence=confidence)
 
     def _reason(self, chosen: EpisodeMetric, means: Sequence[Mapping[Any, float]]) -> str | None:
         """Why the metric can't be compared."""
@@ -118,6 +129,37 @@ class Design:
         if self.unit == "run":
             return inference.of_runs(*sides, confidence=confidence)
         return inference.unpaired(*sides, binary=chosen.binary, confidence=confidence)
+
+
+def _windowed(
+    runs: Sequence[Mapping[Any, list[EpisodeFigures]]], window: Window
+) -> tuple[list[dict[Any, list[EpisodeFigures]]], str]:
+    """The episodes of each training run that count, and a note that says which."""
+    if window == "area":
+        shortest = min(len(episodes) for side in runs for episodes in side.values())
+        kept = [{run: episodes[:shortest] for run, episodes in side.items()} for side in runs]
+        note = f"training runs: the area under the curve of the first {shortest:,} episodes of each run"
+        return kept, f"{note}, divided by their number; one value per run"
+    kept = [{run: episodes[-window:] for run, episodes in side.items()} for side in runs]
+    return kept, f"training runs: the last {window} episodes of each run, one value per run"
+
+
+def _by_task(chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for episodes in side.values():
+        for (env, task), values in _grouped(chosen, episodes).items():
+            if not math.isnan(mean := _mean(values)):
+                found.setdefault(f"{env} {task}", []).append(mean)
+    return found
+
+
+def _grouped(
+    chosen: EpisodeMetric, episodes: Iterable[EpisodeFigures]
+) -> dict[tuple[str, str | None], list[float]]:
+    found: dict[tuple[str, str | None], list[float]] = {}
+    for one in episodes:
+        found.setdefault((one.env, one.task), []).extend(chosen.values([one]))
+    return found
 
 
 def by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures]]:

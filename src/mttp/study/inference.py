@@ -15,7 +15,15 @@ from mttp.model.estimates import FEWEST_EQUAL
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Inference", "interquartile_mean", "of_runs", "paired", "probability_of_improvement", "unpaired"]
+__all__ = [
+    "Inference",
+    "interquartile_mean",
+    "of_runs",
+    "paired",
+    "probability_of_improvement",
+    "scipy_stats",
+    "unpaired",
+]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -133,12 +141,12 @@ def of_runs(base: Sequence[float], candidate: Sequence[float], *, confidence: fl
     return Inference(effect=effect, interval=None, p_value=None, detectable=None, method=method)
 
 
-def interquartile_mean(values: Sequence[float]) -> float:
+def interquartile_mean(values: Sequence[float] | Floats) -> float:
     """The mean of the middle half of the values: 25 % are cut off at each end (Agarwal et al. 2021)."""
-    return float(_stats().trim_mean(np.asarray(values, dtype=float), 0.25))
+    return float(scipy_stats().trim_mean(np.asarray(values, dtype=float), 0.25))
 
 
-def probability_of_improvement(base: Sequence[float], candidate: Sequence[float]) -> float:
+def probability_of_improvement(base: Sequence[float] | Floats, candidate: Sequence[float] | Floats) -> float:
     """The share of pairs of runs in which the candidate's value is larger; a tie counts half."""
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     larger = (after[:, None] > before[None, :]).mean()
@@ -150,7 +158,7 @@ def probability_of_improvement(base: Sequence[float], candidate: Sequence[float]
 
 
 def _mcnemar(found: Floats, effect: float, confidence: float) -> Inference:
-    stats, count = _stats(), len(found)
+    stats, count = scipy_stats(), len(found)
     gains, losses = int((found > 0).sum()), int((found < 0).sum())
     differing = gains + losses
     method = f"McNemar's exact test, {gains} gained and {losses} lost of {count:,} pairs"
@@ -173,7 +181,7 @@ def _mcnemar(found: Floats, effect: float, confidence: float) -> Inference:
 
 
 def _proportions(before: Floats, after: Floats, effect: float, confidence: float) -> Inference:
-    stats = _stats()
+    stats = scipy_stats()
     first, second = int(before.sum()), int(after.sum())
     table = [[second, len(after) - second], [first, len(before) - first]]
     share = (first + second) / (len(before) + len(after))
@@ -201,7 +209,7 @@ def _proportions(before: Floats, after: Floats, effect: float, confidence: float
 def _t(effect: float, error: float, freedom: float, confidence: float, method: str) -> Inference:
     half = _quantile((1 + confidence) / 2, freedom) * error
     distance = abs(effect) / error if error else (math.inf if effect else 0.0)
-    p_value = float(2 * _stats().t.sf(distance, freedom))
+    p_value = float(2 * scipy_stats().t.sf(distance, freedom))
     return Inference(
         effect=effect,
         interval=(effect - half, effect + half),
@@ -217,7 +225,9 @@ def _detectable(error: float, freedom: float, confidence: float) -> float:
 
 def _quantile(share: float, freedom: float) -> float:
     return (
-        float(_stats().t.ppf(share, freedom)) if math.isfinite(freedom) else float(_stats().norm.ppf(share))
+        float(scipy_stats().t.ppf(share, freedom))
+        if math.isfinite(freedom)
+        else float(scipy_stats().norm.ppf(share))
     )
 
 
@@ -242,9 +252,10 @@ def _are_outcomes(before: Floats, after: Floats, binary: bool) -> bool:
     return values <= {0.0, 1.0} and (binary or len(values) == 2)
 
 
-def _stats() -> Any:
+def scipy_stats() -> Any:
+    """The module `scipy.stats`; raises MissingExtra without scipy."""
     try:
         from scipy import stats
     except ImportError as error:
-        raise MissingExtra(package="scipy", extra="study", purpose="mttp.compare") from error
+        raise MissingExtra(package="scipy", extra="study", purpose="comparing runs") from error
     return stats

@@ -55,6 +55,7 @@ _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
     "prompt_tokens": (lambda one: one.prompt_tokens, -1),
     "completion_tokens": (lambda one: one.completion_tokens, -1),
     "duration": (lambda one: one.duration, -1),
+    "latency": (lambda one: one.latency, -1),
     "cost": (lambda one: one.cost, -1),
 }
 _MAPS: dict[str, Callable[[EpisodeFigures], dict[str, float]]] = {

@@ -43,8 +43,14 @@ class EpisodeFigures:
     return_: float | None
     reward: float | None
     reward_status: str
+    verdict: str | None
+    """pass or fail, of the reward of the episode."""
     components: Mapping[str, float]
     """Of the reward of the episode; else summed over the rewards of its steps."""
+    component_statuses: Mapping[str, str]
+    """Status of the components that are not ok, of the same rewards."""
+    failed_checks: tuple[str, ...]
+    """Names of the checks that failed, of the same rewards."""
     metrics: Mapping[str, float]
     spec: tuple[str, str, str]
     """Name, version and digest of the reward spec; empty strings where there is none."""
@@ -56,6 +62,8 @@ class EpisodeFigures:
     completion_tokens: int | None
     duration: float | None
     """Seconds."""
+    latency: float | None
+    """Mean seconds of the model calls of its steps; None without such a call."""
     cost: float | None
     """US dollars."""
     inputs: Mapping[str, Any]
@@ -160,7 +168,12 @@ def figures(episode: Episode) -> EpisodeFigures:
         return_=episode.return_,
         reward=reward.value,
         reward_status=reward.status,
+        verdict=reward.verdict,
         components=_components(scored),
+        component_statuses={
+            name: status for one in scored for name, status in one.component_statuses.items()
+        },
+        failed_checks=tuple(sorted({check for one in scored for check in one.failed_checks})),
         metrics=episode.metrics,
         spec=("", "", "") if spec is None else (spec.name, spec.version or "", spec.sha256 or ""),
         grader=(reward.grader or "", reward.grader_version or ""),
@@ -172,6 +185,7 @@ def figures(episode: Episode) -> EpisodeFigures:
         if blocks
         else None,
         duration=episode.duration,
+        latency=_latency(episode),
         cost=episode.cost_usd,
         inputs=episode.inputs if isinstance(episode.inputs, Mapping) else {},
     )
@@ -185,3 +199,14 @@ def _of_steps(episode: Episode) -> list[Reward]:
 def _components(scored: Sequence[Reward]) -> dict[str, float]:
     names = {name for one in scored for name in one.components}
     return {name: math.fsum(one.components.get(name, 0.0) for one in scored) for name in sorted(names)}
+
+
+def _latency(episode: Episode) -> float | None:
+    """The mean seconds of the model calls of its steps."""
+    seconds = [
+        (call.end_time - call.start_time) / 1e9
+        for step in episode.steps
+        for call in step.calls
+        if call.operation != "execute_tool" and call.start_time is not None and call.end_time is not None
+    ]
+    return math.fsum(seconds) / len(seconds) if seconds else None

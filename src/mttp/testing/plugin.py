@@ -1,20 +1,21 @@
 """
-Pytest's plugin: `--mttp PATH` keeps what a test session records, and `mttp_episodes` gives a test its own.
+Pytest's plugin: `--mttp PATH` keeps what a test session records, and the fixtures below.
 
-Where neither is used, pytest imports this small file and nothing else of mttp.
+Where none of these is used, pytest imports this small file and nothing else of mttp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from mttp.study import GateResult
     from mttp.testing.capture import Captured
 
-__all__ = ["mttp_episodes", "pytest_addoption", "pytest_assertrepr_compare", "pytest_configure"]
+__all__ = ["mttp_episodes", "mttp_gate", "pytest_addoption", "pytest_assertrepr_compare", "pytest_configure"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,3 +56,24 @@ def mttp_episodes() -> Iterator[Captured]:
 
     with capture_episodes() as captured:
         yield captured
+
+
+@pytest.fixture
+def mttp_gate() -> Callable[..., GateResult]:
+    """
+    `mttp.gate` that fails the test unless the verdict is `promote`; its arguments are those of `mttp.gate`.
+
+    With `strict=False` an inconclusive verdict passes.
+    """
+    from mttp.study import gate
+
+    def gated(*args: Any, strict: bool = True, **options: Any) -> GateResult:
+        found = gate(*args, **options)
+        if found.verdict == "reject" or (strict and found.verdict == "inconclusive"):
+            lines = [
+                f"{rule.verdict}: {rule.name}: {rule.evidence}" for rule in found if rule.verdict != "pass"
+            ]
+            pytest.fail("\n".join([f"{found.candidate}: {found.verdict}", *lines]), pytrace=False)
+        return found
+
+    return gated

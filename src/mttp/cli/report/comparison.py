@@ -13,6 +13,7 @@ from mttp.cli.report.words import NOTHING, cell, count, number, printed
 
 if TYPE_CHECKING:
     from mttp.study import Comparison, MetricComparison
+    from mttp.study.aggregates import RunAggregates
 
 __all__ = ["document", "headline", "markdown", "render"]
 
@@ -77,6 +78,8 @@ def _cells(name: str, one: MetricComparison) -> dict[str, str]:
         "n": f"{one.n[0]:,} and {one.n[1]:,}",
         "missing": missing,
         "worst case": NOTHING if one.worst_case is None else f"{one.worst_case:+.4g}",
+        "interquartile means": NOTHING if (runs := one.over_runs) is None else _over_runs(runs),
+        "better runs": NOTHING if runs is None else _improvement(runs),
         "method": one.reason or one.method,
     }
 
@@ -99,6 +102,16 @@ def _markdown_table(title: str, rows: Mapping[str, MetricComparison]) -> Iterato
     yield "| " + " | ".join(title if key == "name" else key for key in cells[0]) + " |"
     yield "|" + " --- |" * len(cells[0])
     yield from ("| " + " | ".join(cell(value) for value in row.values()) + " |" for row in cells)
+
+
+def _over_runs(runs: RunAggregates) -> str:
+    base, candidate = runs.interquartile_means
+    return f"{number(base)} -> {number(candidate)}, {runs.interval[0]:+.4g} to {runs.interval[1]:+.4g}"
+
+
+def _improvement(runs: RunAggregates) -> str:
+    low, high = runs.improvement_interval
+    return f"{runs.improvement:.0%} ({low:.0%} to {high:.0%})"
 
 
 def _interval(one: MetricComparison) -> str:

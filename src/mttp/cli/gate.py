@@ -1,0 +1,118 @@
+"""`mttp gate`: whether a candidate may be promoted, by rules."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, console, fail, print_json, progress, say
+from mttp.errors import ConfigureError
+
+__all__ = ["gate"]
+
+_RULES = "promotion.yaml"
+
+
+def gate(
+    candidate: Annotated[
+        str, typer.Argument(metavar="[CANDIDATE]", help="The recording to judge.", show_default=False)
+    ] = "",
+    *,
+    rules: Annotated[
+        Path, typer.Option("--rules", metavar="FILE", help="Promotion rules, YAML or JSON.")
+    ] = Path(_RULES),
+    baseline: Annotated[
+        str | None,
+        typer.Option("--baseline", metavar="BASE", help="The recording that rules compare with."),
+    ] = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a commented file of rules to --rules, and judge nothing.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 2 if the verdict is inconclusive.")
+    ] = False,
+    json: Json = False,
+    markdown_: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+    ] = False,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Also write JUnit XML, a test case per rule."),
+    ] = None,
+    github: Annotated[
+        bool,
+        typer.Option(
+            "--github",
+            help="Also print annotations of GitHub Actions, and append Markdown to $GITHUB_STEP_SUMMARY.",
+        ),
+    ] = False,
+) -> None:
+    """
+    Decide by rules whether a candidate may be promoted.
+
+    A rule passes if its one-sided confidence bound is on the right side of the limit, fails if the opposite
+    bound is on the wrong side, and is inconclusive in between. Missing data fail a rule.
+    One failed rule rejects the candidate.
+
+    \b
+    Examples:
+      mttp gate --init
+      mttp gate runs/new.jsonl --rules promotion.yaml
+      mttp gate runs/new.jsonl --baseline runs/base.jsonl --strict
+
+    \b
+    Exit codes:
+      0  Everything is fine: promote, or inconclusive without --strict.
+      1  A rule failed: reject.
+      2  --strict, and the verdict is inconclusive.
+      3  Wrong usage, or input that can't be read.
+    """
+    if init:
+        _init(rules)
+        return
+    if not candidate:
+        raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
+    from mttp.cli.report import gate as report
+    from mttp.study import gate as gated
+
+    with progress([candidate, *([baseline] if baseline else [])]) as advance:
+        found = gated(candidate, rules=rules, baseline=baseline, progress=advance)
+    if json:
+        print_json(found.to_dict())
+    elif markdown_:
+        say(report.markdown(found))
+    else:
+        console().print(report.render(found))
+    if junit is not None:
+        junit.write_bytes(report.junit(found, strict=strict))
+    if github:
+        _to_github(report.markdown(found), report.workflow_commands(found, strict=strict))
+    if found.verdict == "inconclusive":
+        say(f"mttp: {'' if strict else 'warning: '}{report.headline(found)}", error=True)
+        if strict:
+            raise typer.Exit(2)
+    fail([report.headline(found)] if found.verdict == "reject" else [])
+
+
+def _init(path: Path) -> None:
+    from mttp.study.rules import TEMPLATE
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(TEMPLATE)
+    except FileExistsError as error:
+        raise ConfigureError(f"{path} exists already; name another file by --rules") from error
+    say(f"wrote {path}")
+
+
+def _to_github(summary: str, commands: list[str]) -> None:
+    """Write to the files and streams that GitHub Actions reads."""
+    for line in commands:
+        say(line, error=True)
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{summary}\n")

@@ -1,0 +1,122 @@
+"""`mttp replay`: play a recorded episode again, or put two episodes side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mttp.cli.output import Json, console, fail, print_json, progress
+from mttp.errors import ConfigureError
+
+__all__ = ["replay"]
+
+
+def replay(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A recording.", show_default=False)],
+    *,
+    episode: Annotated[
+        str | None, typer.Option("--episode", metavar="ID", help="The beginning of its trace id.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="ID", help="Compare with this episode, and play nothing."),
+    ] = None,
+    against_run: Annotated[
+        str | None,
+        typer.Option("--against-run", metavar="PATH", help="The recording of the episode of --against."),
+    ] = None,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Show the recorded steps, one at a time on a terminal; play nothing."),
+    ] = False,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", metavar="MODULE:FUNCTION", help="A function that makes the environment."),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", metavar="NUMBER", min=0, help="Up to which numbers count as equal."),
+    ] = 1e-6,
+    json: Json = False,
+) -> None:
+    """
+    Play a recorded episode again in its environment, or compare two episodes.
+
+    The environment is made from its recorded id, arguments and seed, and gets the recorded actions.
+    Each observation, reward and end is compared with the recorded one.
+
+    \b
+    Examples:
+      mttp replay runs/pole.jsonl --episode 23cd
+      mttp replay runs/pole.jsonl --episode 23cd --against 9f01
+      mttp replay runs/pole.jsonl --episode 23cd --steps
+
+    \b
+    Exit codes:
+      0  Everything is fine: reproduced, or equal.
+      1  The replay diverged, or the episodes differ.
+      2  Wrong usage, or an episode that can't be played.
+    """
+    from mttp.cli.report import replay as report
+    from mttp.reading import read
+    from mttp.study import align
+    from mttp.study import replay as replayed
+    from mttp.study.replaying import chosen
+
+    with progress([path]) as advance:
+        recording = read(path, progress=advance)
+    found = chosen(recording, episode)
+    if steps:
+        _show(report.steps(found), found, json=json)
+        return
+    if against is not None or against_run is not None:
+        other = recording if against_run is None else read(against_run)
+        alignment = align(found, chosen(other, against), tolerance=tolerance)
+        if json:
+            print_json(alignment.to_dict())
+        else:
+            console().print(report.side_by_side(alignment))
+        fail([repr(alignment).strip("<>")] if alignment.first_difference else [])
+        return
+    result = replayed(recording, episode=found.trace_id, env=_factory(env), tolerance=tolerance)
+    if json:
+        print_json(result.to_dict())
+    else:
+        console().print(report.render(result))
+    fail([] if result.reproduced else [f"{result.divergence}"])
+
+
+def _show(pages: list[Any], episode: Any, *, json: bool) -> None:
+    if json:
+        print_json({"episode": episode.trace_id, "steps": list(episode.steps)})
+        return
+    out = console()
+    stops = out.is_terminal and sys.stdin.isatty()
+    for place, page in enumerate(pages):
+        out.print(page)
+        if stops and place < len(pages) - 1 and out.input("Enter: next step, q: quit ").strip() == "q":
+            return
+
+
+def _factory(name: str | None) -> Callable[[], Any] | None:
+    """The function that MODULE:FUNCTION names."""
+    if name is None:
+        return None
+    module, colon, function = name.partition(":")
+    try:
+        sys.path.insert(0, str(Path.cwd()))
+        made: Callable[[], Any] = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigureError(
+            f"--env {name!r} is not MODULE:FUNCTION that can be imported: {error}"
+        ) from error
+    finally:
+        sys.path.pop(0)
+    if not colon or not callable(made):
+        raise ConfigureError(f"--env {name!r} is not MODULE:FUNCTION")
+    return made

@@ -1,0 +1,65 @@
+"""`mttp rescore`: score recorded episodes by another reward spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mttp.cli.files import beside, write_whole
+from mttp.cli.output import Json, Trust, TrustModule, console, fail, print_json, progress, say, working
+from mttp.cli.report.rescored import headline, render
+
+__all__ = ["rescore"]
+
+
+def rescore(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A recording: a file or a directory.")],
+    *,
+    spec: Annotated[Path, typer.Option("--spec", metavar="FILE", help="The new reward spec, YAML or JSON.")],
+    write: Annotated[
+        bool, typer.Option("--write", help="Add the new scores to the recording, in a file beside it.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 1 if a verdict flips or an episode has no valid reward."),
+    ] = False,
+    trust: Trust = False,
+    trust_module: TrustModule = None,
+    json: Json = False,
+) -> None:
+    """
+    Score recorded episodes by another reward spec.
+
+    Needs neither the model nor the environment: the inputs were recorded.
+    Shows which rewards change, which verdicts flip, and which advantages within groups change their sign.
+
+    \b
+    Examples:
+      mttp rescore runs/train.jsonl --spec specs/next.yaml
+      mttp rescore runs/train.jsonl --spec specs/next.yaml --write
+
+    \b
+    Exit codes:
+      0  Everything is fine.
+      1  --strict, and a verdict flips or an episode has no valid reward.
+      2  Wrong usage, or input that can't be read.
+    """
+    from mttp.reading import read
+    from mttp.study import rescore as rescored
+
+    with progress([str(path)]) as advance:
+        recording = read(path, progress=advance)
+    with working(f"scoring {len(recording):,} episodes"):
+        found = rescored(recording, spec=spec, trust=trust or trust_module or ())
+    target = beside(path) if write else None
+    if target is not None:
+        write_whole(target, found.late_scores())
+    if json:
+        print_json({**found.to_dict(), "file": target})
+    else:
+        console().print(render(found))
+        if target is not None:
+            say(f"wrote {len(found.changes):,} scores to {target}")
+    fail([headline(found)] if strict and (found.flips or found.invalid) else [])

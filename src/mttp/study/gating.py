@@ -1,0 +1,91 @@
+"""`mttp.gate`: whether a candidate may be promoted, by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from mttp.errors import StudyError
+from mttp.study.comparing import refuse_differences
+from mttp.study.differences import differences
+from mttp.study.gate_result import GateResult, RuleResult
+from mttp.study.rule_checks import Gated, check_rules
+from mttp.study.rules import PromotionRules, RulesSource, load_rules
+from mttp.study.sample import Sample, Side, load
+
+__all__ = ["gate"]
+
+
+def gate(
+    candidate: Side,
+    *,
+    rules: RulesSource,
+    baseline: Side | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> GateResult:
+    """
+    Check the episodes of a candidate against promotion rules, some of them against a baseline.
+
+    `rules` is a YAML or JSON file or its content as a mapping; `mttp gate --init` writes an example.
+    A rule passes if its one-sided confidence bound is on the right side of the limit, fails if the opposite
+    bound is on the wrong side, and is inconclusive in between; missing data fail it.
+    One failed rule rejects the candidate. It is promoted only if all rules pass, so no correction for their
+    number is needed (intersection-union test, Berger 1982).
+    Checking each checkpoint of a run again is not corrected for.
+
+    Raises ReadError where a side can't be read or has no episodes, StudyError for rules that are not valid,
+    need a baseline that is not given, or name unknown metrics or slices, and where the sides differ in tasks,
+    reward spec or grader and the rules do not allow it.
+    """
+    document = load_rules(rules)
+    if baseline is None and (needs := sorted(_needing_baseline(document))):
+        raise StudyError(f"the rules need a baseline, and none is given: {', '.join(needs)}")
+    new = load(candidate, progress=progress)
+    base = None if baseline is None else load(baseline, progress=progress)
+    found = () if base is None else differences(base, new)
+    refuse_differences(found, frozenset(document.allow))
+    notes = []
+    if new.is_training:
+        notes.append(f"training run: the last {document.window} episodes of each run")
+    sides = Gated(
+        rules=document,
+        candidate=_windowed(new, document.window),
+        base=None if base is None else _windowed(base, document.window),
+    )
+    return GateResult(
+        candidate=new.name,
+        baseline=None if base is None else base.name,
+        rules=tuple(_named(check_rules(sides))),
+        differences=found,
+        notes=tuple(notes),
+        problems=(*(() if base is None else base.problems), *new.problems),
+    )
+
+
+def _needing_baseline(rules: PromotionRules) -> Iterator[str]:
+    for one in rules.aggregate:
+        if one.gain is not None or one.margin is not None:
+            yield f"{one.metric} ({'gain' if one.gain is not None else 'margin'})"
+    for limit in rules.service:
+        if limit.max_ratio is not None:
+            yield f"{limit.metric} (max_ratio)"
+    if rules.protected:
+        yield "protected slices"
+    if rules.focus:
+        yield "focus slices"
+
+
+def _windowed(sample: Sample, window: int) -> Sample:
+    """The last episodes of each run, if the sample is of training runs."""
+    if not sample.is_training:
+        return sample
+    kept = [one for episodes in sample.by_run().values() for one in episodes[-window:]]
+    return replace(sample, episodes=tuple(kept))
+
+
+def _named(found: Iterable[RuleResult]) -> Iterator[RuleResult]:
+    """The results with unique names."""
+    seen: dict[str, int] = {}
+    for one in found:
+        seen[one.name] = seen.get(one.name, 0) + 1
+        yield one if seen[one.name] == 1 else replace(one, name=f"{one.name} ({seen[one.name]})")

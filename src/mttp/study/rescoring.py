@@ -1,0 +1,272 @@
+"""`mttp.rescore`: recorded episodes scored by another reward spec, without model and environment."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from mttp.errors import StudyError
+from mttp.model.episodes import Annotation, Episode, Spec
+from mttp.model.results import RewardResult
+from mttp.model.spans import SpanRecord
+from mttp.reading import Recording, read
+from mttp.recording import configuration, feedback
+from mttp.rewards.rescoring import sample, scored_again
+from mttp.rewards.spec import RewardSpec
+from mttp.rewards.trust import Trusted
+from mttp.transports.memory import MemoryTransport
+
+__all__ = ["RescoredRecording", "RewardChange", "rescore"]
+
+SpecSource: TypeAlias = "RewardSpec | str | os.PathLike[str]"
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardChange:
+    """The recorded reward of one episode, and its reward by the new spec."""
+
+    trace_id: str
+    task: str | None
+    group: str | None
+    slices: tuple[str, ...]
+    old: float | None
+    """The recorded reward, else the sum of the step rewards; None without a valid one."""
+    new: float | None
+    """The reward by the new spec; None without a valid one."""
+    old_verdict: str | None
+    new_verdict: str | None
+    reasons: tuple[str, ...] = ()
+    """Why the new spec has no valid reward, as `component: reason`."""
+    old_rank: int | None = None
+    """Rank of the recorded reward in the group, from 1, the highest; None outside of a group."""
+    new_rank: int | None = None
+    old_advantage: float | None = None
+    """The recorded reward minus the mean of the group's recorded rewards."""
+    new_advantage: float | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the rewards differ, or only one is valid."""
+        if self.old is None or self.new is None:
+            return self.old is not self.new
+        return not math.isclose(self.old, self.new, rel_tol=_SAME, abs_tol=1e-12)
+
+    @property
+    def flipped(self) -> bool:
+        """Whether both verdicts are known and differ."""
+        return None not in (self.old_verdict, self.new_verdict) and self.old_verdict != self.new_verdict
+
+    @property
+    def reversed(self) -> bool:
+        """Whether the advantage changes its sign: training would push the other way."""
+        if self.old_advantage is None or self.new_advantage is None:
+            return False
+        return _sign(self.old_advantage) * _sign(self.new_advantage) < 0
+
+
+@dataclass(frozen=True, repr=False)
+class RescoredRecording(Recording):
+    """
+    A recording with a score by a new reward spec beside the recorded reward of each episode.
+
+    `episode.reward` is the recorded one; the new one is the last of `episode.annotations`, and under the
+    name and version of the spec among `episode.scores`.
+    """
+
+    spec: Spec | None = None
+    """The new spec."""
+    changes: tuple[RewardChange, ...] = ()
+    """The scored episodes, in order of start."""
+    results: Mapping[str, RewardResult] | None = None
+    """The results by trace id."""
+    without_inputs: int = 0
+    """Number of episodes that recorded no inputs by name, which a spec needs."""
+    without_group: int = 0
+    """Number of episodes without the group that a relative component needs."""
+
+    @property
+    def grader(self) -> str:
+        """Name and version of the new spec."""
+        assert self.spec is not None
+        return _label(self.spec)
+
+    @property
+    def flips(self) -> tuple[RewardChange, ...]:
+        """The episodes whose verdict changed."""
+        return tuple(one for one in self.changes if one.flipped)
+
+    @property
+    def reversals(self) -> tuple[RewardChange, ...]:
+        """The episodes whose advantage in their group would change its sign."""
+        return tuple(one for one in self.changes if one.reversed)
+
+    @property
+    def invalid(self) -> dict[str, int]:
+        """Number of episodes by reason for no valid reward by the new spec, most frequent first."""
+        return dict(Counter(reason for one in self.changes for reason in one.reasons).most_common())
+
+    @property
+    def means(self) -> tuple[float | None, float | None]:
+        """The mean recorded and the mean new reward, of the episodes with both."""
+        both = [(one.old, one.new) for one in self.changes if one.old is not None and one.new is not None]
+        if not both:
+            return None, None
+        return math.fsum(old for old, _ in both) / len(both), math.fsum(new for _, new in both) / len(both)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it; of the episodes those whose reward or verdict changed."""
+        changed = [one for one in self.changes if one.changed or one.flipped]
+        return {
+            "spec": self.grader,
+            "episodes": len(self.changes),
+            "changed": sum(one.changed for one in self.changes),
+            "flips": len(self.flips),
+            "reversals": len(self.reversals),
+            "means": self.means,
+            "invalid": self.invalid,
+            "without_inputs": self.without_inputs,
+            "without_group": self.without_group,
+            "changes": [asdict(one) | {"flipped": one.flipped, "reversed": one.reversed} for one in changed],
+        }
+
+    def late_scores(self) -> list[SpanRecord]:
+        """The spans of the new scores as annotations, each in the run of its episode."""
+        kept: list[SpanRecord] = []
+        for run in sorted({one.run_id for one in self.episodes}):
+            memory = MemoryTransport()
+            with configuration.apart(memory, alone=True, run_id=run) as apart:
+                for episode in self.episodes:
+                    result = (self.results or {}).get(episode.trace_id)
+                    if result is not None and episode.run_id == run:
+                        feedback.score(episode, result, grader=self.grader)
+                for session in apart.opened:
+                    session.flush()
+            kept += [record for record in memory.records() if not record.name.startswith("run")]
+        return kept
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.changes):,} scored by {self.grader}, {len(self.flips):,} flips"
+        return f"<RescoredRecording of {len(self.episodes):,} episodes: {counts}>"
+
+
+def rescore(
+    source: Recording | Any,
+    *,
+    spec: SpecSource,
+    trust: Trusted = False,
+    progress: Callable[[int], object] | None = None,
+) -> RescoredRecording:
+    """
+    Score recorded episodes by another reward spec, from their recorded inputs.
+
+    `source` is what `mttp.read` takes, or a Recording; `spec` a file or a RewardSpec, and `trust` as for
+    `RewardSpec.load`. Relative components score each recorded group.
+
+    Raises ReadError where the source can't be read, SpecError for a spec that can't be used, and StudyError
+    where no episode recorded inputs.
+    """
+    loaded = spec if isinstance(spec, RewardSpec) else RewardSpec.load(Path(spec), trust=trust)
+    recording = source if isinstance(source, Recording) else read(source, progress=progress)
+    usable = [one for one in recording.episodes if sample(loaded, one) is not None]
+    if not usable:
+        raise StudyError(
+            f"none of {len(recording.episodes):,} episodes recorded inputs that a spec can score; "
+            "record them by mttp.episode(inputs={...})"
+        )
+    pairs = [
+        (episode, result)
+        for episode, result in zip(usable, scored_again(loaded, usable), strict=True)
+        if result is not None
+    ]
+    results = {episode.trace_id: result for episode, result in pairs}
+    facts = {one.name: getattr(recording, one.name) for one in fields(Recording)}
+    facts["episodes"] = [
+        _with_score(one, results.get(one.trace_id), loaded.identity) for one in recording.episodes
+    ]
+    return RescoredRecording(
+        **facts,
+        spec=loaded.identity,
+        changes=tuple(_ranked([_change(episode, result) for episode, result in pairs])),
+        results=results,
+        without_inputs=len(recording.episodes) - len(usable),
+        without_group=len(usable) - len(pairs),
+    )
+
+
+def _with_score(episode: Episode, result: RewardResult | None, spec: Spec) -> Episode:
+    if result is None:
+        return episode
+    name = _label(spec)
+    annotation = Annotation(
+        kind="score",
+        key="score",
+        value=result.value,
+        episode=episode.trace_id,
+        by=name,
+        revision=result.end_time,
+        reward=replace(result.reward, grader=name),
+        run_id=episode.run_id,
+        start_time=result.start_time,
+        end_time=result.end_time,
+    )
+    return replace(episode, annotations=(*episode.annotations, annotation))
+
+
+def _change(episode: Episode, result: RewardResult) -> RewardChange:
+    recorded, old = episode.reward, episode.return_
+    if episode.rewards:
+        old = recorded.value if recorded.status == "ok" else None
+    reasons = tuple(
+        f"{name}: {grade.error or grade.status}"
+        for name, grade in result.components.items()
+        if grade.status != "ok"
+    )
+    return RewardChange(
+        trace_id=episode.trace_id,
+        task=episode.task,
+        group=episode.group,
+        slices=tuple(episode.slices),
+        old=old,
+        new=result.value if result.status == "ok" else None,
+        old_verdict=recorded.verdict,
+        new_verdict=result.verdict,
+        reasons=() if result.status == "ok" else reasons or (result.error or result.status,),
+    )
+
+
+def _ranked(changes: Sequence[RewardChange]) -> Iterator[RewardChange]:
+    """The changes with ranks and advantages within groups, over members with both rewards."""
+    groups: dict[str, list[RewardChange]] = {}
+    for one in changes:
+        if one.group is not None and one.old is not None and one.new is not None:
+            groups.setdefault(one.group, []).append(one)
+    for one in changes:
+        members = groups.get(one.group or "", [])
+        if len(members) < 2 or one.old is None or one.new is None:
+            yield one
+            continue
+        old, new = (
+            [value for member in members if (value := getattr(member, side)) is not None]
+            for side in ("old", "new")
+        )
+        yield replace(
+            one,
+            old_rank=1 + sum(value > one.old for value in old),
+            new_rank=1 + sum(value > one.new for value in new),
+            old_advantage=one.old - math.fsum(old) / len(old),
+            new_advantage=one.new - math.fsum(new) / len(new),
+        )
+
+
+def _label(spec: Spec) -> str:
+    return " ".join(filter(None, (spec.name, spec.version)))
+
+
+def _sign(value: float) -> int:
+    return 0 if abs(value) <= 1e-12 else 1 if value > 0 else -1

@@ -1,0 +1,267 @@
+"""Promotion rules: the document that `mttp.gate` reads, and its validation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mttp.errors import SpecError, StudyError
+from mttp.rewards import parsing
+
+__all__ = [
+    "TEMPLATE",
+    "AggregateRule",
+    "DataRules",
+    "HackingRule",
+    "PromotionRules",
+    "RulesSource",
+    "SafetyRule",
+    "ServiceRule",
+    "SliceRule",
+    "VersionPins",
+    "load_rules",
+]
+
+RulesSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | PromotionRules"
+"""A YAML or JSON file, its content as a mapping, or rules that were loaded before."""
+
+_Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _RulesPart(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AggregateRule(_RulesPart):
+    """Bounds of a metric of the candidate, or of its gain over the baseline."""
+
+    metric: str
+    min: _Number | None = None
+    """The mean is at least this."""
+    max: _Number | None = None
+    """The mean is at most this."""
+    gain: _Number | None = None
+    """The candidate is better than the baseline by more than this; less is better for tokens and times."""
+    margin: _Margin | None = None
+    """The candidate is worse than the baseline by less than this."""
+
+
+class SliceRule(_RulesPart):
+    """A bound of a metric against the baseline within slices."""
+
+    by: str
+    """split, slices, env, group or inputs.NAME."""
+    slice: str | None = None
+    """One value of `by`; by default each value that the baseline has."""
+    metric: str = "return"
+    margin: _Margin = 0.0
+    """For protected slices: the largest loss that is accepted."""
+    gain: _Number = 0.0
+    """For focus slices: the least gain that is required."""
+
+
+class SafetyRule(_RulesPart):
+    """The largest share of episodes that fail a named check."""
+
+    check: str
+    """A component of the reward, or a check that is listed among its failed checks."""
+    below: _Number = 0.5
+    """A component fails with a score below this, and with a status that is not ok; give 0 for a penalty."""
+    max: _Share
+
+
+class ServiceRule(_RulesPart):
+    """A limit of a time, of tokens or of cost."""
+
+    metric: str
+    percentile: Annotated[float, Field(gt=0, lt=100)] | None = None
+    """The percentile of the episodes that `max` limits; by default the mean."""
+    max: _Number | None = None
+    max_ratio: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The largest ratio of the candidate's mean to the baseline's."""
+
+
+class HackingRule(_RulesPart):
+    """The largest share of episodes that fulfil all conditions, such as a high reward with low quality."""
+
+    when: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Conditions such as `reward >= 0.8` and `components.correct < 0.5`."""
+    max: _Share
+
+
+class DataRules(_RulesPart):
+    """How much data the other rules need."""
+
+    missing: _Share = 0.0
+    """The largest share of episodes without a reward and without a return."""
+    errors: _Share = 0.0
+    """The largest share of episodes that ended by an error or whose reward has the status error."""
+    min_episodes: Annotated[int, Field(ge=1)] = 1
+
+
+class VersionPins(_RulesPart):
+    """The versions by which all episodes of the candidate were scored."""
+
+    spec: str | None = None
+    """`NAME@VERSION` of the reward spec, or at least 8 digits of its SHA-256 digest."""
+    grader: str | None = None
+    """`NAME@VERSION` of the grader."""
+
+
+class PromotionRules(_RulesPart):
+    """What a candidate must fulfil; each entry is one rule or several."""
+
+    confidence: Annotated[float, Field(gt=0.5, le=0.999)] = 0.95
+    """Of one-sided bounds."""
+    window: Annotated[int, Field(ge=1)] = 100
+    """Last episodes of each training run that count."""
+    allow: tuple[Literal["tasks", "spec", "grader"], ...] = ()
+    """Accepted differences between candidate and baseline."""
+    aggregate: tuple[AggregateRule, ...] = ()
+    protected: tuple[SliceRule, ...] = ()
+    focus: tuple[SliceRule, ...] = ()
+    safety: tuple[SafetyRule, ...] = ()
+    service: tuple[ServiceRule, ...] = ()
+    hacking: tuple[HackingRule, ...] = ()
+    data: DataRules | None = None
+    pins: VersionPins | None = None
+
+
+def load_rules(source: RulesSource) -> PromotionRules:
+    """
+    Read and validate promotion rules.
+
+    Raises StudyError, with file and line where they are known, for a document that can't be read, an unknown
+    key, a value out of bounds, a rule without a bound and a document without rules.
+    """
+    if isinstance(source, PromotionRules):
+        return source
+    if isinstance(source, Mapping):
+        parsed = parsing.SpecSource(data=dict(source))
+    else:
+        try:
+            parsed = parsing.read(Path(source))
+        except SpecError as error:
+            raise StudyError(str(error)) from error
+    if not isinstance(parsed.data, dict):
+        raise _fault(parsed, "these are no promotion rules; `mttp gate --init` writes a file of them")
+    try:
+        rules = PromotionRules.model_validate(parsed.data)
+    except ValidationError as error:
+        raise _invalid(parsed, error) from error
+    _refuse_incomplete(parsed, rules)
+    return rules
+
+
+def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> None:
+    for place, one in enumerate(rules.aggregate):
+        if (one.min, one.max, one.gain, one.margin) == (None,) * 4:
+            raise _fault(source, f"{one.metric} has no min, max, gain or margin", "aggregate", place)
+    for place, limit in enumerate(rules.service):
+        if limit.max is None and limit.max_ratio is None:
+            raise _fault(source, f"{limit.metric} has no max or max_ratio", "service", place)
+        if limit.percentile is not None and limit.max is None:
+            raise _fault(source, f"the percentile of {limit.metric} has no max", "service", place)
+    if rules.pins is not None and rules.pins == VersionPins():
+        raise _fault(source, "pins has no spec and no grader", "pins")
+    if not any(
+        (rules.aggregate, rules.protected, rules.focus, rules.safety, rules.service, rules.hacking)
+    ) and (rules.data is None and rules.pins is None):
+        raise _fault(source, "there is no rule; `mttp gate --init` writes a file of examples")
+
+
+def _invalid(source: parsing.SpecSource, error: ValidationError) -> StudyError:
+    """The first fault, with its place."""
+    found = error.errors(include_url=False)[0]
+    place: tuple[Any, ...] = tuple(found["loc"])
+    shown = ".".join(map(str, place))
+    if found["type"] == "extra_forbidden":
+        near = get_close_matches(str(place[-1]), _known(place[:-1]), n=1)
+        known = ", ".join(_known(place[:-1]))
+        advice = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+        return _fault(source, f"{shown} is not known; {advice}", *place, key=True)
+    value = "" if found["type"] == "missing" else f", and it is {found['input']!r}"
+    return _fault(source, f"{shown}: {found['msg']}{value}", *place)
+
+
+def _known(place: Iterable[Any]) -> list[str]:
+    """The keys that are known at a place."""
+    models: dict[str, type[BaseModel]] = {
+        "aggregate": AggregateRule,
+        "protected": SliceRule,
+        "focus": SliceRule,
+        "safety": SafetyRule,
+        "service": ServiceRule,
+        "hacking": HackingRule,
+        "data": DataRules,
+        "pins": VersionPins,
+    }
+    sections = [part for part in place if part in models]
+    return list((models[sections[0]] if sections else PromotionRules).model_fields)
+
+
+def _fault(source: parsing.SpecSource, reason: str, *at: str | int, key: bool = False) -> StudyError:
+    return StudyError(str(source.error(reason, *at, key=key)))
+
+
+TEMPLATE = """\
+# Promotion rules: `mttp gate CANDIDATE --rules promotion.yaml --baseline BASE`
+#
+# A rule passes if its one-sided confidence bound is on the right side of the limit,
+# fails if the opposite bound is on the wrong side, and is inconclusive in between.
+# Data that a rule needs and that are missing fail it.
+
+confidence: 0.95 # of one-sided bounds
+# window: 100 # last episodes of each training run that count
+# allow: [tasks] # accepted differences between candidate and baseline: tasks, spec, grader
+
+aggregate: # the mean over all tasks
+  - metric: return
+    margin: 0.02 # worse than the baseline by less than this
+  # - metric: pass@1
+  #   min: 0.30 # of the candidate alone
+  # - metric: success
+  #   gain: 0.0 # better than the baseline by more than this
+
+# protected: # no slice may get worse by more than the margin
+#   - by: split
+#     metric: success
+#     margin: 0.05
+
+# focus: # this slice must get better
+#   - by: inputs.level
+#     slice: hard
+#     metric: success
+#     gain: 0.0
+
+# safety: # the share of episodes that fail a check or a component
+#   - check: no_leak # fails below 0.5; for a penalty add `below: 0`
+#     max: 0.02
+
+# service:
+#   - metric: duration
+#     percentile: 95
+#     max: 30 # seconds
+#   - metric: tokens
+#     max_ratio: 1.2 # of the baseline's mean
+
+# hacking: # high reward with low quality
+#   - when: [reward >= 0.8, components.correct < 0.5]
+#     max: 0.05
+
+data:
+  missing: 0.0 # share of episodes without a reward
+  errors: 0.0 # share of episodes that ended by an error, or whose grading failed
+  min_episodes: 1
+
+# pins:
+#   spec: maths@1.2.0
+#   grader: judge@2024-06
+"""

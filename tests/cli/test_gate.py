@@ -1,0 +1,182 @@
+"""`mttp gate`: output, files and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import mttp
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that solves half of its tasks, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    with mttp.configure("file://new.jsonl", run_id="new"):
+        for task in range(100):
+            with mttp.episode(env="maths", task=f"t{task}") as episode:
+                episode.reward(float(task % 2))
+                episode.end(outcome="success" if task % 2 else "failure")
+
+
+def rules(limit: float) -> str:
+    """The file of a rule: at least this share of successes."""
+    Path("rules.yaml").write_text(f"aggregate:\n  - metric: success\n    min: {limit}\n")
+    return "rules.yaml"
+
+
+def run(*arguments: str, width: int | None = None, **env: str) -> tuple[int, str, str]:
+    environment = {**os.environ, **({"COLUMNS": str(width)} if width else {}), **env}
+    command = [sys.executable, "-m", "mttp", "gate", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("limit", "options", "code", "verdict"),
+    [
+        (0.3, (), 0, "promote"),
+        (0.3, ("--strict",), 0, "promote"),
+        (0.5, (), 0, "inconclusive"),
+        (0.5, ("--strict",), 2, "inconclusive"),
+        (0.9, (), 1, "reject"),
+        (0.9, ("--strict",), 1, "reject"),
+    ],
+)
+def test_exit_codes(limit: float, options: tuple[str, ...], code: int, verdict: str) -> None:
+    """
+    The verdict is printed in each case, what speaks against promotion also on standard error.
+    """
+    found, out, error = run("new.jsonl", "--rules", rules(limit), *options)
+
+    assert code == found
+    assert f"\n{verdict}: " in out
+    assert ("" if verdict == "promote" else f"{verdict}: aggregate success min") in error
+    assert ("warning: " in error) == (verdict == "inconclusive" and not options)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--nonsense",),
+        (),
+        ("missing.jsonl", "--rules", "rules.yaml"),
+        ("new.jsonl", "--rules", "missing.yaml"),
+        ("new.jsonl", "--rules", "wrong.yaml"),
+        ("new.jsonl", "--rules", "needs.yaml"),
+        ("empty.jsonl", "--rules", "rules.yaml"),
+    ],
+)
+def test_bad_input_is_no_verdict(arguments: tuple[str, ...]) -> None:
+    """
+    It exits with 3, so that it can't be taken for one.
+    """
+    rules(0.3)
+    Path("empty.jsonl").write_text("")
+    Path("wrong.yaml").write_text("aggregat: []\n")
+    Path("needs.yaml").write_text("aggregate:\n  - {metric: success, gain: 0}\n")
+
+    code, out, error = run(*arguments)
+
+    assert (3, "") == (code, out)
+    assert error
+
+
+def test_a_commented_file_is_written(tmp_path: Path) -> None:
+    """
+    Once, and it can be used as it is where there is a baseline.
+    """
+    assert (0, "wrote promotion.yaml\n", "") == run("--init")
+    assert 3 == run("--init")[0]
+    assert 0 == run("new.jsonl", "--baseline", "new.jsonl")[0]
+
+
+def test_json_is_one_document() -> None:
+    """
+    With the evidence of each rule.
+    """
+    code, out, _ = run("new.jsonl", "--rules", rules(0.9), "--json")
+
+    found = json.loads(out)
+    assert (1, "reject", "fail", 0.5) == (
+        code,
+        found["verdict"],
+        found["rules"][0]["verdict"],
+        found["rules"][0]["value"],
+    )
+
+
+def test_markdown_junit_and_github() -> None:
+    """
+    All at once; what is in a workflow command is escaped.
+    """
+    summary = Path("summary.md")
+    arguments = ("new.jsonl", "--rules", rules(0.9), "--markdown", "--junit", "gate.xml", "--github")
+
+    _, out, error = run(*arguments, GITHUB_STEP_SUMMARY=str(summary))
+
+    assert "| fail | aggregate success min |" in out
+    assert out == summary.read_text()
+    assert "::error title=mttp gate%3A aggregate success min::fail: 0.5, at least" in error
+    suite = ElementTree.parse("gate.xml").getroot()
+    assert ("1", "1", "0") == (suite.get("tests"), suite.get("failures"), suite.get("skipped"))
+    assert "fail: 0.5" in str(suite[0][0].get("message"))
+
+
+def test_an_inconclusive_rule_is_skipped_in_junit() -> None:
+    """
+    It fails under --strict.
+    """
+    file = rules(0.5)
+
+    for options, counts in (((), ("0", "1")), (("--strict",), ("1", "0"))):
+        run("new.jsonl", "--rules", file, "--junit", "gate.xml", *options)
+        suite = ElementTree.parse("gate.xml").getroot()
+        assert counts == (suite.get("failures"), suite.get("skipped"))
+
+
+def test_a_narrow_terminal_shows_it_all() -> None:
+    """
+    The evidence wraps.
+    """
+    _, out, _ = run("new.jsonl", "--rules", rules(0.9), width=80)
+
+    assert "Wilson over 100 episodes" in " ".join(out.split())
+
+
+def test_the_fixture_fails_a_test(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """
+    With the rule and its evidence; `strict=False` lets an inconclusive verdict pass.
+    """
+    path = tmp_path / "new.jsonl"
+    pytester.makepyfile(
+        f"""
+        def rules(limit):
+            return {{"aggregate": [{{"metric": "success", "min": limit}}]}}
+
+        def test_promoted(mttp_gate):
+            assert mttp_gate({str(path)!r}, rules=rules(0.3)).verdict == "promote"
+
+        def test_open(mttp_gate):
+            mttp_gate({str(path)!r}, rules=rules(0.5), strict=False)
+
+        def test_strict(mttp_gate):
+            mttp_gate({str(path)!r}, rules=rules(0.5))
+
+        def test_rejected(mttp_gate):
+            mttp_gate({str(path)!r}, rules=rules(0.9))
+        """
+    )
+
+    found = pytester.runpytest("-p", "no:cacheprovider", "-n0")
+
+    found.assert_outcomes(passed=2, failed=2)
+    found.stdout.fnmatch_lines(["*fail: aggregate success min: 0.5, at least*"])

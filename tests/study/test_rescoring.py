@@ -1,0 +1,239 @@
+"""Recorded episodes scored by another spec: new beside old, flips, ranks and advantages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import mttp
+from mttp.cli.app import app
+from mttp.errors import ReadError, SpecError, StudyError
+
+SPEC = """
+mttp: reward-spec/1
+name: maths
+version: 2.0.0
+inputs: {answer: string, truth: string}
+components:
+  - {name: correct, kind: verifier, use: "graders:correct"}
+"""
+RELATIVE = """
+mttp: reward-spec/1
+name: better
+version: 1.0.0
+inputs: {answer: string}
+combine: weighted_sum
+components:
+  - {name: longest, kind: judge, use: "graders:longest", relative: true}
+"""
+
+
+@pytest.fixture(autouse=True)
+def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spec and its code in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("graders.py").write_text(
+        "def correct(answer, truth):\n"
+        "    if answer == 'crash': raise RuntimeError('no judge')\n"
+        "    return float(answer == truth)\n"
+        "def longest(answer):\n"
+        "    return [float(len(one)) for one in answer]\n"
+    )
+    Path("new.yaml").write_text(SPEC)
+
+
+def record(episodes: list[dict[str, Any]], path: str = "run.jsonl", run: str = "r1") -> str:
+    """Record episodes; `reward` and `verdict` are the scoring, None for none."""
+    with mttp.configure(f"file://{path}", run_id=run):
+        for facts in episodes:
+            stated = dict(facts)
+            reward, verdict = stated.pop("reward", None), stated.pop("verdict", None)
+            with mttp.episode(env="maths", **stated) as episode:
+                if reward is not None:
+                    episode.reward(reward, verdict=verdict)
+    return path
+
+
+def invoke(*arguments: str, code: int = 0) -> Any:
+    done = CliRunner().invoke(app, ["rescore", *arguments])
+    assert code == done.exit_code, done.output
+    return done
+
+
+def answered(answer: str, **facts: Any) -> dict[str, Any]:
+    return {"inputs": {"answer": answer, "truth": "4"}, **facts}
+
+
+def test_the_recorded_reward_stays() -> None:
+    """
+    The new one is a late score beside it.
+    """
+    path = record([answered("4", reward=0.25), answered("5", reward=0.75)])
+
+    found = mttp.rescore(path, spec="new.yaml")
+
+    assert [0.25, 0.75] == [one.reward.value for one in found.episodes]
+    assert [1.0, 0.0] == [one.scores["maths 2.0.0"].value for one in found.episodes]
+    assert [(0.25, 1.0), (0.75, 0.0)] == [(one.old, one.new) for one in found.changes]
+    assert (0.5, 0.5) == found.means
+    assert isinstance(found, mttp.Recording)
+
+
+def test_verdicts_flip() -> None:
+    """
+    Only where both are known.
+    """
+    path = record(
+        [
+            answered("4", reward=0.0, verdict="fail"),
+            answered("4", reward=1.0, verdict="pass"),
+            answered("5", reward=1.0, verdict="pass"),
+            answered("5", reward=1.0),
+        ]
+    )
+
+    found = mttp.rescore(path, spec="new.yaml")
+
+    assert [("fail", "pass"), ("pass", "fail")] == [(one.old_verdict, one.new_verdict) for one in found.flips]
+
+
+def test_advantages_in_groups_change_their_sign() -> None:
+    """
+    Ties share a rank; an episode outside of a group has neither rank nor advantage.
+    """
+    path = record(
+        [
+            answered("4", group="a", reward=0.1),
+            answered("4", group="a", reward=0.1),
+            answered("five", group="a", reward=0.4),
+            answered("4", reward=0.0),
+        ]
+    )
+
+    found = mttp.rescore(path, spec="new.yaml").changes
+
+    assert [(2, 1), (2, 1), (1, 3), (None, None)] == [(one.old_rank, one.new_rank) for one in found]
+    assert [True, True, True, False] == [one.reversed for one in found]
+    assert pytest.approx(-0.1) == found[0].old_advantage
+
+
+def test_a_group_without_variance_has_no_sign() -> None:
+    """
+    Nothing is reversed where all rewards are equal.
+    """
+    path = record([answered("4", group="a", reward=1.0), answered("5", group="a", reward=1.0)])
+
+    assert () == mttp.rescore(path, spec="new.yaml").reversals
+
+
+def test_relative_components_score_recorded_groups() -> None:
+    """
+    An episode outside of a group is counted.
+    """
+    Path("better.yaml").write_text(RELATIVE)
+    path = record([answered("4", group="a"), answered("four", group="a"), answered("4")])
+
+    found = mttp.rescore(path, spec="better.yaml")
+
+    assert (2, 1, 0) == (len(found.changes), found.without_group, found.without_inputs)
+
+
+def test_an_invalid_reward_is_no_number() -> None:
+    """
+    Its reason is counted.
+    """
+    path = record([answered("crash", reward=1.0), answered("4", reward=1.0)])
+
+    found = mttp.rescore(path, spec="new.yaml")
+
+    assert (None, 1.0) == (found.changes[0].new, found.changes[1].new)
+    assert ["correct: RuntimeError: no judge"] == list(found.invalid)
+    assert (1.0, 1.0) == found.means
+
+
+def test_step_rewards_count_where_nothing_else_was_paid() -> None:
+    """
+    The return is the old reward.
+    """
+    inputs = {"answer": "4", "truth": "4"}
+    with mttp.configure("file://steps.jsonl"), mttp.episode(inputs=inputs) as episode:
+        for reward in (0.25, 0.5):
+            with episode.step() as step:
+                step.reward(reward)
+
+    assert 0.75 == mttp.rescore("steps.jsonl", spec="new.yaml").changes[0].old
+
+
+def test_episodes_without_inputs_are_counted() -> None:
+    """
+    If there are no others that is an error.
+    """
+    path = record([answered("4", reward=1.0), {"reward": 1.0}])
+    nothing = record([{"reward": 1.0}], "nothing.jsonl", "r2")
+
+    assert 1 == mttp.rescore(path, spec="new.yaml").without_inputs
+    with pytest.raises(StudyError, match="none of 1 episodes recorded inputs"):
+        mttp.rescore(nothing, spec="new.yaml")
+
+
+def test_bad_input_is_an_error() -> None:
+    """
+    Of the recording and of the spec.
+    """
+    path = record([answered("4")])
+
+    with pytest.raises(ReadError):
+        mttp.rescore("missing.jsonl", spec="new.yaml")
+    with pytest.raises(SpecError, match=r"missing\.yaml: can't read the file"):
+        mttp.rescore(path, spec="missing.yaml")
+
+
+def test_values_are_rescored_without_files() -> None:
+    """
+    A Recording and a RewardSpec.
+    """
+    recording = mttp.read(record([answered("4", reward=0.0)]))
+
+    found = mttp.rescore(recording, spec=mttp.RewardSpec.load("new.yaml"))
+
+    assert "<RescoredRecording of 1 episodes: 1 scored by maths 2.0.0, 0 flips>" == repr(found)
+
+
+def test_scores_are_written_beside_the_recording() -> None:
+    """
+    Reading gives them back with their grades, in the runs that were there; the recording does not change.
+    """
+    path = record([answered("4", reward=0.0), answered("5", reward=1.0, verdict="pass")])
+    record([answered("4", reward=0.5)], run="r2")
+    before = Path(path).read_bytes()
+
+    done = invoke(path, "--spec", "new.yaml", "--write")
+
+    found = mttp.read(path)
+    assert "wrote 3 scores to run." in done.stdout
+    assert before == Path(path).read_bytes()
+    assert [] == found.problems
+    assert ["r1", "r2"] == sorted(run.id for run in found.runs)
+    assert [1.0, 0.0, 1.0] == [one.scores["maths 2.0.0"].value for one in found.episodes]
+    assert [{"correct": 1.0}] == [found.episodes[0].scores["maths 2.0.0"].components]
+    assert [0.0, 1.0, 0.5] == [one.reward.value for one in found.episodes]
+
+
+def test_the_command_shows_what_changes() -> None:
+    """
+    --strict exits with 1 on a flip, --json is one document.
+    """
+    path = record([answered("5", reward=1.0, verdict="pass"), answered("4", reward=1.0, verdict="pass")])
+
+    shown = invoke(path, "--spec", "new.yaml").stdout
+    strict = invoke(path, "--spec", "new.yaml", "--strict", code=1)
+    document = json.loads(invoke(path, "--spec", "new.yaml", "--json").stdout)
+
+    assert "1 of 2 rewards change, 1 verdict flip" in shown
+    assert "pass -> fail" in shown
+    assert "maths 2.0.0: 1 of 2 rewards change" in strict.stderr
+    assert (2, 1, 1, None) == tuple(document[key] for key in ("episodes", "changed", "flips", "file"))
