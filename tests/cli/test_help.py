@@ -63,7 +63,7 @@ def test_every_command_has_help_with_examples(command: str):
 
     assert examples == section(text, "Examples")
     assert codes == [line for line in section(text, "Exit codes") if line[0].isdigit()]
-    assert "0  Everything is fine." == codes[0]
+    assert codes[0].startswith("0  Everything is fine")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -100,7 +100,7 @@ def test_every_option_is_documented(command: str):
     page = (ROOT / "docs" / "cli.md").read_text()
     text = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
     options = set(re.findall(r"^│ (--[\w-]+)", help_of(command), re.MULTILINE))
-    documented = {word.strip("`,") for word in text.split() if word.startswith("`--")}
+    documented = set(re.findall(r"`(--[\w-]+)", text))
 
     assert options == documented
 

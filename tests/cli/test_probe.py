@@ -456,7 +456,7 @@ def test_a_query_port_where_nobody_is_is_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("localhost:4318",), "'localhost:4318' is no receiver"),
+        (("localhost:4318",), "'localhost:4318' is not the address of a receiver"),
         (
             ("http://h:1", "--query", "http://h:2"),
             "'http://h:2' is not the address of a trace store; start it with one of jaeger://",

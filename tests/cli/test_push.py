@@ -398,8 +398,11 @@ def test_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--to", "localhost:4318"), "'localhost:4318' is no receiver; write http://HOST:4318"),
-        (("--to", "file://x.jsonl"), "is no receiver"),
+        (
+            ("--to", "localhost:4318"),
+            "'localhost:4318' is not the address of a receiver; write http://HOST:4318",
+        ),
+        (("--to", "file://x.jsonl"), "is not the address of a receiver"),
         (("--to", "http://h:1", "--profile", "grafana"), "unknown profile 'grafana'; known are collector"),
         (("--to", "http://h:1", "--header", "secret"), "--header is NAME=VALUE"),
     ],
