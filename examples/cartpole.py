@@ -1,6 +1,6 @@
-"""Teach a small numpy agent to balance a pole, and record every episode it plays with mttp.
+"""Train a small numpy agent on CartPole, and record every episode with mttp.
 
-The agent is REINFORCE: a linear softmax policy with a linear baseline, both improved by Adam.
+The algorithm is REINFORCE: a linear softmax policy with a linear baseline, both trained with Adam.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OnEpisode = Callable[[int, float], None]
 
 
 class Adam:
-    """Move one array of weights down its gradient with the Adam rule."""
+    """The Adam optimizer for one array of weights."""
 
     def __init__(self, weights: Array) -> None:
         self.weights = weights
@@ -37,7 +37,7 @@ class Adam:
         self.steps = 0
 
     def step(self, gradient: Array) -> None:
-        """Change the weights in place by one step."""
+        """Update the weights in place."""
         self.steps += 1
         self.mean += 0.1 * (gradient - self.mean)
         self.square += 0.001 * (gradient**2 - self.square)
@@ -47,7 +47,7 @@ class Adam:
 
 
 class Policy:
-    """Choose actions from features of the observation, and learn from how they turned out."""
+    """A linear softmax policy with a linear baseline."""
 
     def __init__(self, features: int, actions: int) -> None:
         self.weights = np.zeros((features, actions))
@@ -62,20 +62,20 @@ class Policy:
         return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
 
     def learn(self, features: Array, actions: Array, returns: Array) -> None:
-        """Make actions that did better than the baseline more likely, and correct the baseline."""
-        curved = np.hstack([features, features**2])  # squares: a pole is as bad tilted left as right
-        errors = returns - curved @ self.baseline
+        """Update the policy with the advantages over the baseline, and fit the baseline."""
+        baseline_features = np.hstack([features, features**2])  # squares: left and right are symmetric
+        errors = returns - baseline_features @ self.baseline
         advantages = (errors - errors.mean()) / (errors.std() + 1e-8)
         taken = np.eye(self.weights.shape[1])[actions]
         slopes = (self.probabilities(features) - taken) * advantages[:, None]
         self.weights_adam.step(features.T @ slopes / len(features))
-        self.baseline_adam.step(-curved.T @ errors / len(features))
+        self.baseline_adam.step(-baseline_features.T @ errors / len(features))
 
 
 def play(
     env: gymnasium.Env[Any, Any], policy: Policy, rng: np.random.Generator, seed: int | None
 ) -> tuple[Array, Array, Array]:
-    """Play one episode and return the features, action and reward of each step."""
+    """Run one episode and return the features, action and reward of each step."""
     features, actions, rewards = [], [], []
     observation, _ = env.reset(seed=seed)
     done = False
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None, *, on_episode: OnEpisode = print_pro
     parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: %(default)s)")
     parser.add_argument("--out", default="runs/cartpole.jsonl", help="file to write (default: %(default)s)")
     parser.add_argument(
-        "--to", help="OTLP receiver that gets the episodes, too, such as http://localhost:4318"
+        "--to", help="an OTLP receiver that also gets the episodes, such as http://localhost:4318"
     )
     args = parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""Score answers by the reward specs in `specs/`, and record with mttp what was paid, and why."""
+"""Score answers with the reward specs in `specs/`, and record rewards and grades with mttp."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHEET: dict[str, Any] = {
 
 
 def arithmetic() -> None:
-    """One episode per answer, scored inside it."""
+    """Record one episode per answer, scored inside the episode."""
     spec = mttp.RewardSpec.load(SPECS / "gsm8k.yaml")
     for answer in ANSWERS:
         inputs = {"completion": answer, "answer": "8"}
@@ -47,7 +47,7 @@ def arithmetic() -> None:
 
 
 def spreadsheet() -> None:
-    """Two episodes of one task: in the second a salary gets out."""
+    """Record two episodes of one task; the second answer leaks a salary."""
     spec = mttp.RewardSpec.load(SPECS / "spreadsheet.yaml")
     for answer in (SHEET["answer"], "The total is 100, and Ann earns 71000."):
         with mttp.episode(env="spreadsheet", task="totals") as episode:
@@ -58,7 +58,7 @@ def spreadsheet() -> None:
 
 
 def taste() -> None:
-    """A group whose answers a judge compares; each member is paid its share."""
+    """Record a group of answers that a judge compares with each other."""
     spec = mttp.RewardSpec.load(SPECS / "taste.yaml")
     question = "Why is the sky blue?"
     ranking = spec.rank([{"question": question, "answer": answer} for answer in REASONS], seed=0)
@@ -70,7 +70,7 @@ def taste() -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Score everything and record it in a file."""
-    parser = argparse.ArgumentParser(description="Score answers by reward specs, and record what was paid.")
+    parser = argparse.ArgumentParser(description="Score answers with reward specs, and record the rewards.")
     parser.add_argument("--out", default="runs/graded.jsonl", help="file to write (default: %(default)s)")
     args = parser.parse_args(argv)
     with mttp.configure(transport=f"file://{args.out}", run="graded"):

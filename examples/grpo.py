@@ -1,7 +1,7 @@
-"""Teach a numpy policy to add with groups of samples (GRPO); record groups, updates and a second opinion.
+"""Train a numpy policy to add with GRPO; record groups, updates and a later score.
 
-Each prompt is answered by eight samples; what they earn is compared within the group.
-A group whose samples all earn the same teaches nothing and is discarded, and the recording says so.
+The policy samples eight answers per prompt, and their rewards are compared within the group.
+A group whose rewards are all equal has no gradient; it is recorded as discarded.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Policy:
 def sample(
     policy: Policy, rng: np.random.Generator, group: mttp.recording.OpenGroup, prompt: int
 ) -> tuple[int, float]:
-    """Play one episode: answer the prompt, be paid; return the answer and what it earned."""
+    """Run one episode; return the answer and its reward."""
     left, right = divmod(prompt, DIGITS)
     facts: dict[str, Any] = {
         "policy": "table",
@@ -66,24 +66,24 @@ def sample(
             step.tokens(ids=[answer], logprobs=[logprobs[answer]], prompt_ids=[left, right])
         correct = float(answer == left + right)
         near = float(abs(answer - left - right) <= 1)
-        paid = 0.8 * correct + 0.2 * near
+        reward = 0.8 * correct + 0.2 * near
         episode.reward(
-            paid, components={"correct": correct, "near": near}, weights={"correct": 0.8, "near": 0.2}
+            reward, components={"correct": correct, "near": near}, weights={"correct": 0.8, "near": 0.2}
         )
         episode.end(terminated=True, outcome="success" if correct else "failure")
     group.add(episode)
-    return answer, paid
+    return answer, reward
 
 
 def train(policy: Policy, rng: np.random.Generator, *, updates: int) -> list[float]:
-    """Train for a number of updates and return what each sample earned."""
-    earned: list[float] = []
+    """Train for a number of updates and return the reward of each sample."""
+    rewards: list[float] = []
     for index in range(updates):
         useful, learned, flat = [], [], 0
         for prompt in rng.integers(len(policy.logits), size=GROUPS_PER_UPDATE):
             with mttp.group(size=GROUP_SIZE, normalization="mean_std") as group:
                 answers = [sample(policy, rng, group, int(prompt)) for _ in range(GROUP_SIZE)]
-            earned += [paid for _, paid in answers]
+            rewards += [reward for _, reward in answers]
             if group.value.reward_std:
                 useful.append(group)
                 advantages = zip(answers, group.value.advantages, strict=True)
@@ -100,32 +100,34 @@ def train(policy: Policy, rng: np.random.Generator, *, updates: int) -> list[flo
             groups=useful,
             discarded={"zero_variance": flat} if flat else None,
         )
-    return earned
+    return rewards
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train the policy, record everything, and read it back."""
-    parser = argparse.ArgumentParser(description="Teach a policy to add, by groups of samples.")
+    """Train the policy, record everything, and print the recording."""
+    parser = argparse.ArgumentParser(description="Train a policy to add with GRPO.")
     parser.add_argument("--updates", type=int, default=60, help="updates to make (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: %(default)s)")
     parser.add_argument("--out", default="runs/grpo.jsonl", help="file to write (default: %(default)s)")
     args = parser.parse_args(argv)
 
     with mttp.configure(f"file://{args.out}", run="grpo", seed=args.seed, algorithm="grpo") as session:
-        earned = train(Policy(), np.random.default_rng(args.seed), updates=args.updates)
+        rewards = train(Policy(), np.random.default_rng(args.seed), updates=args.updates)
         last = mttp.read(session).episodes[-1]
         mttp.score(
             last, 1.0 if last.outcome == "success" else 0.0, grader="second-look", explanation="checked again"
         )
 
     recording = mttp.read(args.out)
-    window = max(1, len(earned) // 4)
+    window = max(1, len(rewards) // 4)
     print(f"{recording!r}")
-    print(f"mean reward {np.mean(earned[:window]):.2f} at first, {np.mean(earned[-window:]):.2f} in the end")
+    print(
+        f"mean reward {np.mean(rewards[:window]):.2f} at first, {np.mean(rewards[-window:]):.2f} at the end"
+    )
     discarded = sum(sum(update.discarded.values()) for update in recording.updates)
-    print(f"{discarded} episodes were in groups that earned the same throughout")
+    print(f"{discarded} episodes were in groups with equal rewards")
     scores = {grader: score.value for grader, score in recording.episodes[-1].scores.items()}
-    print(f"the last episode is given {scores}")
+    print(f"scores of the last episode: {scores}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Evaluate a model on 50 problems with 3 samples each, decide by rules, and find where a grader slips.
+"""Evaluate a model on 50 problems with 3 samples each, gate it by rules, and find errors of a grader.
 
-The counts are those of a published evaluation on GSM8K: 57 of 150 answers are right, 22 of 50 first ones,
-and 29 problems have at least one right answer; one answer is laid out, and all are in English.
-The texts of problems and answers are made up to have these counts.
+The counts are those of a published evaluation on GSM8K: 57 of 150 answers are right, 22 of 50 first samples,
+and 29 problems have at least one right answer; one answer has the requested format, and all are in English.
+The texts of problems and answers are invented to give these counts.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ SPECS = Path(__file__).resolve().parent / "specs"
 PROBLEMS, SAMPLES = 50, 3
 
 RIGHT = [(3, True)] * 8 + [(2, True)] * 12 + [(1, True)] * 2 + [(1, False)] * 7
-"""For each problem that was solved: right answers, and whether the first sample is one."""
+"""For each solved problem: the number of right answers, and whether the first sample is right."""
 
 
 def samples() -> Iterator[tuple[int, int, str, str]]:
-    """Problem, sample, completion and right answer."""
+    """Yield problem, sample, completion and right answer."""
     for problem in range(PROBLEMS):
         count, first = RIGHT[problem] if problem < len(RIGHT) else (0, False)
         right = set(range(count)) if first else {SAMPLES - 1} if count else set()
         answer = str(100 + problem)
         for sample in range(SAMPLES):
-            said = answer if sample in right else str(7 + sample)
-            laid_out = problem == sample == 0
-            yield problem, sample, f"<answer>{said}</answer>" if laid_out else f"It is {said}", answer
+            text = answer if sample in right else str(7 + sample)
+            has_format = problem == sample == 0
+            yield problem, sample, f"<answer>{text}</answer>" if has_format else f"It is {text}", answer
 
 
 def record(path: str) -> None:
-    """One episode per sample, scored by the spec."""
+    """Record one episode per sample, scored by the spec."""
     spec = mttp.RewardSpec.load(SPECS / "gsm8k.yaml")
     with mttp.configure(f"file://{path}", run="gsm8k", kind="eval"):
         for problem, sample, completion, answer in samples():
@@ -50,7 +50,7 @@ def record(path: str) -> None:
 
 
 def report(path: str) -> None:
-    """Means of the components, and pass@k beside the share of first samples."""
+    """Print the means of the components, pass@k, and the share of right first samples."""
     episodes = mttp.read(path).episodes
     for name in ("math", "format", "language"):
         mean = sum(one.reward.components[name] for one in episodes) / len(episodes)
@@ -66,7 +66,7 @@ def report(path: str) -> None:
 
 
 def decide(path: str) -> None:
-    """The promotion rules, and what each of them found."""
+    """Print the verdict and the evidence of each promotion rule."""
     found = mttp.gate(path, rules=SPECS / "promotion.yaml")
     print(f"gate: {found.verdict}")
     for rule in found.rules:
@@ -74,20 +74,20 @@ def decide(path: str) -> None:
         print(f"                {rule.evidence.partition(';')[0]}")
 
 
-def slip(path: str) -> None:
-    """A question without an answer: two texts without a number are equal to the published grader."""
+def rescored(path: str) -> None:
+    """Score a question without an answer: the published grader treats two texts without a number as equal."""
     inputs = {"completion": "I do not know", "answer": "n/a"}
     for name in ("gsm8k.yaml", "gsm8k-next.yaml"):
         spec = mttp.RewardSpec.load(SPECS / name)
         result = spec.score(inputs)
-        math, (said, asked) = result.components["math"].value, inputs.values()
-        print(f"{spec.name} {spec.version} pays {math:.0f} for {said!r} against {asked!r}")
+        math, (completion, answer) = result.components["math"].value, inputs.values()
+        print(f"{spec.name} {spec.version} gives {math:.0f} for {completion!r}, expected {answer!r}")
     found = mttp.rescore(path, spec=SPECS / "gsm8k-next.yaml")
     print(f"the corrected spec flips {len(found.flips)} of {len(found.changes)} recorded verdicts")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Record, report, decide."""
+    """Record, report, and decide."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--out", default="runs/gsm8k.jsonl", help="the file of the episodes")
     options = parser.parse_args(arguments)
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record(options.out)
     report(options.out)
     decide(options.out)
-    slip(options.out)
+    rescored(options.out)
 
 
 if __name__ == "__main__":

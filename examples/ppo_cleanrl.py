@@ -1,4 +1,4 @@
-"""A PPO in one file, as CleanRL writes them; three added lines record its episodes and its updates.
+"""PPO in one file in the style of CleanRL; three added lines record its episodes and its updates.
 
 It needs torch and `pip install 'mttp[gymnasium]'`.
 """
@@ -36,8 +36,8 @@ def train(args: argparse.Namespace) -> None:
     shape = args.num_steps, args.num_envs
     observations, actions = torch.zeros((*shape, 4)), torch.zeros(shape)
     logprobs, rewards, dones, values = (torch.zeros(shape) for _ in range(4))
-    seen, _ = envs.reset(seed=args.seed)
-    next_observation, next_done = torch.tensor(seen), torch.zeros(args.num_envs)
+    observation, _ = envs.reset(seed=args.seed)
+    next_observation, next_done = torch.tensor(observation), torch.zeros(args.num_envs)
 
     for _ in range(args.updates):
         for step in range(args.num_steps):
@@ -46,9 +46,9 @@ def train(args: argparse.Namespace) -> None:
                 policy = torch.distributions.Categorical(logits=actor(next_observation))
                 actions[step] = action = policy.sample()
                 logprobs[step], values[step] = policy.log_prob(action), critic(next_observation).flatten()
-            seen, paid, terminated, truncated, _ = envs.step(action.numpy())
-            rewards[step] = torch.tensor(paid)
-            next_observation = torch.tensor(seen)
+            observation, reward, terminated, truncated, _ = envs.step(action.numpy())
+            rewards[step] = torch.tensor(reward)
+            next_observation = torch.tensor(observation)
             next_done = torch.tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
 
         with torch.no_grad():
@@ -57,20 +57,20 @@ def train(args: argparse.Namespace) -> None:
         for step in reversed(range(args.num_steps)):
             follows = step + 1 < args.num_steps
             alive = 1 - (dones[step + 1] if follows else next_done)
-            worth = values[step + 1] if follows else next_value
-            delta = rewards[step] + 0.99 * worth * alive - values[step]
+            following = values[step + 1] if follows else next_value
+            delta = rewards[step] + 0.99 * following * alive - values[step]
             advantages[step] = last = delta + 0.99 * 0.95 * alive * last
         returns = advantages + values
 
         flat = [tensor.flatten(0, 1) for tensor in (observations, actions, logprobs, advantages, returns)]
         for _ in range(4):
             for rows in torch.randperm(args.num_steps * args.num_envs).chunk(4):
-                seen_, action, old, advantage, target = (tensor[rows] for tensor in flat)
-                policy = torch.distributions.Categorical(logits=actor(seen_))
+                observed, action, old, advantage, target = (tensor[rows] for tensor in flat)
+                policy = torch.distributions.Categorical(logits=actor(observed))
                 ratio = (logratio := policy.log_prob(action) - old).exp()
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
                 gain = torch.min(advantage * ratio, advantage * ratio.clamp(0.8, 1.2)).mean()
-                error = 0.5 * (critic(seen_).flatten() - target).pow(2).mean()
+                error = 0.5 * (critic(observed).flatten() - target).pow(2).mean()
                 entropy = policy.entropy().mean()
                 loss = -gain + 0.5 * error - 0.01 * entropy
                 optimizer.zero_grad()
@@ -83,7 +83,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, record everything, and read it back."""
+    """Train, record everything, and print the recording."""
     parser = argparse.ArgumentParser(description="Train a one-file PPO on CartPole, recorded.")
     parser.add_argument("--updates", type=int, default=20, help="updates to make (default: %(default)s)")
     parser.add_argument("--num-envs", type=int, default=4, help="environments (default: %(default)s)")
@@ -99,9 +99,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     recording = mttp.read(args.out)
     print(repr(recording))
     returns = [episode.return_ or 0.0 for episode in recording if episode.status == "completed"]
-    print(f"mean return {np.mean(returns[:20]):.0f} at first, {np.mean(returns[-20:]):.0f} in the end")
+    print(f"mean return {np.mean(returns[:20]):.0f} at first, {np.mean(returns[-20:]):.0f} at the end")
     first, last = recording.updates[0], recording.updates[-1]
-    print(f"entropy {first.entropy or 0:.2f} at first, {last.entropy or 0:.2f} in the end")
+    print(f"entropy {first.entropy or 0:.2f} at first, {last.entropy or 0:.2f} at the end")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train Stable-Baselines3's PPO on CartPole, record it with one added line, and read back what it thought.
+"""Train Stable-Baselines3's PPO on CartPole, record it with one added line, and read the recording.
 
 It needs `pip install 'mttp[sb3]'`.
 """
@@ -14,7 +14,7 @@ import mttp
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, record everything, and read it back."""
+    """Train, record everything, and print the recording."""
     parser = argparse.ArgumentParser(description="Train PPO on CartPole, recorded.")
     parser.add_argument("--steps", type=int, default=8192, help="steps to train (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="seed of the run (default: %(default)s)")
@@ -36,11 +36,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(run.trainer, run.algorithm, run.policy_architecture, f"{run.policy_parameters} parameters")
 
     returns = [episode.return_ or 0.0 for episode in recording if episode.status == "completed"]
-    print(f"mean return {np.mean(returns[:30]):.0f} at first, {np.mean(returns[-30:]):.0f} in the end")
+    print(f"mean return {np.mean(returns[:30]):.0f} at first, {np.mean(returns[-30:]):.0f} at the end")
 
     steps = [step for episode in recording for step in episode.steps]
-    errors = [step.advantage for step in steps if step.advantage is not None]
-    print(f"{len(errors)} of {len(steps)} steps know their advantage")
+    advantages = [step.advantage for step in steps if step.advantage is not None]
+    print(f"{len(advantages)} of {len(steps)} steps have an advantage")
     print(
         "mean KL of the updates:", round(float(np.mean([update.kl or 0 for update in recording.updates])), 4)
     )

@@ -1,4 +1,4 @@
-"""Compare two learning rates over several seeds: train, record, and ask whether one is really better."""
+"""Compare two learning rates over several seeds: train, record, and test whether one is better."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATES = (0.005, 0.05)
 
 
 def train(path: Path, *, rate: float, seed: int, episodes: int) -> str:
-    """Train one agent; its episodes and updates are one run in one file."""
+    """Train one agent, record its episodes and updates as one run in one file, and return the path."""
     path.unlink(missing_ok=True)
     cartpole.LEARNING_RATE = rate
     name = f"rate-{rate}-seed-{seed}"
@@ -34,7 +34,7 @@ def train(path: Path, *, rate: float, seed: int, episodes: int) -> str:
 
 
 def show(found: Comparison) -> None:
-    """The verdict on the return, with the aggregates over seeds."""
+    """Print the verdict on the return, with the aggregates over seeds."""
     one = found["return"]
     print(f"{found.notes[0]}")
     print(f"return: {one.base or 0:.0f} -> {one.candidate or 0:.0f}, {found.verdict}; {one.method}")
@@ -50,7 +50,7 @@ def show(found: Comparison) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train both sides, then compare them by their last episodes and by the area under their curves."""
+    """Train both sides, and compare them by their last episodes and by the area under their curves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each learning rate (%(default)s)")
     parser.add_argument("--episodes", type=int, default=150, help="episodes of each run (%(default)s)")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     show(mttp.compare(base, candidate, window=30))
     show(mttp.compare(base, candidate, window="area"))
-    show(mttp.compare(base[0], candidate[0], window=30))  # one seed a side proves little
+    show(mttp.compare(base[0], candidate[0], window=30))  # one seed per side, which proves little
 
 
 if __name__ == "__main__":

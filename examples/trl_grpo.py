@@ -1,6 +1,6 @@
-"""Teach a tiny language model to answer in digits with TRL's GRPOTrainer, and record all it says with mttp.
+"""Train a tiny language model to answer in digits with TRL's GRPOTrainer, and record every completion.
 
-The model is made on the spot, a few thousand weights and a token per character, so that a CPU will do.
+The model is created here, with some 20,000 weights and a token per character, so that a CPU is enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SPECIAL = ("<pad>", "<eos>")
 
 
 def tokenizer() -> Any:
-    """Make a tokenizer with a token per character."""
+    """Create a tokenizer with a token per character."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -27,7 +27,7 @@ def tokenizer() -> Any:
 
 
 def model(tokens: Any, seed: int) -> Any:
-    """Make a transformer that knows nothing yet."""
+    """Create an untrained transformer."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -45,18 +45,18 @@ def model(tokens: Any, seed: int) -> Any:
         eos_token_id=tokens.eos_token_id,
         bos_token_id=None,
     )
-    made = Qwen2ForCausalLM(config)
-    made.config._name_or_path = "tiny-qwen2"
-    return made
+    untrained = Qwen2ForCausalLM(config)
+    untrained.config._name_or_path = "tiny-qwen2"
+    return untrained
 
 
 def in_digits(completions: list[str], **_: Any) -> list[float | None]:
-    """Pay for the share of digits; of an empty answer there is nothing to say."""
+    """Return the share of digits in each completion; None, an abstention, for an empty one."""
     return [sum(map(str.isdigit, text)) / len(text) if text else None for text in completions]
 
 
 def correct(completions: list[str], answer: list[str], **_: Any) -> list[float]:
-    """Pay for an answer that begins with the right digit."""
+    """Return 1 for each completion that begins with the right digit, else 0."""
     return [float(text.startswith(right)) for text, right in zip(completions, answer, strict=True)]
 
 
@@ -94,7 +94,7 @@ def train(updates: int, seed: int, output: str) -> None:
 
 
 def show(recording: mttp.Recording) -> None:
-    """Print what was recorded: how the rewards went, the best group, and one completion in full."""
+    """Print the rewards at the start and the end, one group, and the last update."""
     print(repr(recording))
     window = len(recording.groups) // 4
     for name, groups in (("first", recording.groups[:window]), ("last", recording.groups[-window:])):
@@ -102,7 +102,7 @@ def show(recording: mttp.Recording) -> None:
         print(f"mean reward in the {name} quarter: {sum(rewards) / len(rewards):.2f}")
 
     group = max(recording.groups, key=lambda group: group.reward_std or 0.0)
-    print(f"the most divided group, of {group.task}:")
+    print(f"the group with the largest reward spread, of {group.task}:")
     for trace_id in group.episodes:
         episode = recording.episode(trace_id)
         step, parts = episode.steps[0], episode.reward.components
@@ -117,8 +117,8 @@ def show(recording: mttp.Recording) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train, record, and read it back."""
-    parser = argparse.ArgumentParser(description="Teach a tiny language model with TRL, and record it.")
+    """Train, record, and print the recording."""
+    parser = argparse.ArgumentParser(description="Train a tiny language model with TRL, and record it.")
     parser.add_argument("--updates", type=int, default=40, help="updates to make (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the run (default: %(default)s)")
     parser.add_argument("--out", default="runs/trl.jsonl", help="file to write (default: %(default)s)")

@@ -359,7 +359,7 @@ def test_the_table_shows_what_was_not_whole() -> None:
 
 def test_without_a_query_api_it_says_what_was_taken() -> None:
     """
-    And that nobody knows what arrived.
+    It suggests a query.
     """
     with OtlpReceiver() as receiver:
         said = probe(receiver.http_address).stdout

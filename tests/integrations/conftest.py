@@ -1,4 +1,4 @@
-"""What every test of an integration leaves behind: nothing instrumented."""
+"""Fixtures of the integrations' tests: nothing stays instrumented."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mttp.integrations import instrumentation
 
 @pytest.fixture(autouse=True)
 def uninstrumented() -> Iterator[None]:
-    """No library is instrumented before or after."""
+    """Check that no library is instrumented before or after a test."""
     yield
     handle = instrumentation._everything
     if handle is not None:

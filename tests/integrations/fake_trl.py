@@ -1,4 +1,4 @@
-"""A trainer with the seams of TRL's, which needs neither TRL nor torch and teaches nothing."""
+"""A stand-in for TRL's trainers and their patched methods; it needs neither TRL nor torch."""
 
 from __future__ import annotations
 
@@ -19,38 +19,37 @@ PAD, EOS = 0, 1
 
 
 class Tensor(np.ndarray):  # type: ignore[type-arg]  # of whatever
-    """As much of a tensor as is used."""
+    """The used part of a torch tensor."""
 
     def new_tensor(self, values: Any) -> Any:
-        """Another one."""
+        """Return a tensor with these values."""
         return np.asarray(values).view(Tensor)
 
 
 def tensor(values: Any, dtype: Any = None) -> Any:
-    """An array that passes for a tensor."""
+    """Return an array as such a tensor."""
     return np.asarray(values, dtype).view(Tensor)
 
 
 class Tokenizer:
-    """A token per character, after two special ones."""
+    """A token per character, after two special tokens."""
 
     eos_token_id = EOS
     pad_token_id = PAD
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a text; a full stop ends it."""
+        """Return the tokens of a text; a full stop is the end token."""
         return [EOS if character == "." else ord(character) for character in text]
 
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
-        """The text of tokens."""
+        """Return the text of tokens."""
         return "".join(chr(id) for id in ids if id not in (PAD, EOS))
 
 
 class Trainer:
     """
-    What TRL's two trainers have in common.
-
-    `script` says what is generated, over and over. Each update learns from one part of a batch.
+    The common part of TRL's two trainers. `script` has the completions, which repeat. Each update learns from
+    one part of a batch.
     """
 
     eos_token_ids = (EOS,)
@@ -95,15 +94,15 @@ class Trainer:
         return json.dumps({"learning_rate": 0.5})
 
     def get_num_trainable_parameters(self) -> int:
-        """One weight."""
+        """Return 1."""
         return 1
 
     def add_callback(self, callback: Any) -> None:
-        """Tell it of events."""
+        """Add a callback."""
         self.callback_handler.callbacks.append(callback)
 
     def remove_callback(self, callback: Any) -> None:
-        """Tell it no more."""
+        """Remove a callback."""
         self.callback_handler.callbacks.remove(callback)
 
     def _tell(self, event: str, **facts: Any) -> None:
@@ -114,7 +113,7 @@ class Trainer:
     # The trainer's loop.
 
     def train(self, steps: int) -> None:
-        """So many updates, counted anew."""
+        """Make `max_steps` updates, counted from 0."""
         self.state.global_step = 0
         self._tell("on_train_begin")
         for _ in range(steps):
@@ -181,7 +180,7 @@ class Trainer:
         }
 
     def _logprobs(self, ids: Any) -> None:
-        """Whatever else is computed."""
+        """Compute log probabilities where the algorithm does."""
 
     def _compared(self, groups: Any) -> Any:
         raise NotImplementedError
@@ -200,7 +199,7 @@ class Trainer:
         return tensor(np.tile(rewards.T, (self.accelerator.num_processes, 1)), np.float32)
 
     def _answer(self, function: Any, given: dict[str, Any]) -> list[Any]:
-        """What a function pays; an async one runs on a loop in another thread, as with TRL."""
+        """Return a function's rewards; an async one runs on a loop in another thread, as in TRL."""
         if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)):
             return list(function(**given))
         answers: list[Any] = []
@@ -215,7 +214,7 @@ class Trainer:
 
 
 class GRPOTrainer(Trainer):
-    """Compares with the mean of the group."""
+    """Compares rewards with the mean of the group."""
 
     scale_rewards = "group"
 
@@ -230,7 +229,7 @@ class GRPOTrainer(Trainer):
 
 
 class RLOOTrainer(Trainer):
-    """Compares with the mean of the others."""
+    """Compares rewards with the mean of the other members."""
 
     reward_clip_range: Any = None
     normalize_advantages = False
@@ -253,7 +252,7 @@ for kind in (Trainer, GRPOTrainer, RLOOTrainer):
 
 
 def _padded(rows: list[list[int]], *, left: bool) -> tuple[Any, Any]:
-    """Rows of one length, and where they are not padding."""
+    """Return rows padded to one length, and their mask."""
     size = max(map(len, rows))
     sides = [(size - len(row), 0) if left else (0, size - len(row)) for row in rows]
     ids = [np.pad(row, side, constant_values=PAD) for row, side in zip(rows, sides, strict=True)]

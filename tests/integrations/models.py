@@ -1,4 +1,4 @@
-"""A model that is served on this machine, and tells of tokens what vLLM does."""
+"""A model server on this machine that returns token ids as vLLM does."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _tokens(asked: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(found: Completion) -> dict[str, Any]:
-    """A text of the specimen's, by its token ids and their log probabilities."""
+    """Return a text of the specimen with its token ids and log probabilities."""
     choice = {"index": 0, "finish_reason": "stop" if found.ended else "length", "text": found.text}
     choice |= {"token_ids": encode(found), "logprobs": {"token_logprobs": found.logprobs}}
     prompt = {"prompt_token_ids": [*map(ord, found.prompt)]}
@@ -64,7 +64,7 @@ def _completion(found: Completion) -> dict[str, Any]:
 
 
 def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The same answer in pieces, with what vLLM puts into them; the model `talker` calls a tool, too."""
+    """Return the response in chunks, with vLLM's fields; the model `talker` also calls a tool."""
     if asked["model"].startswith("specimen"):
         yield from _parted(_completion(_found(asked)))
         return
@@ -98,12 +98,12 @@ def _pieces(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _found(asked: dict[str, Any]) -> Completion:
-    """The specimen's completion that a model `specimen-1` gives."""
+    """Return the specimen's completion for a request; its model is `specimen-1`."""
     return COMPLETIONS[int(asked["model"].removeprefix("specimen-"))]
 
 
 def _parted(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A text in pieces of a token each."""
+    """Split a text into chunks of one token."""
     (choice,) = whole.pop("choices")
     count = len(choice["token_ids"])
     for place in range(count):
@@ -120,21 +120,20 @@ def _parted(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _repeated(piece: dict[str, Any], count: int) -> Iterator[dict[str, Any]]:
-    """The piece once for each of so many choices."""
+    """Repeat a chunk for each of the choices."""
     for index in range(count if piece.get("choices") else 1):
         yield {**piece, "choices": [{**choice, "index": index} for choice in piece.get("choices", ())]}
 
 
 class _Model(BaseHTTPRequestHandler):
     """
-    Answers every question alike.
-
-    The model `broken` fails, `breaks` in the middle, or `hangs` there; `page` and `garbled` give no JSON,
-    the latter as if it were; `counts` tells how many messages it was given.
+    Answers every request alike. The model `broken` fails, `breaks` fails in the middle of a stream, `hangs`
+    stops there; `page` and `garbled` return no JSON, the latter with a JSON content type; `counts` returns
+    the number of messages.
     """
 
     def do_POST(self) -> None:
-        """Answer."""
+        """Respond."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if asked.get("stream") and asked["model"] != "broken":
             self._stream(asked)
@@ -161,12 +160,12 @@ class _Model(BaseHTTPRequestHandler):
                 _OVER.wait()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of the model, while it is served."""
+    """Serve the model and yield its address."""
     _OVER.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

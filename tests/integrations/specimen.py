@@ -1,8 +1,8 @@
 """
-What every integration is shown: two plays, or four completions, and what a recording tells of them.
+The specimen of every integration: two episodes, or four completions, and how a recording of them reads.
 
-A test gives `PLAYS` to an environment of its library and expects `told(episode)` to be the same.
-Where a model is asked, it has the model answer `COMPLETIONS`, and expects `completed(episode, decode)`.
+A test gives `PLAYS` to an environment of its library and expects `told(episode)` to equal them.
+A model server responds with `COMPLETIONS`, and a test expects `completed(episode, decode)`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["COMPLETIONS", "PLAYS", "Completion", "Play", "Turn", "completed", "t
 
 @dataclass(frozen=True)
 class Turn:
-    """What a policy saw and did, and what came of it."""
+    """What a policy observed and did, and the result."""
 
     observation: Any
     action: Any
@@ -40,7 +40,7 @@ class Play:
 
     @property
     def total(self) -> float:
-        """What all turns paid."""
+        """Return the sum of the rewards."""
         return sum(turn.reward or 0.0 for turn in self.turns)
 
 
@@ -63,7 +63,7 @@ PLAYS = (
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model was asked and answered, a token for each character and one that ends it, and its pay."""
+    """A prompt and a completion, with one token per character and an end token, and its reward."""
 
     prompt: str
     text: str
@@ -84,23 +84,23 @@ COMPLETIONS = (
 
 
 def pay(prompt: str, text: str) -> float | None:
-    """What a completion is paid."""
+    """Return the reward of a completion."""
     (found,) = (each for each in COMPLETIONS if (each.prompt, each.text) == (prompt, text))
     return found.paid
 
 
 def encode(completion: Completion) -> list[int]:
-    """Its tokens, for models that have none of their own."""
+    """Return the tokens, for models without tokens of their own."""
     return [*map(ord, completion.text), *([1] if completion.ended else [])]
 
 
 def decode(ids: list[int]) -> str:
-    """Their text."""
+    """Return the text of the tokens."""
     return "".join(chr(id) for id in ids if id != 1)
 
 
 def completed(episode: mttp.Episode, decode: Callable[[list[int]], str] = decode) -> Completion:
-    """What a recorded episode of one step says was completed, in words and in tokens."""
+    """Return the prompt, completion and tokens of a recorded episode of one step."""
     (step,) = episode.steps
     tokens = step.tokens
     assert tokens is not None
@@ -117,7 +117,7 @@ def completed(episode: mttp.Episode, decode: Callable[[list[int]], str] = decode
 
 
 def told(episode: mttp.Episode) -> Play:
-    """What a recorded episode says was played."""
+    """Return a recorded episode as turns."""
     turns = (
         Turn(
             plain(step.observation),
@@ -136,7 +136,7 @@ def _number(seed: int | str | None) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """Arrays as lists, wherever they are."""
+    """Return a value with its arrays as lists."""
     if isinstance(value, Mapping):
         return {name: plain(member) for name, member in value.items()}
     if isinstance(value, tuple):
@@ -145,18 +145,18 @@ def plain(value: Any) -> Any:
 
 
 def started(session: mttp.Session) -> list[mttp.Episode]:
-    """The episodes in the order in which they were started, those of one moment included."""
+    """Return the episodes in order of start, by index."""
     return sorted(mttp.read(session), key=lambda episode: episode.index or 0)
 
 
 def by_env(session: mttp.Session) -> list[list[Play]]:
-    """What was played in each environment of a vector, in order."""
+    """Return the episodes of each environment of a vector, in order."""
     episodes = started(session)
     count = 1 + max((episode.env_index or 0 for episode in episodes), default=-1)
     return [[told(episode) for episode in episodes if episode.env_index == index] for index in range(count)]
 
 
 def only(session: Any) -> mttp.Episode:
-    """The one episode that was recorded."""
+    """Return the only recorded episode."""
     (episode,) = mttp.read(session).episodes
     return episode

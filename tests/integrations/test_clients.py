@@ -1,4 +1,4 @@
-"""Real clients under OpenTelemetry's own instrumentations: their spans are the step's children."""
+"""Real clients with OpenTelemetry's own instrumentations: their spans are children of the step."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ ANSWER = {
 
 
 class Model(BaseHTTPRequestHandler):
-    """Answers every question alike; one of the model `broken` fails."""
+    """Answers every request alike; the model `broken` fails."""
 
     traceparents: list[str | None]
 
     def do_POST(self) -> None:
-        """Answer."""
+        """Respond."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.traceparents.append(self.headers["traceparent"])
         body = json.dumps(ANSWER).encode()
@@ -45,11 +45,11 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Server:
-    """A model that is served on this machine."""
+    """A model server on this machine."""
 
     def __init__(self) -> None:
         self.traceparents: list[str | None] = []
@@ -59,14 +59,14 @@ class Server:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop the server."""
         self.server.shutdown()
         self.server.server_close()
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A model's server."""
+    """Serve a model."""
     serving = Server()
     yield serving
     serving.close()
@@ -74,13 +74,13 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Any]:
-    """A client of it."""
+    """Return a client of the server."""
     with openai.OpenAI(base_url=server.address, api_key="none", max_retries=0) as opened:
         yield opened
 
 
 def instrumentor(*names: str) -> Any:
-    """The first of these instrumentors (`module:Class`) that is installed and fits what else is."""
+    """Return the first of these instrumentors (`module:Class`) that is installed and works."""
     for name in names:
         module, _, kind = name.partition(":")
         try:
@@ -92,13 +92,13 @@ def instrumentor(*names: str) -> Any:
 
 @pytest.fixture
 def content() -> str:
-    """What the instrumentation records of texts."""
+    """Return what the instrumentation records of texts."""
     return "no_content"
 
 
 @pytest.fixture
 def instrumented(content: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The OpenAI client, by OpenTelemetry's instrumentation of it."""
+    """Instrument the OpenAI client with OpenTelemetry's instrumentation."""
     monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", content)
     chosen = instrumentor("genai.openai:OpenAIInstrumentor", "openai_v2:OpenAIInstrumentor")
@@ -109,7 +109,7 @@ def instrumented(content: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 @pytest.fixture
 def instrumented_http() -> Iterator[None]:
-    """The HTTP client that it uses, likewise."""
+    """Instrument the HTTP client that it uses."""
     chosen = instrumentor("httpx:HTTPX2ClientInstrumentor", "httpx:HTTPXClientInstrumentor")
     chosen.instrument()
     yield
@@ -117,12 +117,12 @@ def instrumented_http() -> Iterator[None]:
 
 
 def ask(client: Any, model: str = "tiny") -> Any:
-    """Have the model answer."""
+    """Send a request to the model."""
     return client.chat.completions.create(model=model, messages=QUESTION, temperature=0.5, max_tokens=7)
 
 
 def scanned(source: object) -> dict[str, SpanRecord]:
-    """The spans by name."""
+    """Return the spans by name."""
     return {span.name: span for span in mttp.scan(source)}  # type: ignore[arg-type]
 
 
@@ -131,7 +131,8 @@ def test_a_clients_span_is_the_steps_child_and_reads_back_as_a_call(
     client: Any, instrumented: None, transport: str
 ) -> None:
     """
-    Model, sampling parameters, tokens and why it stopped, with no word about mttp in the instrumentation.
+    With model, sampling parameters, tokens and finish reason, although the instrumentation does not know
+    mttp.
     """
     with mttp.configure(f"file://{transport}"), mttp.episode() as episode:
         with episode.step() as step:
@@ -156,7 +157,7 @@ def test_a_clients_span_is_the_steps_child_and_reads_back_as_a_call(
 
 def test_an_asynchronous_clients_spans_are_their_own_steps(server: Server, instrumented: None) -> None:
     """
-    Many episodes at once in one thread.
+    Many episodes in one thread at once: each span is a child of its own step.
     """
 
     async def play(client: Any, task: int) -> None:
@@ -179,7 +180,7 @@ def test_an_asynchronous_clients_spans_are_their_own_steps(server: Server, instr
 
 def test_a_call_that_fails_is_a_call_with_an_error(client: Any, instrumented: None) -> None:
     """
-    The client raises what it raises; the step ends in error as with any exception.
+    The client's exception propagates, and the step ends in error.
     """
     with mttp.configure("file://a.jsonl"):
         episode = mttp.episode()
@@ -195,7 +196,7 @@ def test_a_call_that_fails_is_a_call_with_an_error(client: Any, instrumented: No
 @pytest.mark.parametrize("content", ["span_only"])
 def test_texts_that_the_instrumentation_records_are_in_the_file(client: Any, instrumented: None) -> None:
     """
-    Its own switch decides what it records; files keep it.
+    The instrumentation's own setting decides what it records; files keep it.
     """
     pytest.importorskip("opentelemetry.instrumentation.genai.openai")  # earlier ones put texts in logs alone
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode, episode.step():
@@ -210,7 +211,7 @@ def test_the_http_request_is_below_the_call(
     client: Any, server: Server, instrumented: None, instrumented_http: None
 ) -> None:
     """
-    And carries the episode's trace to the server.
+    The request carries the episode's trace to the server.
     """
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode, episode.step() as step:
         ask(client)
@@ -222,11 +223,11 @@ def test_the_http_request_is_below_the_call(
     assert [1] == [len(step.calls) for step in mttp.read("a.jsonl").episodes[0].steps]
 
 
-def test_what_is_called_outside_a_session_is_recorded_nowhere(
+def test_calls_outside_a_session_are_not_recorded(
     client: Any, server: Server, instrumented: None, instrumented_http: None
 ) -> None:
     """
-    The client works as ever, and tells the server of no trace.
+    The client works, and sends no trace to the server.
     """
     with mttp.configure("file://a.jsonl"):
         pass

@@ -1,4 +1,4 @@
-"""Functions of the user's own: rollouts that are episodes, and rewards that they are paid."""
+"""Recorded functions: rollouts as episodes, and reward functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mttp.errors import InstrumentError
 
 
 class Bonus:
-    """A reward with a number of its own, which can be called."""
+    """A callable object with a reward of its own."""
 
     def __init__(self, amount: float) -> None:
         self.amount = amount
@@ -39,7 +39,7 @@ class Bonus:
 
 
 class Player:
-    """Somebody whose methods are recorded."""
+    """A class with recorded methods."""
 
     def __init__(self, skill: float) -> None:
         self.skill = skill
@@ -55,7 +55,7 @@ class Player:
 
 
 def play(found: Play) -> float:
-    """Act a play out, by hand."""
+    """Record a play by hand."""
     for turn in found.turns:
         with mttp.step() as step:
             step.observation(turn.observation)
@@ -68,13 +68,13 @@ def play(found: Play) -> float:
 
 @mttp.instrument(records="reward")
 def exact(answer: str, expected: str) -> float | None:
-    """Whether they are the same; nobody can tell of an empty one."""
+    """Return whether two values are equal; abstain for an empty one."""
     return float(answer == expected) if answer else None
 
 
 def test_a_call_of_a_rollout_is_an_episode(session: mttp.Session) -> None:
     """
-    What is played within is told, by whichever loop.
+    The shared plays read back, from any loop.
     """
     rollout = mttp.instrument(play, inputs=False, policy="p")
 
@@ -85,9 +85,9 @@ def test_a_call_of_a_rollout_is_an_episode(session: mttp.Session) -> None:
     assert {("play", "p", "completed")} == {(e.env, e.policy, e.status) for e in episodes}
 
 
-def test_what_a_rollout_completes_is_what_its_function_is_paid_for(session: mttp.Session) -> None:
+def test_completions_of_a_rollout(session: mttp.Session) -> None:
     """
-    The completions that every library is shown, by a loop of one's own.
+    The shared completions and their rewards read back, from a loop of one's own.
     """
     scored = mttp.instrument(pay, records="reward")
 
@@ -108,7 +108,7 @@ def test_what_a_rollout_completes_is_what_its_function_is_paid_for(session: mttp
 
 def test_arguments_are_the_episode_s_inputs(session: mttp.Session) -> None:
     """
-    By name; task and group may be found in them.
+    By name; task and group may be functions of them.
     """
 
     def rollout(prompt: str, *, answer: str = "4") -> None:
@@ -126,16 +126,16 @@ def test_arguments_are_the_episode_s_inputs(session: mttp.Session) -> None:
 
 def test_a_rollout_looks_like_the_original() -> None:
     """
-    Name, documentation and signature; it can be pickled where the original can.
+    Name, docstring and signature stay; it can be pickled if the original can.
     """
-    assert ("exact", True) == (exact.__name__, "nobody can tell" in (exact.__doc__ or ""))
+    assert ("exact", True) == (exact.__name__, "abstain for an empty" in (exact.__doc__ or ""))
     assert ["answer", "expected"] == list(inspect.signature(exact).parameters)
     assert exact is pickle.loads(pickle.dumps(exact))
 
 
-def test_a_reward_is_paid_to_the_current_episode_or_step(session: mttp.Session) -> None:
+def test_a_reward_is_recorded_on_the_current_step_or_episode(session: mttp.Session) -> None:
     """
-    By its name as the grader; None means that it declines, and is no zero.
+    The function's name is the grader; None is an abstention, not zero.
     """
 
     @mttp.instrument
@@ -155,9 +155,9 @@ def test_a_reward_is_paid_to_the_current_episode_or_step(session: mttp.Session) 
     )
 
 
-def test_what_an_episode_s_function_calls_is_a_reward(session: mttp.Session) -> None:
+def test_without_records_a_call_inside_an_episode_is_a_reward(session: mttp.Session) -> None:
     """
-    A function that is instrumented without a word scores where an episode goes on.
+    And a call outside an episode is an episode.
     """
     scored = mttp.instrument(lambda: 0.5)
 
@@ -170,9 +170,9 @@ def test_what_an_episode_s_function_calls_is_a_reward(session: mttp.Session) -> 
     assert 0.5 == only(session).return_
 
 
-def test_a_reward_is_paid_later_to_the_episode_that_it_is_given(session: mttp.Session) -> None:
+def test_a_reward_for_an_episode_in_the_arguments(session: mttp.Session) -> None:
     """
-    One that has ended is scored: that is a statement of its own.
+    An ended episode gets a later score.
     """
 
     @mttp.instrument(records="reward")
@@ -197,7 +197,7 @@ def test_a_reward_is_paid_later_to_the_episode_that_it_is_given(session: mttp.Se
 
 def test_a_reward_without_an_episode_is_counted(session: mttp.Session) -> None:
     """
-    What it returns is the caller's all the same.
+    The caller gets the result all the same.
     """
     assert 1.0 == exact("4", "4")
 
@@ -205,9 +205,9 @@ def test_a_reward_without_an_episode_is_counted(session: mttp.Session) -> None:
     assert [] == mttp.read(session).episodes
 
 
-def test_rewards_of_another_number_than_of_episodes_are_nobody_s(session: mttp.Session) -> None:
+def test_a_wrong_number_of_rewards_is_counted(session: mttp.Session) -> None:
     """
-    They are never spread over them.
+    No episode gets a reward then.
     """
     with mttp.episode() as one, mttp.episode() as other:
         assert [1.0] == mttp.instrument(lambda _: [1.0], records="reward")([one, other])
@@ -217,7 +217,7 @@ def test_rewards_of_another_number_than_of_episodes_are_nobody_s(session: mttp.S
 
 def test_a_function_that_raises_ends_in_error(session: mttp.Session) -> None:
     """
-    The exception is the caller's; a reward that could not be computed is an error, and no zero.
+    The exception propagates; the reward has the status error, and is not zero.
     """
 
     @mttp.instrument(records="reward")
@@ -266,7 +266,7 @@ def test_functions_may_be_coroutines(session: mttp.Session) -> None:
 
 def test_methods_are_functions(session: mttp.Session) -> None:
     """
-    A decorated method knows its instance, which is no input.
+    A decorated method gets its instance, which is not an input.
     """
 
     class Agent:
@@ -283,7 +283,7 @@ def test_methods_are_functions(session: mttp.Session) -> None:
 
 def test_an_object_that_can_be_called_is_a_function(session: mttp.Session) -> None:
     """
-    Reward models often are; the grader is named after the class.
+    As reward models often are; the class's name is the grader.
     """
 
     class Judge:
@@ -298,7 +298,7 @@ def test_an_object_that_can_be_called_is_a_function(session: mttp.Session) -> No
 
 def test_detaching_a_function(session: mttp.Session) -> None:
     """
-    It is called as before, and records nothing; instrumented again it records again.
+    A detached function is called without recording; instrumenting it again records again.
     """
     rollout = mttp.instrument(play, inputs=False)
     assert {"play": True} == rollout.status()
@@ -316,13 +316,13 @@ def test_detaching_a_function(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        (play, {"records": "score"}, "records='score' is none of episode, reward"),
+        (play, {"records": "score"}, "records='score' is not one of episode, reward"),
         (play, {"recrods": "reward"}, "there is no option 'recrods'"),
     ],
 )
 def test_wrong_options_are_refused(target: Any, options: Any, message: str) -> None:
     """
-    At once, and not in the training loop.
+    When the function is instrumented, not when it is called.
     """
     with pytest.raises(InstrumentError, match=message):
         mttp.instrument(target, **options)
@@ -330,7 +330,7 @@ def test_wrong_options_are_refused(target: Any, options: Any, message: str) -> N
 
 def test_a_generator_is_refused() -> None:
     """
-    It returns before it has played.
+    It returns before its rollout runs.
     """
 
     def rollout() -> Any:
@@ -343,7 +343,7 @@ def test_a_generator_is_refused() -> None:
 @pytest.mark.parametrize("value", [math.nan, "much", [1.0, 2.0]])
 def test_a_reward_that_is_no_number_is_an_error(session: mttp.Session, value: Any) -> None:
     """
-    As every reward is.
+    It is a fault, as for every reward.
     """
     with mttp.episode():
         assert value is mttp.instrument(lambda: value)()
@@ -353,7 +353,7 @@ def test_a_reward_that_is_no_number_is_an_error(session: mttp.Session, value: An
 
 def test_an_option_that_raises_costs_only_the_recording(session: mttp.Session) -> None:
     """
-    The function is called, once, and its episode is missing.
+    The function is called once, without an episode.
     """
     calls: list[int] = []
 
@@ -365,15 +365,15 @@ def test_an_option_that_raises_costs_only_the_recording(session: mttp.Session) -
 
 
 def batch() -> list[mttp.recording.OpenEpisode]:
-    """Two episodes that have been played."""
+    """Return two ended episodes."""
     with mttp.episode() as first, mttp.episode() as second:
         pass
     return [first, second]
 
 
-def test_an_iterator_is_the_caller_s_to_go_through(session: mttp.Session) -> None:
+def test_an_iterator_is_left_to_the_caller(session: mttp.Session) -> None:
     """
-    There is but one time to do that; whose scores they are is not known then, and counted.
+    It can be read only once, so that it is counted and not read.
     """
 
     @mttp.instrument(records="reward")
@@ -387,11 +387,9 @@ def test_an_iterator_is_the_caller_s_to_go_through(session: mttp.Session) -> Non
 
 
 @pytest.mark.parametrize(("answer", "counted"), [(None, {}), (0.5, {"rewards_unaligned": 1})])
-def test_a_batch_may_be_declined_but_not_paid_as_one(
-    session: mttp.Session, answer: Any, counted: dict[str, int]
-) -> None:
+def test_a_single_result_for_a_batch(session: mttp.Session, answer: Any, counted: dict[str, int]) -> None:
     """
-    None is said of all of them; one number for several episodes is nobody's.
+    None is an abstention for each episode; one number for several episodes is counted.
     """
 
     @mttp.instrument(records="reward")
@@ -406,9 +404,9 @@ def test_a_batch_may_be_declined_but_not_paid_as_one(
 
 
 @pytest.mark.parametrize("target", [Bonus(0.5), functools.partial(float, 0.5), Bonus(0.5).__call__, exact])
-def test_what_is_recorded_is_copied_as_it_would_be(session: mttp.Session, target: Any) -> None:
+def test_a_copy_of_a_recorded_function_records(session: mttp.Session, target: Any) -> None:
     """
-    A configuration that holds a reward function is copied and pickled; the copies record, too.
+    As in a configuration that holds a reward function, and is copied or pickled.
     """
     recorded = mttp.instrument(target, records="reward")
     arguments = ("4", "4") if target is exact else ()
@@ -425,7 +423,7 @@ def test_what_is_recorded_is_copied_as_it_would_be(session: mttp.Session, target
 @pytest.mark.parametrize("method", [Player(0.5).judge, Player.even])
 def test_a_method_is_copied_with_its_object(session: mttp.Session, method: Any) -> None:
     """
-    A pool of processes is given it by pickle.
+    A pool of processes gets it by pickle.
     """
     for one in (copy.copy(method), copy.deepcopy([method])[0], pickle.loads(pickle.dumps(method))):
         with mttp.episode():
@@ -436,7 +434,7 @@ def test_a_method_is_copied_with_its_object(session: mttp.Session, method: Any) 
 
 def test_static_and_class_methods_are_recorded_from_either_side(session: mttp.Session) -> None:
     """
-    Whichever decorator comes first; an async one is awaited.
+    In either order of decorators; an async one is awaited.
     """
 
     class Judge:
@@ -467,7 +465,7 @@ def test_static_and_class_methods_are_recorded_from_either_side(session: mttp.Se
 
 def test_arguments_without_names_are_kept_as_they_are(session: mttp.Session) -> None:
     """
-    Those of a builtin that has no signature, and those that a function is about to refuse.
+    Those of a builtin without a signature, and those that do not match a signature.
     """
     largest = mttp.instrument(max, records="episode")
     rollout = mttp.instrument(play, records="episode")

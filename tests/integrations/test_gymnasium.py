@@ -25,7 +25,7 @@ from mttp.testing import OtlpReceiver
 
 def test_plays_are_recorded(session: mttp.Session) -> None:
     """
-    Each environment episode is one recorded episode, told turn by turn.
+    Each environment episode is one recorded episode, and reads back turn by turn.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -38,7 +38,7 @@ def test_plays_are_recorded(session: mttp.Session) -> None:
 
 def test_terminated_and_truncated_are_kept_apart(session: mttp.Session) -> None:
     """
-    A task that ended and a time limit that cut off are two different facts.
+    The end of a task and a time limit are different facts.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -50,9 +50,9 @@ def test_terminated_and_truncated_are_kept_apart(session: mttp.Session) -> None:
     assert (False, True, "completed") == (cut.terminated, cut.truncated, cut.status)
 
 
-def test_what_the_environment_is(session: mttp.Session) -> None:
+def test_the_environment_s_facts(session: mttp.Session) -> None:
     """
-    Id, version, arguments, wrappers, spaces and seed are what `gymnasium.make` was told.
+    Id, version, arguments, wrappers, spaces and seed are those of `gymnasium.make` and `reset`.
     """
     env = TimeLimit(gymnasium.make("FrozenLake-v1", is_slippery=False, max_episode_steps=9), 5)
     mttp.instrument(env, policy="p1", group="g1", task="t1", metadata={"lab": 3})
@@ -76,7 +76,7 @@ def test_what_the_environment_is(session: mttp.Session) -> None:
 
 def test_an_environment_without_spec_goes_by_its_class(session: mttp.Session) -> None:
     """
-    What was built by class has no id, no version and no arguments.
+    An environment created from its class has no id, version or arguments.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -94,7 +94,7 @@ def test_an_environment_without_spec_goes_by_its_class(session: mttp.Session) ->
 
 def test_discrete_values_are_plain_integers(session: mttp.Session) -> None:
     """
-    Members of a Discrete space are integers, whichever integer type the environment and the policy use.
+    Values of Discrete spaces are integers, whichever integer type the environment and the policy use.
     """
     env = gymnasium.make("Taxi-v3" if gymnasium.__version__ < "1.2" else "Taxi-v4")
     mttp.instrument(env)
@@ -118,7 +118,7 @@ def test_discrete_values_are_plain_integers(session: mttp.Session) -> None:
 )
 def test_dicts_and_tuples_read_back_as_they_were(make: Any, to: str, steps: str, tmp_path: Path) -> None:
     """
-    Nested ones too, with the dtypes and shapes of their arrays; members of Discrete spaces are integers.
+    Nested ones too, with the dtypes and shapes of their arrays; values of Discrete spaces are integers.
     """
     configuration.forget()
     shown, acted = [], []
@@ -150,7 +150,7 @@ def test_dicts_and_tuples_read_back_as_they_were(make: Any, to: str, steps: str,
 
 
 def _form(value: Any) -> Any:
-    """What a value is, with types and shapes of its arrays, as something that can be compared."""
+    """Return a value with the types and shapes of its arrays, for comparisons."""
     if isinstance(value, dict):
         return {name: _form(member) for name, member in value.items()}
     if isinstance(value, tuple):
@@ -162,7 +162,7 @@ def _form(value: Any) -> Any:
 
 def test_a_dict_without_arrays_stays_plain_data(session: mttp.Session) -> None:
     """
-    What JSON can say needs no structure beside it; a Sequence is a list.
+    It needs no structure; a Sequence is a list.
     """
 
     class Texts(Scripted):
@@ -184,7 +184,7 @@ def test_a_dict_without_arrays_stays_plain_data(session: mttp.Session) -> None:
 
 def test_values_that_are_not_of_the_space_are_kept_as_they_are(session: mttp.Session) -> None:
     """
-    What is recorded is what the environment shows, whatever it said that it would.
+    Observations are recorded as returned, whatever the space says.
     """
 
     class Wrong(DictEnv):
@@ -205,7 +205,7 @@ def test_values_that_are_not_of_the_space_are_kept_as_they_are(session: mttp.Ses
 
 def test_a_structure_that_can_not_be_kept_is_named(session: mttp.Session) -> None:
     """
-    It is kept as lists, and the step says why.
+    The arrays are kept as lists, and the step has a fault.
     """
 
     class Odd(DictEnv):
@@ -226,7 +226,7 @@ def test_a_structure_that_can_not_be_kept_is_named(session: mttp.Session) -> Non
 
 def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None:
     """
-    Beyond `max_bytes` only dtype and shape are kept, and the step says what was left out.
+    Above `max_bytes` only dtype and shape are kept, and the step's omissions say so.
     """
 
     class Pictures(Scripted):
@@ -251,7 +251,7 @@ def test_large_values_leave_their_dtype_and_shape(session: mttp.Session) -> None
 @pytest.mark.parametrize("steps", ["spans", "packed"])
 def test_large_values_of_several_parts_leave_their_dtype_and_shape(steps: str) -> None:
     """
-    Those of the one array that a Dict of pictures would be recorded as.
+    For a Dict, they are those of the one array that it is recorded as.
     """
 
     class Pictures(Scripted):
@@ -279,7 +279,7 @@ def test_large_values_of_several_parts_leave_their_dtype_and_shape(steps: str) -
 
 def test_observations_and_actions_can_be_left_out(session: mttp.Session) -> None:
     """
-    The two switches leave rewards and ends in place.
+    Rewards and ends are still recorded.
     """
     env = Scripted()
     mttp.instrument(env, observations=False, actions=False)
@@ -291,9 +291,9 @@ def test_observations_and_actions_can_be_left_out(session: mttp.Session) -> None
     assert (None, PLAYS[0].total) == (episode.final_observation, episode.return_)
 
 
-def test_what_was_seen_is_what_the_policy_saw(session: mttp.Session) -> None:
+def test_observations_are_copied(session: mttp.Session) -> None:
     """
-    Observations are taken down when they are returned, whatever happens to the array afterwards.
+    A later change of the array does not change the recorded observation.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -310,7 +310,7 @@ def test_what_was_seen_is_what_the_policy_saw(session: mttp.Session) -> None:
 
 def test_a_step_lasts_from_its_observation_to_its_reward(session: mttp.Session) -> None:
     """
-    Steps follow each other without a gap, and the episode reaches from the reset to the last reward.
+    Steps follow each other without a gap, and the episode lasts from the reset to the last reward.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -342,7 +342,7 @@ def test_resets_alone_leave_nothing(session: mttp.Session) -> None:
 
 def test_a_reset_in_mid_episode_aborts_it(session: mttp.Session) -> None:
     """
-    What was left unfinished says so, and why, and what was shown last.
+    The aborted episode has a stop reason and its last observation.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -363,7 +363,7 @@ def test_a_reset_in_mid_episode_aborts_it(session: mttp.Session) -> None:
 
 def test_closing_in_mid_episode_aborts_it(session: mttp.Session) -> None:
     """
-    Closing is not ending.
+    With the stop reason `closed`.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -378,7 +378,7 @@ def test_closing_in_mid_episode_aborts_it(session: mttp.Session) -> None:
 
 def test_the_step_is_current_in_the_environment_and_only_there(session: mttp.Session) -> None:
     """
-    Code within `step` finds the step and its episode; between calls nothing is attached.
+    Code inside `step` finds the current step and episode; between calls there is none.
     """
     found = []
 
@@ -401,7 +401,7 @@ def test_the_step_is_current_in_the_environment_and_only_there(session: mttp.Ses
 
 def test_reward_components_are_taken_from_the_info(session: mttp.Session) -> None:
     """
-    `reward_…` and the members of `rewards` are the reward's components, where they are numbers.
+    The numbers in `reward_…` and `rewards` are the reward's components.
     """
     infos = (
         {"reward_forward": np.float64(0.75), "reward_ctrl": -0.25, "reward_x": "no", "reward_y": 10**400},
@@ -437,7 +437,7 @@ def test_the_outcome_is_what_the_last_info_says(
     session: mttp.Session, info: dict[str, Any], outcome: str
 ) -> None:
     """
-    Success or failure is stated by the environment, and never guessed from the reward.
+    The outcome is read from the info, and never guessed from the reward.
     """
     env = Scripted(infos=({"is_success": False}, {}, info))
     mttp.instrument(env)
@@ -449,7 +449,7 @@ def test_the_outcome_is_what_the_last_info_says(
 
 def test_a_seed_that_reset_drew_by_itself_is_known(session: mttp.Session) -> None:
     """
-    Where the first reset makes the generator, its seed makes the same episode again.
+    The seed with which the first reset creates the generator reproduces the episode.
     """
     env = gymnasium.make("CartPole-v1")
     mttp.instrument(env)
@@ -464,7 +464,7 @@ def test_a_seed_that_reset_drew_by_itself_is_known(session: mttp.Session) -> Non
 
 def test_an_unknown_seed_leaves_a_digest(session: mttp.Session) -> None:
     """
-    The second reset says which state its generator was in; the same state gives the same digest.
+    The second reset records a digest of its generator's state; equal states have equal digests.
     """
     digests = []
     for _ in range(2):
@@ -482,9 +482,9 @@ def test_an_unknown_seed_leaves_a_digest(session: mttp.Session) -> None:
     assert digests[0] == digests[1]
 
 
-def test_looking_makes_no_generator(session: mttp.Session) -> None:
+def test_recording_creates_no_generator(session: mttp.Session) -> None:
     """
-    An environment that never asked for randomness still has none.
+    An environment without a generator has none afterwards.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -495,9 +495,9 @@ def test_looking_makes_no_generator(session: mttp.Session) -> None:
     assert [(None, None)] * 2 == [(episode.seed, episode.env_rng_sha256) for episode in mttp.read(session)]
 
 
-def test_the_autoreset_wrapper_is_understood(session: mttp.Session) -> None:
+def test_the_autoreset_wrapper(session: mttp.Session) -> None:
     """
-    The call after an end is a reset: its action does nothing, and no step is recorded for it.
+    The call after an end is a reset: its action has no effect, and no step is recorded for it.
     """
     env = Autoreset(Scripted())
     mttp.instrument(env)
@@ -513,9 +513,9 @@ def test_the_autoreset_wrapper_is_understood(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
-def test_an_autoreset_wrapper_around_it_is_a_caller_like_others(session: mttp.Session) -> None:
+def test_an_autoreset_wrapper_around_the_recorded_layer(session: mttp.Session) -> None:
     """
-    Within Autoreset the environment sees real resets.
+    The recorded environment gets real resets.
     """
     inner = Scripted()
     mttp.instrument(inner)
@@ -530,7 +530,7 @@ def test_an_autoreset_wrapper_around_it_is_a_caller_like_others(session: mttp.Se
 
 def test_the_layer_decides_what_is_recorded(session: mttp.Session) -> None:
     """
-    A wrapper within is part of the environment, one around it is not.
+    A wrapper inside the recorded layer is part of the environment, one around it is not.
     """
     inner = TransformReward(Scripted(), lambda reward: 2 * reward)
     mttp.instrument(inner)
@@ -545,7 +545,7 @@ def test_the_layer_decides_what_is_recorded(session: mttp.Session) -> None:
 
 def test_the_outermost_recorded_layer_records(session: mttp.Session) -> None:
     """
-    However many layers of one stack are instrumented, in whichever order, each step is recorded once.
+    Each step is recorded once, however many layers are instrumented, in any order.
     """
     inner = Scripted()
     middle = TransformReward(inner, lambda reward: 10 * reward)
@@ -559,9 +559,9 @@ def test_the_outermost_recorded_layer_records(session: mttp.Session) -> None:
     assert [500.0, -1250.0, 100.0] == [step.reward for step in only(session).steps]
 
 
-def test_detaching_the_outer_layer_gives_the_inner_one_its_turn(session: mttp.Session) -> None:
+def test_detaching_the_outer_layer_lets_the_inner_one_record(session: mttp.Session) -> None:
     """
-    What was silent because of another layer records from its next reset on.
+    From its next reset on.
     """
     inner = Scripted()
     outer = TransformReward(inner, lambda reward: 10 * reward)
@@ -577,9 +577,9 @@ def test_detaching_the_outer_layer_gives_the_inner_one_its_turn(session: mttp.Se
     ]
 
 
-def test_an_environment_within_an_environment_is_its_own(session: mttp.Session) -> None:
+def test_an_environment_inside_an_environment(session: mttp.Session) -> None:
     """
-    A simulator that an environment steps for itself, recorded as well, has episodes of its own.
+    A simulator that an environment steps, recorded too, has its own episodes.
     """
 
     class Dreaming(Scripted):
@@ -603,7 +603,7 @@ def test_an_environment_within_an_environment_is_its_own(session: mttp.Session) 
 
 def test_environments_that_call_themselves_are_recorded_once(session: mttp.Session) -> None:
     """
-    A `reset` that steps and a `step` that repeats itself are one call each.
+    A `reset` that steps, and a `step` that calls itself, are one call each.
     """
 
     class Restless(Scripted):
@@ -630,7 +630,7 @@ def test_environments_that_call_themselves_are_recorded_once(session: mttp.Sessi
 
 def test_two_environments_at_once(session: mttp.Session) -> None:
     """
-    Interleaved environments have an episode each.
+    Interleaved environments have separate episodes.
     """
     one, other = Scripted(), Scripted(PLAYS[1:])
     mttp.instrument(one, policy="one")
@@ -650,7 +650,7 @@ def test_two_environments_at_once(session: mttp.Session) -> None:
 
 def test_environments_in_threads(session: mttp.Session) -> None:
     """
-    Each thread's environment has its own episodes, whole.
+    Each thread's environment has complete episodes of its own.
     """
 
     def work(name: str) -> None:
@@ -672,7 +672,7 @@ def test_environments_in_threads(session: mttp.Session) -> None:
 
 def test_the_object_stays_what_it_is(session: mttp.Session) -> None:
     """
-    Class, attributes, spec and the layers are the same, and detaching leaves no trace.
+    Class, attributes, spec and layers stay, and detaching leaves no trace.
     """
     env = gymnasium.make("CartPole-v1")
     before = dict(vars(env))
@@ -690,7 +690,7 @@ def test_the_object_stays_what_it_is(session: mttp.Session) -> None:
 
 def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:
     """
-    There is one recorder per layer; the options that are given last count.
+    There is one recorder per layer, and the latest options apply.
     """
     env = Scripted()
 
@@ -717,7 +717,7 @@ def test_a_block_ends_the_recording(session: mttp.Session) -> None:
 
 def test_detaching_in_mid_episode_aborts_it(session: mttp.Session) -> None:
     """
-    The environment goes on untouched.
+    The environment keeps working.
     """
     env = Scripted()
     handle = mttp.instrument(env)
@@ -733,7 +733,7 @@ def test_detaching_in_mid_episode_aborts_it(session: mttp.Session) -> None:
 
 def test_detaching_within_a_step(session: mttp.Session) -> None:
     """
-    The step is in the recording, and is the current one no more.
+    The step is recorded, and is not current any more.
     """
 
     class Leaving(Scripted):
@@ -755,9 +755,9 @@ def test_detaching_within_a_step(session: mttp.Session) -> None:
     assert (False, False) == (bool(mttp.current_step()), bool(mttp.current_episode()))
 
 
-def test_somebody_elses_replacement_survives(session: mttp.Session) -> None:
+def test_a_later_patch_survives(session: mttp.Session) -> None:
     """
-    A method that was replaced after us stays; our part of it does nothing any more.
+    Detaching keeps another library's later patch, and our wrapper in it only calls the original.
     """
     env = Scripted()
     handle = mttp.instrument(env)
@@ -779,9 +779,9 @@ def test_somebody_elses_replacement_survives(session: mttp.Session) -> None:
     assert ([PLAYS[0]], [1, 0, 1, 0, 0]) == ([told(episode) for episode in mttp.read(session)], calls)
 
 
-def test_a_replacement_from_before_is_put_back(session: mttp.Session) -> None:
+def test_an_earlier_patch_is_restored(session: mttp.Session) -> None:
     """
-    A method of the instance's own is recorded, and is there again afterwards.
+    An instance's own method is recorded, and restored by detaching.
     """
     env = Scripted()
     original = env.step
@@ -800,7 +800,7 @@ def test_a_replacement_from_before_is_put_back(session: mttp.Session) -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_is_not_recorded(session: mttp.Session, copied: Any) -> None:
     """
-    Copying and pickling work as before, and give an environment that nobody records.
+    Copying and pickling work, and the copy is not recorded.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -818,7 +818,7 @@ def test_a_copy_is_not_recorded(session: mttp.Session, copied: Any) -> None:
 
 def test_a_copy_of_a_stack_is_not_recorded(session: mttp.Session) -> None:
     """
-    The layers of a copy belong to each other, not to the original.
+    The layers of the copy refer to each other, not to the original.
     """
     inner = Scripted()
     mttp.instrument(inner)
@@ -836,7 +836,7 @@ def test_a_copy_of_a_stack_is_not_recorded(session: mttp.Session) -> None:
 
 def test_spaces_are_described(session: mttp.Session) -> None:
     """
-    Every space of Gymnasium becomes plain data that JSON can hold.
+    Every space of Gymnasium becomes JSON data.
     """
     from mttp.integrations.gymnasium.spaces import describe
 
@@ -876,9 +876,9 @@ def test_spaces_are_described(session: mttp.Session) -> None:
     }
 
 
-def test_a_space_of_another_kind_is_told_by_its_repr() -> None:
+def test_an_unknown_space_is_described_by_its_repr() -> None:
     """
-    A space that Gymnasium does not know is named, and shown as it shows itself.
+    With the name of its class.
     """
     from mttp.integrations.gymnasium.spaces import describe
 

@@ -1,4 +1,4 @@
-"""Whatever is done to an environment, in whatever order: packed steps say what spans of their own would."""
+"""Random uses of an environment: buffered steps read like spans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN: Mapping[str, Callable[[int], Any]] = {
 
 
 class Reset(NamedTuple):
-    """A reset, and what the environment does then."""
+    """A reset, and the environment's behaviour in it."""
 
     seed: int | None
     shown: str
@@ -40,7 +40,7 @@ class Reset(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Likewise a step."""
+    """A step, and the environment's behaviour in it."""
 
     action: int
     shown: str
@@ -49,13 +49,13 @@ class Step(NamedTuple):
 
 
 class Act(NamedTuple):
-    """Anything else that is done."""
+    """Any other use."""
 
     what: str
 
 
 class Told(gymnasium.Env):  # type: ignore[type-arg]
-    """Does what it is told."""
+    """An environment that follows a script."""
 
     observation_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -66,12 +66,12 @@ class Told(gymnasium.Env):  # type: ignore[type-arg]
         self._np_random = np.random.Generator(np.random.PCG64(3))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        """Begin anew."""
+        """Reset."""
         super().reset(seed=seed, options=options)
         return self._shown(), {}
 
     def step(self, action: Any) -> Any:
-        """Go on."""
+        """Step."""
         shown, what = self._shown(), self.plan.what
         reward = float("nan") if what == "pays NaN" else self._count / 2
         return shown, reward, *self.plan.ends, _INFOS.get(what, {})
@@ -83,7 +83,7 @@ class Told(gymnasium.Env):  # type: ignore[type-arg]
 
     @property
     def count(self) -> int:
-        """Calls so far."""
+        """The number of calls so far."""
         return self._count
 
 
@@ -108,7 +108,7 @@ _OPTIONS = [{"policy": "other"}, {"observations": False}, {"max_bytes": 4}]
 
 
 def sometimes(*unusual: str) -> st.SearchStrategy[str]:
-    """Now and then one of these."""
+    """Return a strategy that yields one of these now and then."""
     return st.sampled_from([*[""] * 2 * len(unusual), *unusual])
 
 
@@ -134,7 +134,7 @@ USES = st.lists(st.tuples(st.one_of(RESETS, STEPS, STEPS, EPISODES, EPISODES, AC
 
 
 def recorded(steps: str, uses: Sequence[tuple[Any, str]], *, in_place: bool) -> tuple[list[Any], Any]:
-    """The episodes of an environment that is used so, and what the session counted."""
+    """Return the recorded episodes and the session's faults."""
     with mttp.configure("memory://", run_id="run", steps=steps) as session:
         told = Told()
         env = mttp.wrap(told) if not in_place else told
@@ -178,7 +178,8 @@ def test_packed_steps_are_those_of_spans_whatever_is_done(
     uses: list[tuple[Any, str]], in_place: bool
 ) -> None:
     """
-    Resets twice or in the middle, steps after the end, errors, questions, other options and episodes around.
+    With resets in the middle and twice, steps after the end, errors, current steps, changed options and outer
+    episodes.
     """
     apart, counted = recorded("spans", uses, in_place=in_place)
     packed, also = recorded("packed", uses, in_place=in_place)

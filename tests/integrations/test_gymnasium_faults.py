@@ -1,4 +1,4 @@
-"""Whatever goes wrong in an environment or in its recording, the caller gets what the environment gave."""
+"""Errors in an environment or in its recording: the caller gets what the environment returned or raised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Failing(Scripted):
 
 def test_an_error_in_step_ends_step_and_episode(session: mttp.Session) -> None:
     """
-    The caller gets the very exception; the recording says which step it ended.
+    The caller gets the exception, and the recording has it on step and episode.
     """
     env = Failing()
     mttp.instrument(env)
@@ -66,7 +66,7 @@ def test_an_error_in_step_ends_step_and_episode(session: mttp.Session) -> None:
 
 def test_an_interrupt_in_step_aborts(session: mttp.Session) -> None:
     """
-    Who presses Ctrl-C did not make an error.
+    Ctrl-C ends the episode as aborted, not in error.
     """
     env = Failing()
     env.error = KeyboardInterrupt()
@@ -82,7 +82,7 @@ def test_an_interrupt_in_step_aborts(session: mttp.Session) -> None:
 
 def test_the_next_reset_starts_afresh_after_an_error(session: mttp.Session) -> None:
     """
-    Steps after an error belong to nothing until the next reset.
+    Steps after an error are not recorded until the next reset.
     """
     env = Failing()
     mttp.instrument(env)
@@ -101,7 +101,7 @@ def test_the_next_reset_starts_afresh_after_an_error(session: mttp.Session) -> N
 
 def test_an_error_in_reset_is_the_callers(session: mttp.Session) -> None:
     """
-    The episode that was left for the reset is aborted, and nothing else is recorded.
+    The open episode is aborted, and nothing else is recorded.
     """
     env = Failing()
     mttp.instrument(env)
@@ -127,7 +127,7 @@ def test_an_error_in_reset_is_the_callers(session: mttp.Session) -> None:
 )
 def test_a_reward_that_is_no_number(session: mttp.Session, reward: Any, status: str, raw: str | None) -> None:
     """
-    It reaches the caller as it is, and is never recorded as a number.
+    The caller gets it, and it is never recorded as a number.
     """
     play = Play((Turn([0.0, 0.0], 0, reward), Turn([0.0, 1.0], 1, 1.0, terminated=True)), [0.0, 2.0])
     env = Scripted((play,))
@@ -145,7 +145,7 @@ def test_a_reward_that_is_no_number(session: mttp.Session, reward: Any, status: 
 
 def test_observations_of_any_kind(session: mttp.Session) -> None:
     """
-    Objects, text and None are kept as far as plain data can say them, and reach the caller untouched.
+    Objects, text and None are kept as plain data, and the caller gets them unchanged.
     """
     shown = [np.array([{"a": 1}, None], dtype=object), "a lamp is here", None, object(), (1, "x")]
     turns = tuple(Turn(value, 0, 0.0) for value in shown)
@@ -165,7 +165,7 @@ def test_observations_of_any_kind(session: mttp.Session) -> None:
 
 def test_an_environment_with_slots(session: mttp.Session) -> None:
     """
-    Slots of a subclass are no obstacle: environments have a dict all the same.
+    A subclass with slots still has a dict.
     """
 
     class Slotted(Scripted):
@@ -181,7 +181,7 @@ def test_an_environment_with_slots(session: mttp.Session) -> None:
 
 
 class Computed(Scripted):
-    """Computes its `step`."""
+    """An environment whose `step` is a property."""
 
     @property
     def step(self) -> Callable[[Any], Any]:
@@ -190,7 +190,7 @@ class Computed(Scripted):
 
 def test_a_computed_method_can_not_be_replaced(session: mttp.Session) -> None:
     """
-    In place it is refused, with nothing left behind; wrapped it works.
+    In place it is refused without side effects; wrapped it works.
     """
     env = Computed()
 
@@ -204,7 +204,7 @@ def test_a_computed_method_can_not_be_replaced(session: mttp.Session) -> None:
 
 def test_a_step_after_the_end_is_counted(session: mttp.Session) -> None:
     """
-    An environment that is stepped on after its end starts no episode.
+    It starts no episode.
     """
 
     class Enduring(Scripted):
@@ -223,9 +223,9 @@ def test_a_step_after_the_end_is_counted(session: mttp.Session) -> None:
     assert {"step_after_end": 2} == dict(session.stats.faults)
 
 
-def test_a_beginning_that_was_not_seen_is_not_made_up(session: mttp.Session) -> None:
+def test_an_environment_instrumented_in_mid_episode(session: mttp.Session) -> None:
     """
-    An environment that is instrumented in mid-episode is recorded from its next reset on.
+    It is recorded from its next reset on.
     """
     env = Scripted()
     env.reset()
@@ -251,7 +251,7 @@ def test_a_beginning_that_was_not_seen_is_not_made_up(session: mttp.Session) -> 
 )
 def test_results_of_another_shape_reach_the_caller(session: mttp.Session, result: Any) -> None:
     """
-    What is not the five things that Gymnasium promises is counted, and given back as it is.
+    A result that is not Gymnasium's five values is counted, and returned unchanged.
     """
 
     class Odd(Scripted):
@@ -273,7 +273,7 @@ def test_results_of_another_shape_reach_the_caller(session: mttp.Session, result
 @pytest.mark.parametrize("info", [None, "fine", [], {1: 2, "reward_x": [1]}])
 def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
     """
-    An info that is no mapping tells nothing.
+    An info that is not a mapping has no facts.
     """
 
     class Informal(Scripted):
@@ -308,7 +308,7 @@ BREAKABLE = [
 
 
 def raw_play(env: Any) -> list[Any]:
-    """Everything that an environment gives back in two episodes, bit by bit."""
+    """Return everything that an environment returns in two episodes, as bytes."""
     given: list[Any] = []
     for seed in (3, None):
         given.append(env.reset(seed=seed))
@@ -331,7 +331,8 @@ def test_a_broken_recorder_breaks_nothing_else(
     name: str,
 ) -> None:
     """
-    Whichever part of the recorder raises, the caller gets what a bare environment gives; one line is logged.
+    Whichever part of the recorder raises, the caller gets a bare environment's results, and one line is
+    logged.
     """
     has_handles = owner is OpenStep or name == "step"
     session = mttp.configure("memory://", steps="spans" if has_handles else "auto")
@@ -356,11 +357,11 @@ def test_a_broken_recorder_breaks_nothing_else(
 @pytest.mark.parametrize(
     ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "gathers")]
 )
-def test_recording_goes_on_after_a_fault(
+def test_recording_continues_after_an_error(
     monkeypatch: pytest.MonkeyPatch, steps: str, owner: type, name: str
 ) -> None:
     """
-    The episode in which something broke is aborted; the next one is whole.
+    The affected episode is aborted, and the next one is complete.
     """
     session = mttp.configure("memory://", steps=steps)
 
@@ -381,7 +382,7 @@ def test_recording_goes_on_after_a_fault(
 
 def test_a_session_closed_in_mid_episode(session: mttp.Session) -> None:
     """
-    The environment works on untouched, and nothing more is recorded.
+    The environment keeps working, and nothing more is recorded.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -399,7 +400,7 @@ def test_a_session_closed_in_mid_episode(session: mttp.Session) -> None:
 
 def test_an_episode_goes_to_the_session_of_its_first_step() -> None:
     """
-    An environment outlives sessions: each episode is recorded where it started, or not at all.
+    An environment outlives sessions: each episode is recorded in the session it started in, or not at all.
     """
     env = Scripted()
     with mttp.configure(transport="memory://") as first:
@@ -417,7 +418,7 @@ def test_an_episode_goes_to_the_session_of_its_first_step() -> None:
 
 def test_without_configure_the_default_session_starts(capsys: pytest.CaptureFixture[str]) -> None:
     """
-    Instrumenting is enough; where the episodes go is said once.
+    Instrumenting is enough; the path is logged once.
     """
     env = Scripted()
 
@@ -433,7 +434,7 @@ def test_without_configure_the_default_session_starts(capsys: pytest.CaptureFixt
 
 def test_instrumenting_before_configuring() -> None:
     """
-    The session that is configured later is the one that records.
+    A session that is configured later records.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -448,7 +449,7 @@ def test_a_default_transport_that_can_not_be_opened_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    The session starts with the first step, in the training loop, which goes on unrecorded.
+    The session would start in the training loop, which continues unrecorded.
     """
     monkeypatch.setenv("MTTP_TRANSPORT", "carrier-pigeon://loft")
     env = Scripted()
@@ -466,7 +467,7 @@ def test_without_configure_the_first_step_starts_the_default_session(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Instrumenting alone is enough, leaves no trace until an episode starts, and says once where episodes go.
+    Nothing is written before the first episode starts, and its path is logged once.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -484,7 +485,7 @@ def test_without_configure_the_first_step_starts_the_default_session(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_leaves_the_parents_episode_alone(tmp_path: Path) -> None:
     """
-    An episode that was open at a fork goes on in the parent only; the child's next one is its own.
+    The open episode continues in the parent only; the child's next one is its own.
     """
     env = Scripted()
 

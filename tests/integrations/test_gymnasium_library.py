@@ -1,4 +1,4 @@
-"""Everything that `gymnasium.make` and `gymnasium.make_vec` give out."""
+"""All environments that `gymnasium.make` and `gymnasium.make_vec` return."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _registered() -> Any:
 
 
 def of_gymnasium(handle: Any) -> list[bool]:
-    """Whether each of Gymnasium's seams holds, whatever other libraries there are."""
+    """Return the status of Gymnasium's patches."""
     return [held for label, held in handle.status().items() if label.startswith("gymnasium.")]
 
 
 def test_every_environment_that_is_made_is_recorded(session: mttp.Session) -> None:
     """
-    One call at the start, and each `gymnasium.make` afterwards gives out an environment that records.
+    After one call, each `gymnasium.make` returns a recorded environment.
     """
     mttp.instrument(policy="p")
 
@@ -52,9 +52,9 @@ def test_every_environment_that_is_made_is_recorded(session: mttp.Session) -> No
     assert [(PLAYS[0], "p")] * 3 == [(told(episode), episode.policy) for episode in mttp.read(session)]
 
 
-def test_what_was_made_is_of_its_own_kind(session: mttp.Session) -> None:
+def test_recorded_environments_keep_class_spec_and_layers(session: mttp.Session) -> None:
     """
-    Class, spec and layers are those of an environment that was made without us.
+    They equal those of an environment made without recording.
     """
     bare = gymnasium.make("CartPole-v1")
     mttp.instrument()
@@ -66,7 +66,7 @@ def test_what_was_made_is_of_its_own_kind(session: mttp.Session) -> None:
 
 def test_detaching_puts_everything_back(session: mttp.Session) -> None:
     """
-    The makers are the originals again, and what they gave out meanwhile records no more.
+    `make` and `make_vec` are the originals again, and the environments made in the meantime stop recording.
     """
     handle = mttp.instrument()
     env = gymnasium.make(SCRIPTED)
@@ -85,7 +85,7 @@ def test_detaching_puts_everything_back(session: mttp.Session) -> None:
 
 def test_instrumenting_everything_again(session: mttp.Session) -> None:
     """
-    It gives the same handle, and the options that are given last count for what is made from there on.
+    It returns the same handle, and new options apply to environments made from then on.
     """
     handle = mttp.instrument(policy="first")
     env = gymnasium.make(SCRIPTED)
@@ -100,7 +100,7 @@ def test_instrumenting_everything_again(session: mttp.Session) -> None:
 
 def test_instrumenting_after_detaching(session: mttp.Session) -> None:
     """
-    It starts from the beginning.
+    It returns a new handle.
     """
     mttp.instrument(policy="first").detach()
 
@@ -113,7 +113,7 @@ def test_instrumenting_after_detaching(session: mttp.Session) -> None:
 
 def test_an_environment_that_can_not_be_recorded_is_made_all_the_same(session: mttp.Session) -> None:
     """
-    The maker never fails for our sake; that nothing is recorded is counted.
+    `make` returns it, and a fault is counted.
     """
 
     class Computed(Scripted):
@@ -134,7 +134,7 @@ def test_an_environment_that_can_not_be_recorded_is_made_all_the_same(session: m
 
 def test_errors_of_the_makers_are_the_callers(session: mttp.Session) -> None:
     """
-    What can't be made raises what it always did, and later vectors are recorded.
+    They propagate, and later vectors are recorded.
     """
     mttp.instrument()
 
@@ -150,7 +150,7 @@ def test_errors_of_the_makers_are_the_callers(session: mttp.Session) -> None:
 @pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
 def test_vectors_are_recorded_as_a_whole(tmp_path: Path, mode: str) -> None:
     """
-    Of a vector that is made, the vector is recorded, and the environments in it are not.
+    The vector is recorded, and the environments in it are not.
     """
     options: dict[str, Any] = {"vector_kwargs": {"context": "fork"}} if mode == "async" else {}
     with mttp.configure(transport=f"file://{tmp_path}/runs/"):
@@ -167,7 +167,7 @@ def test_vectors_are_recorded_as_a_whole(tmp_path: Path, mode: str) -> None:
 
 def test_environments_of_a_vector_built_by_class_are_recorded(session: mttp.Session) -> None:
     """
-    What `gymnasium.make` gave out records, wherever it goes.
+    `gymnasium.make` returned them, so that they record.
     """
     mttp.instrument()
     vector = SyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2)
@@ -182,7 +182,7 @@ def test_environments_of_a_vector_built_by_class_are_recorded(session: mttp.Sess
 
 def test_a_vector_built_by_class_takes_over_when_it_is_instrumented(session: mttp.Session) -> None:
     """
-    The outer layer records, the environments in it do not.
+    The vector records, and the environments in it do not.
     """
     mttp.instrument(policy="inner")
     vector = mttp.wrap(SyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2), policy="outer")
@@ -197,7 +197,9 @@ def test_a_vector_built_by_class_takes_over_when_it_is_instrumented(session: mtt
 
 
 def _workers(tmp_path: Path, outer: str | None) -> list[tuple[str | None, int | None, int]]:
-    """What is recorded of a vector of worker processes that was built by class: policy, index and length."""
+    """
+    Return policy, index and length of the episodes of a vector of worker processes created from its class.
+    """
     with mttp.configure(transport=f"file://{tmp_path}/runs/"):
         mttp.instrument(policy="worker")
         vector: Any = AsyncVectorEnv([lambda: gymnasium.make(SCRIPTED)] * 2, context="fork")
@@ -220,25 +222,25 @@ def _workers(tmp_path: Path, outer: str | None) -> list[tuple[str | None, int | 
 
 def test_worker_processes_record(tmp_path: Path) -> None:
     """
-    The session follows a fork: environments in workers have episodes of the same run.
+    Sessions survive a fork: environments in workers have episodes of the same run.
     """
     found = _workers(tmp_path, None)
 
     assert [("worker", None, 3)] * 2 == found
 
 
-def test_worker_processes_leave_it_to_the_parent(tmp_path: Path) -> None:
+def test_worker_processes_do_not_record_while_the_vector_does(tmp_path: Path) -> None:
     """
-    When the vector is instrumented, its workers are silent; they record again when it is detached.
+    They record again when it is detached.
     """
     found = _workers(tmp_path, "instrument")
 
     assert [("parent", 1, 3), ("parent", 0, 3), ("worker", None, 1), ("worker", None, 1)] == found
 
 
-def test_worker_processes_leave_it_to_a_wrapper(tmp_path: Path) -> None:
+def test_worker_processes_do_not_record_under_a_recording_wrapper(tmp_path: Path) -> None:
     """
-    A wrapper around the vector counts as much.
+    As with a vector recorded in place.
     """
     found = _workers(tmp_path, "wrap")
 
@@ -247,7 +249,7 @@ def test_worker_processes_leave_it_to_a_wrapper(tmp_path: Path) -> None:
 
 def test_makers_can_be_pickled(session: mttp.Session) -> None:
     """
-    A partial of `gymnasium.make` travels to other processes as before.
+    A partial of `gymnasium.make` can be sent to other processes.
     """
     mttp.instrument()
 
@@ -259,7 +261,7 @@ def test_makers_can_be_pickled(session: mttp.Session) -> None:
 
 def test_nothing_is_kept_alive(session: mttp.Session) -> None:
     """
-    What was made is freed when its user lets go of it, by the garbage collector.
+    The garbage collector frees environments that the user has dropped.
     """
     handle = mttp.instrument()
     env = gymnasium.make(SCRIPTED)
@@ -275,7 +277,7 @@ def test_nothing_is_kept_alive(session: mttp.Session) -> None:
 
 def test_nothing_of_an_environment_is_held_once_it_is_detached(session: mttp.Session) -> None:
     """
-    It is freed as it was before, when the last reference goes; it need not wait for the garbage collector.
+    It is freed with its last reference, without the garbage collector.
     """
     gc.disable()
     try:
@@ -293,7 +295,7 @@ def test_nothing_of_an_environment_is_held_once_it_is_detached(session: mttp.Ses
 
 def test_wrapped_environments_round_trip_by_their_spec(session: mttp.Session) -> None:
     """
-    `env.spec` makes the same stack again, our wrapper and its options included.
+    `env.spec` makes the same stack again, with the recording wrapper and its options.
     """
     env = mttp.wrap(TimeLimit(gymnasium.make(SCRIPTED), 2), policy="p", max_bytes=100)
 
@@ -314,7 +316,7 @@ def test_a_wrapper_s_class_that_is_patched_is_called(
     session: mttp.Session, is_library: bool, is_first: bool
 ) -> None:
     """
-    The outermost wrapper's step is looked up at each call, whether it was patched before or after.
+    The outermost wrapper's `step` is looked up at each call, whether it was patched before or after.
     """
     if is_library:
         mttp.instrument()
@@ -337,7 +339,7 @@ def test_a_wrapper_s_class_that_is_patched_is_called(
 
 def test_a_vector_s_class_that_is_patched_is_called(session: mttp.Session) -> None:
     """
-    So it is with a vector environment.
+    As for a single environment.
     """
     with mttp.instrument(), patch.object(SyncVectorEnv, "close") as patched:
         vector = gymnasium.make_vec(SCRIPTED, num_envs=2, vectorization_mode="sync")
@@ -349,9 +351,9 @@ def test_a_vector_s_class_that_is_patched_is_called(session: mttp.Session) -> No
     assert ["aborted"] * 2 == [episode.status for episode in mttp.read(session)]
 
 
-def test_an_environment_is_recorded_again_after_a_patch_put_a_seam_back(session: mttp.Session) -> None:
+def test_a_restored_patch_of_a_detached_handle(session: mttp.Session) -> None:
     """
-    A seam of a handle that was detached is no reason to think that the environment is recorded.
+    It does not count as instrumented, so that the environment can be instrumented again.
     """
     env = gymnasium.make(SCRIPTED)
     handle = mttp.instrument(env)
@@ -366,7 +368,7 @@ def test_an_environment_is_recorded_again_after_a_patch_put_a_seam_back(session:
 
 def test_a_vector_entry_point_s_own_seed_is_recorded_whole(session: mttp.Session) -> None:
     """
-    Reset without a seed, the vector draws one of 128 bits, which the metadata have as text.
+    A vector that resets without a seed draws one of 128 bits, which is in the metadata as text.
     """
     with mttp.instrument():
         vector = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")

@@ -1,4 +1,4 @@
-"""Environments whose steps are packed: what is read is what spans of their own would say."""
+"""Buffered steps in columns: they read like steps with spans."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OTHERWISE = ["trace_id", "id", "span_count"]
 
 
 class Asking(gymnasium.RewardWrapper):
-    """Says more of every third step than columns hold, and a number of every fifth."""
+    """Records a value that columns do not hold on every third step, and a metric on every fifth."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.count = 0
 
     def reward(self, reward: Any) -> Any:
-        """Look for the step that goes on."""
+        """Use the current step."""
         self.count += 1
         if self.count % 3 == 0:
             mttp.current_step().tool_call("look").end()
@@ -40,7 +40,7 @@ class Asking(gymnasium.RewardWrapper):
 
 
 class Telling(gymnasium.Wrapper):  # type: ignore[type-arg]
-    """Tells components now and then, and rewards that are no numbers."""
+    """Returns reward components now and then, and rewards that are not numbers."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -55,7 +55,7 @@ class Telling(gymnasium.Wrapper):  # type: ignore[type-arg]
 
 
 class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
-    """Shows arrays that are not always of one type."""
+    """Returns arrays of varying types."""
 
     count = 0
 
@@ -66,7 +66,7 @@ class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
 
 
 class Reusing(gymnasium.Wrapper):  # type: ignore[type-arg]
-    """Pays and ends by arrays of its own, which it writes to each time."""
+    """Returns rewards and ends in arrays of its own that it overwrites."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -80,7 +80,7 @@ class Reusing(gymnasium.Wrapper):  # type: ignore[type-arg]
 
 
 class Single(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
-    """Shows an array of no dimension."""
+    """Returns an array without dimensions."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -92,7 +92,7 @@ class Single(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
 
 
 def cart_pole() -> Any:
-    """An environment of arrays and integers."""
+    """Return an environment with arrays and integers."""
     return gymnasium.make("CartPole-v1")
 
 
@@ -112,7 +112,7 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
 def played(
     steps: str, make: Callable[[], Any], *, count: int = 60, address: str = "memory://", **options: Any
 ) -> mttp.Recording:
-    """What is read of an environment that was played for so many steps, and left in the middle."""
+    """Return the recording of an environment that was stepped so many times and left in mid-episode."""
     with mttp.configure(transport=address, run_id="run", steps=steps) as session:
         env = mttp.wrap(make(), **options)
         env.action_space.seed(1)
@@ -134,7 +134,7 @@ def played(
 )
 def test_packed_steps_are_those_of_spans(name: str, options: dict[str, Any]) -> None:
     """
-    Of any environment: observations, actions, rewards, ends, faults, components and what was said meanwhile.
+    For every environment: observations, actions, rewards, ends, faults, components and recorded values.
     """
     apart, packed = (played(steps, ENVIRONMENTS[name], **options).episodes for steps in ("spans", "packed"))
 
@@ -145,7 +145,7 @@ def test_packed_steps_are_those_of_spans(name: str, options: dict[str, Any]) -> 
 
 def test_a_packed_episode_is_two_spans(tmp_path: Path) -> None:
     """
-    One that nobody asks anything of while it is played: its root, and a block of all its steps.
+    The root and one block of all steps, if no step is used by the program.
     """
     found = played("packed", cart_pole, count=10, address=f"file://{tmp_path}/a.jsonl")
 
@@ -159,7 +159,7 @@ def test_a_packed_episode_is_two_spans(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_by_default_a_file_has_packed_steps_and_reads_like_spans(name: str, tmp_path: Path) -> None:
     """
-    From the first step on; whatever columns can't hold has a span, and nothing that is read differs.
+    From the first step on; a step that columns cannot hold is a span, and the recordings are equal.
     """
     address = f"file://{tmp_path}/a.jsonl"
     apart = played("spans", ENVIRONMENTS[name]).episodes
@@ -172,7 +172,7 @@ def test_by_default_a_file_has_packed_steps_and_reads_like_spans(name: str, tmp_
 
 
 class _Ignoring(SpanProcessor):
-    """Sees spans, and does nothing."""
+    """A span processor that does nothing."""
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ class _Ignoring(SpanProcessor):
     ],
 )
 @pytest.mark.parametrize("vector", [False, True], ids=["one", "vector"])
-def test_by_default_each_transport_has_steps_as_it_takes_them(
+def test_by_default_each_transport_has_its_own_form(
     transport: Any, processors: list[SpanProcessor], spans: int, vector: bool
 ) -> None:
     """
-    In a file they are in columns, whatever else is recorded into; for span processors each is a span.
+    A file has columns, whatever the other transports have; with span processors each step is a span.
     """
     with mttp.configure(transport, processors=processors) as session:
         if vector:
@@ -221,7 +221,7 @@ def _is_there(source: Any) -> bool:
 
 def test_by_default_other_episodes_in_a_file_are_spans() -> None:
     """
-    A step of a program's own loop can be referred to by its id.
+    A step of a program's own loop can be referred to by its span id.
     """
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
         for _ in range(3):
@@ -234,7 +234,7 @@ def test_by_default_other_episodes_in_a_file_are_spans() -> None:
 
 def test_a_step_with_tokens_or_children_in_a_file_is_a_span_and_others_are_not() -> None:
     """
-    One such step does not make spans of those that follow it.
+    The steps after it are in columns again.
     """
 
     class Policy(gymnasium.Wrapper):  # type: ignore[type-arg]
@@ -260,7 +260,7 @@ def test_a_step_with_tokens_or_children_in_a_file_is_a_span_and_others_are_not()
 
 def test_an_environment_in_place_is_packed_too() -> None:
     """
-    Whichever way it is recorded, and whichever way its action is handed over.
+    Wrapped or in place, with the action positional or by keyword.
     """
     with mttp.configure(transport="memory://", steps="packed") as session:
         env = cart_pole()
@@ -277,7 +277,7 @@ def test_an_environment_in_place_is_packed_too() -> None:
 @pytest.mark.parametrize("steps", ["spans", "packed"])
 def test_an_environment_is_called_as_its_user_calls_it(steps: str) -> None:
     """
-    Its `step` may know what to do without an action, and take more than that.
+    Its `step` may have an optional action and further arguments.
     """
 
     class Own(gymnasium.Wrapper):  # type: ignore[type-arg]
@@ -299,9 +299,9 @@ def test_an_environment_is_called_as_its_user_calls_it(steps: str) -> None:
 
 
 @pytest.mark.parametrize("steps", ["spans", "packed"])
-def test_an_odd_info_says_nothing(steps: str) -> None:
+def test_an_info_that_is_not_a_mapping_has_no_facts(steps: str) -> None:
     """
-    Some environments return none, or an array, of which nobody can say whether it is true.
+    Some environments return None, or an array, whose truth value is an error.
     """
 
     class Odd(gymnasium.Wrapper):  # type: ignore[type-arg]
@@ -324,7 +324,7 @@ def test_an_odd_info_says_nothing(steps: str) -> None:
 
 def test_a_span_within_a_step_is_its_child() -> None:
     """
-    The step becomes a span when somebody starts one while the environment computes.
+    The step becomes a span when a span starts while the environment computes.
     """
 
     class Traced(gymnasium.Wrapper):  # type: ignore[type-arg]
@@ -349,7 +349,7 @@ def test_a_span_within_a_step_is_its_child() -> None:
 
 def test_an_error_ends_the_step_and_the_episode() -> None:
     """
-    As it does where steps are spans.
+    As with steps that are spans.
     """
 
     class Breaking(gymnasium.Wrapper):  # type: ignore[type-arg]
@@ -377,7 +377,7 @@ def test_an_error_ends_the_step_and_the_episode() -> None:
 
 def test_a_closed_session_takes_no_more_steps() -> None:
     """
-    The environment works on, and the next session begins with the next reset.
+    The environment keeps working, and a new session records from the next reset on.
     """
     env = mttp.wrap(cart_pole())
     with mttp.configure(transport="memory://", steps="packed") as first:
@@ -397,7 +397,7 @@ def test_a_closed_session_takes_no_more_steps() -> None:
 
 def test_vector_environments_are_packed_by_environment() -> None:
     """
-    Each of the environments has blocks of its own.
+    Each environment has blocks of its own.
     """
 
     def run(steps: str) -> list[mttp.Episode]:
@@ -417,7 +417,7 @@ def test_vector_environments_are_packed_by_environment() -> None:
 
 def test_what_shows_the_environment_s_state_is_copied() -> None:
     """
-    An observation that the environment changes later is recorded as it was shown.
+    An observation that the environment changes later is recorded as returned.
     """
 
     class Reusing(gymnasium.Env):  # type: ignore[type-arg]

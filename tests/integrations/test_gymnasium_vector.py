@@ -1,4 +1,4 @@
-"""Vector environments: every autoreset mode, and every way to be a vector."""
+"""Vector environments: every autoreset mode, and every class of vector."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ SEED = 11
 
 
 def cart_pole() -> Any:
-    """Short, with random starts."""
+    """Short episodes with random starts."""
     return gymnasium.make("CartPole-v1")
 
 
 def mountain_car() -> Any:
-    """Continuous actions, cut off by a limit."""
+    """Continuous actions, with a time limit."""
     return gymnasium.make("MountainCarContinuous-v0", max_episode_steps=17)
 
 
 def frozen_lake() -> Any:
-    """Discrete, slippery and short."""
+    """Discrete observations, random transitions and short episodes."""
     return gymnasium.make("FrozenLake-v1")
 
 
 def taxi() -> Any:
-    """Discrete, with an info in each step."""
+    """Discrete observations, and an info in each step."""
     return gymnasium.make(TAXI, max_episode_steps=13)
 
 
@@ -60,23 +60,23 @@ by_mode = pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 
 @pytest.fixture(params=[SyncVectorEnv, partial(AsyncVectorEnv, context="fork")], ids=["sync", "async"])
 def kind(request: pytest.FixtureRequest) -> Any:
-    """How a vector is made of environments."""
+    """Return a function that creates a vector of environments."""
     return request.param
 
 
 def sample(space: Any, length: int) -> list[list[Any]]:
-    """Random actions, `COUNT` for each of `length` calls."""
+    """Return random actions, `COUNT` for each of `length` calls."""
     space.seed(SEED)
     return [[space.sample() for _ in range(COUNT)] for _ in range(length)]
 
 
 def batched(space: Any, actions: Sequence[Any]) -> Any:
-    """One batch of single actions."""
+    """Return one batch of single actions."""
     return concatenate(space, actions, create_empty_array(space, n=len(actions)))
 
 
 def drive(vector: Any, batches: Sequence[Any], *, seed: Any = SEED) -> Iterator[Any]:
-    """Reset, step with each batch, and reset by mask what needs it; everything that is given back."""
+    """Reset a vector, step it with each batch, and reset by mask what has ended; return all results."""
     yield vector.reset(seed=seed)
     for batch in batches:
         result = vector.step(batch)
@@ -89,7 +89,7 @@ def drive(vector: Any, batches: Sequence[Any], *, seed: Any = SEED) -> Iterator[
 def hand_played(
     make: Callable[[], Any], batches: Sequence[Sequence[Any]], mode: AutoresetMode
 ) -> list[list[Play]]:
-    """The same seeds and actions, one environment after the other."""
+    """Return the episodes of the same seeds and actions, one environment after the other."""
     played = []
     for index in range(COUNT):
         env = make()
@@ -112,7 +112,7 @@ def test_each_environment_is_recorded_as_if_played_by_hand(
     session: mttp.Session, kind: Any, make: Any, mode: AutoresetMode
 ) -> None:
     """
-    Observations, actions, rewards, lengths and ends are those of the same seeds and actions without a vector.
+    Observations, actions, rewards, lengths and ends equal those without a vector.
     """
     vector = kind([make] * COUNT, autoreset_mode=mode)
     mttp.instrument(vector)
@@ -129,7 +129,7 @@ def test_each_environment_is_recorded_as_if_played_by_hand(
 
 
 def bits(results: Any) -> list[Any]:
-    """Everything in nested results, bit by bit."""
+    """Return all values in nested results as bytes."""
     if isinstance(results, np.ndarray) and results.dtype != object:
         return [(results.dtype.str, results.shape, results.tobytes())]
     if isinstance(results, dict):
@@ -141,11 +141,11 @@ def bits(results: Any) -> list[Any]:
 
 @by_mode
 @by_name
-def test_the_caller_gets_what_it_would_have(
+def test_the_caller_s_results_do_not_change(
     session: mttp.Session, kind: Any, make: Any, mode: AutoresetMode
 ) -> None:
     """
-    Everything that is given back is the same, bit by bit, with and without instrumentation.
+    All results are bit for bit the same with and without recording.
     """
     given = []
     for instrumented in (True, False):
@@ -161,7 +161,7 @@ def test_the_caller_gets_what_it_would_have(
 
 def test_a_hand_written_vector_is_recorded_as_if_played_by_hand(session: mttp.Session) -> None:
     """
-    CartPoleVectorEnv's episodes are those of CartPole environments put into the same states.
+    CartPoleVectorEnv's episodes equal those of CartPole environments with the same states.
     """
     vector = gymnasium.make_vec("CartPole-v1", num_envs=COUNT, max_episode_steps=15)
     assert isinstance(vector.unwrapped, CartPoleVectorEnv)
@@ -179,7 +179,7 @@ def test_a_hand_written_vector_is_recorded_as_if_played_by_hand(session: mttp.Se
 
 
 def hand_played_poles(actions: Sequence[Sequence[int]], *, limit: int) -> list[list[Play]]:
-    """Poles that start where the vector's one generator puts them, in the call after an end."""
+    """Step poles that start where the vector's one generator puts them, in the call after an end."""
     random, _ = seeding.np_random(SEED)
     poles = [Pole(state) for state in random.uniform(-0.05, 0.05, (4, COUNT)).T]
     for batch in actions:
@@ -193,7 +193,7 @@ def hand_played_poles(actions: Sequence[Sequence[int]], *, limit: int) -> list[l
 
 
 class Pole:
-    """One pole, put where it starts."""
+    """One pole with a given start."""
 
     def __init__(self, state: Any) -> None:
         self.env = CartPoleEnv()
@@ -202,13 +202,13 @@ class Pole:
         self.put(state)
 
     def put(self, state: Any) -> None:
-        """Start an episode here."""
+        """Start an episode in this state."""
         self.env.state, self.env.steps_beyond_terminated = state, None
         self.turns: list[Turn] = []
         self.is_over = False
 
     def shown(self) -> list[float]:
-        """The state as it is shown."""
+        """Return the state as an observation."""
         return np.array(self.env.state, np.float32).tolist()
 
     def step(self, action: int, limit: int) -> None:
@@ -223,12 +223,12 @@ class Pole:
             self.turns = []
 
     def play(self) -> Play:
-        """What was played so far."""
+        """Return the episode so far."""
         return Play(tuple(self.turns), self.shown())
 
 
 def outlines(played: list[list[Play]]) -> list[Any]:
-    """Actions, rewards and ends."""
+    """Return actions, rewards and ends."""
     return [
         [
             [(turn.action, turn.reward, turn.terminated, turn.truncated) for turn in play.turns]
@@ -239,7 +239,7 @@ def outlines(played: list[list[Play]]) -> list[Any]:
 
 
 def observations(played: list[list[Play]]) -> Any:
-    """All observations, one below the other."""
+    """Return all observations as one array."""
     return np.array(
         [
             shown
@@ -252,7 +252,7 @@ def observations(played: list[list[Play]]) -> Any:
 
 
 def shown_by(results: Sequence[Any]) -> set[tuple[float, ...]]:
-    """Every observation that the caller was given."""
+    """Return every observation that the caller got."""
     return {tuple(row) for result in results for row in result[0].tolist()}
 
 
@@ -262,7 +262,7 @@ rewards = st.floats(-1e9, 1e9, allow_nan=False)
 
 @st.composite
 def scripts(draw: st.DrawFn) -> list[Play]:
-    """A few plays of random length, rewards and ends, whose observations name play and turn."""
+    """Return plays of random length, rewards and ends, whose observations name play and turn."""
     plays = []
     for number in range(draw(st.integers(1, 3))):
         paid = draw(st.lists(rewards, min_size=1, max_size=5))
@@ -283,7 +283,7 @@ def test_random_environments_are_recorded_as_if_played_by_hand(
     plays: list[list[Play]], actions: list[int], mode: AutoresetMode
 ) -> None:
     """
-    Whatever the lengths, ends and rewards, in whichever mode, each environment's episodes are its own.
+    Each environment's episodes are its own, for random lengths, ends, rewards and modes.
     """
     makers = [partial(Scripted, each) for each in plays]
     batches = [[(action + index) % 2 for index in range(len(plays))] for action in actions]
@@ -310,13 +310,13 @@ def test_random_environments_are_recorded_as_if_played_by_hand(
 
 
 def scripted(mode: AutoresetMode = AutoresetMode.NEXT_STEP, **options: Any) -> Any:
-    """Two environments, of which the second is one play ahead."""
+    """Return two environments, of which the second is one play ahead."""
     return SyncVectorEnv([Scripted, partial(Scripted, PLAYS[::-1], **options)], autoreset_mode=mode)
 
 
 def test_each_episode_says_where_it_is_from(session: mttp.Session) -> None:
     """
-    The index of the environment, the kind of vector, and the wrappers from the outside in.
+    It has the environment's index, the vector's class, and the wrappers from the outside in.
     """
     vector = RecordEpisodeStatistics(gymnasium.make_vec("CartPole-v1", 2, "sync"))
     mttp.instrument(vector, policy="p")
@@ -337,7 +337,7 @@ def test_each_episode_says_where_it_is_from(session: mttp.Session) -> None:
 @pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
 def test_the_same_environment_in_every_vector(session: mttp.Session, mode: str) -> None:
     """
-    Id, version and spaces do not depend on how the vector is made.
+    Id, version and spaces do not depend on the vector's class.
     """
     options = {"vector_kwargs": {"context": "fork"}} if mode == "async" else {}
     vector = gymnasium.make_vec("CartPole-v1", 2, mode, **options)
@@ -354,7 +354,7 @@ def test_the_same_environment_in_every_vector(session: mttp.Session, mode: str) 
 
 def test_seeds_as_they_are_given(session: mttp.Session) -> None:
     """
-    A list of seeds seeds each environment, and None leaves a digest of what its generator was.
+    A list of seeds has one per environment; None leaves a digest of the generator's state.
     """
     vector = SyncVectorEnv([cart_pole] * 2)
     mttp.instrument(vector)
@@ -371,7 +371,7 @@ def test_seeds_as_they_are_given(session: mttp.Session) -> None:
 
 def test_an_autoreset_leaves_a_digest(session: mttp.Session) -> None:
     """
-    After NEXT_STEP's own reset the seed is unknown, and the generator's state is not.
+    After NEXT_STEP's own reset the seed is unknown, and the digest of the generator's state is recorded.
     """
     vector = SyncVectorEnv([cart_pole])
     mttp.instrument(vector)
@@ -386,9 +386,9 @@ def test_an_autoreset_leaves_a_digest(session: mttp.Session) -> None:
     assert all(other.seed is None and len(other.env_rng_sha256 or "") == 64 for other in others)
 
 
-def test_one_generator_for_all_seeds_nobody(session: mttp.Session) -> None:
+def test_one_generator_for_all_environments(session: mttp.Session) -> None:
     """
-    A hand-written vector's seed is the vector's; its environments have none of their own.
+    The seed of such a vector is metadata, and its environments have none.
     """
     vector = gymnasium.make_vec("CartPole-v1", num_envs=2)
     mttp.instrument(vector, metadata={"mine": 1})
@@ -406,7 +406,7 @@ def test_one_generator_for_all_seeds_nobody(session: mttp.Session) -> None:
 
 def test_a_partial_reset_ends_only_what_it_names(session: mttp.Session) -> None:
     """
-    The others go on, with their own observations.
+    The other episodes continue with their own observations.
     """
     vector = scripted(AutoresetMode.DISABLED)
     mttp.instrument(vector)
@@ -425,7 +425,7 @@ def test_a_partial_reset_ends_only_what_it_names(session: mttp.Session) -> None:
 
 def test_partial_resets_take_seeds(session: mttp.Session) -> None:
     """
-    What a masked reset seeds is seeded; what it leaves out keeps what it had.
+    A masked reset seeds the environments in the mask only.
     """
     vector = SyncVectorEnv([cart_pole] * 2, autoreset_mode=AutoresetMode.DISABLED)
     mttp.instrument(vector)
@@ -440,7 +440,7 @@ def test_partial_resets_take_seeds(session: mttp.Session) -> None:
 
 def test_a_full_reset_aborts_every_episode(session: mttp.Session) -> None:
     """
-    Also in a vector that resets by itself.
+    Also in a vector that resets automatically.
     """
     vector = scripted()
     mttp.instrument(vector)
@@ -455,7 +455,7 @@ def test_a_full_reset_aborts_every_episode(session: mttp.Session) -> None:
 
 def test_the_same_step_mode_shows_the_true_end(session: mttp.Session) -> None:
     """
-    The last observation and the outcome come from the infos of the end, not of the next beginning.
+    Last observation and outcome are those of the end, not of the next episode's start.
     """
     infos = ({}, {"is_success": True, "reward_end": 2.0})
     vector = scripted(AutoresetMode.SAME_STEP, infos=infos)
@@ -480,7 +480,7 @@ def test_the_same_step_mode_shows_the_true_end(session: mttp.Session) -> None:
 @by_mode
 def test_infos_are_told_apart(session: mttp.Session, kind: Any, mode: AutoresetMode) -> None:
     """
-    Each environment's components and outcome are its own, though infos come in one piece.
+    Each environment has its own components and outcome, out of the common infos.
     """
     infos = ({"reward_x": 1.5}, {"rewards": {"y": 2.0}, "success": False})
     plays = (Play((Turn([0.0, 0.0], 0, 1.5), Turn([0.0, 1.0], 0, 2.0, terminated=True)), [0.0, 2.0]),)
@@ -499,7 +499,7 @@ def test_infos_are_told_apart(session: mttp.Session, kind: Any, mode: AutoresetM
 
 def test_infos_as_lists(session: mttp.Session) -> None:
     """
-    DictInfoToList's infos say the same.
+    DictInfoToList's infos give the same results.
     """
     infos = ({}, {"is_success": True})
     vector = DictInfoToList(scripted(infos=infos))
@@ -515,7 +515,7 @@ def test_infos_as_lists(session: mttp.Session) -> None:
 
 def test_an_error_ends_every_step_that_was_taken(session: mttp.Session) -> None:
     """
-    Which environment raised is not said, so that all of the call's steps end in error; a reset starts afresh.
+    All open steps end in error, because the environment that raised is unknown; a reset starts new episodes.
     """
 
     class Failing(Scripted):
@@ -542,7 +542,7 @@ def test_an_error_ends_every_step_that_was_taken(session: mttp.Session) -> None:
 
 def test_stepping_on_without_a_reset_is_counted(session: mttp.Session) -> None:
     """
-    In DISABLED mode an environment that was not reset records nothing; the others do.
+    In DISABLED mode an environment that was not reset is not recorded; the others are.
     """
 
     class Enduring(Scripted):
@@ -564,7 +564,7 @@ def test_stepping_on_without_a_reset_is_counted(session: mttp.Session) -> None:
     assert {"step_after_end": 1} == dict(session.stats.faults)
 
 
-def test_a_vector_instrumented_on_its_way(session: mttp.Session) -> None:
+def test_a_vector_instrumented_in_mid_episode(session: mttp.Session) -> None:
     """
     Each environment is recorded from its next reset on.
     """
@@ -584,7 +584,7 @@ def test_a_vector_instrumented_on_its_way(session: mttp.Session) -> None:
 
 def test_the_outer_layer_wins_over_environments_in_the_vector(session: mttp.Session) -> None:
     """
-    Environments that are recorded themselves stay silent while the vector that holds them is recorded.
+    Instrumented environments do not record while their vector is recorded.
     """
     inner = [Scripted(), Scripted()]
     for env in inner:
@@ -615,7 +615,7 @@ def test_the_outer_layer_wins_over_environments_in_the_vector(session: mttp.Sess
 
 def test_both_halves_of_an_async_step(session: mttp.Session) -> None:
     """
-    `step_async` and `step_wait`, called by hand, are one step; so are the halves of a reset.
+    `step_async` and `step_wait` are one step, and `reset_async` and `reset_wait` one reset.
     """
     vector = AsyncVectorEnv([Scripted, Scripted], context="fork")
     handle = mttp.instrument(vector)
@@ -634,7 +634,7 @@ def test_both_halves_of_an_async_step(session: mttp.Session) -> None:
 
 def test_a_vector_that_is_busy(session: mttp.Session) -> None:
     """
-    Between the halves of a step nothing can be instrumented; Gymnasium says so, and the step goes on.
+    Gymnasium refuses calls between the halves of a step, and the step continues.
     """
     vector = AsyncVectorEnv([Scripted], context="fork")
     vector.reset()
@@ -650,7 +650,7 @@ def test_a_vector_that_is_busy(session: mttp.Session) -> None:
 
 def test_detaching_while_the_vector_is_busy(session: mttp.Session) -> None:
     """
-    The step goes on, and its episode is aborted.
+    The step continues, and its episode is aborted.
     """
     vector = AsyncVectorEnv([Scripted], context="fork")
     handle = mttp.instrument(vector)
@@ -667,7 +667,7 @@ def test_detaching_while_the_vector_is_busy(session: mttp.Session) -> None:
 
 def test_a_vector_that_does_not_state_its_mode(session: mttp.Session) -> None:
     """
-    NEXT_STEP is assumed, as Gymnasium does.
+    The mode is NEXT_STEP, as in Gymnasium.
     """
     vector = scripted()
     del vector.metadata["autoreset_mode"]
@@ -685,7 +685,7 @@ def test_a_vector_that_does_not_state_its_mode(session: mttp.Session) -> None:
 
 def test_iterate_is_not_needed(session: mttp.Session) -> None:
     """
-    A batch of a space that Gymnasium can't take apart is taken apart by index.
+    A batch of a space that Gymnasium cannot split is split by index.
     """
 
     class Words(spaces.Space[Any]):

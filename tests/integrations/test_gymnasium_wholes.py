@@ -1,4 +1,4 @@
-"""Episodes that nobody asks anything of while they are played: they say what those with a handle say."""
+"""Episodes whose steps all are rows of the buffer: they read like episodes with handles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ BOTH = spaces.Dict({"place": spaces.Discrete(5), "speed": BOX})
 
 
 class Scripted(gymnasium.Env):  # type: ignore[type-arg]
-    """Three steps, the last of which ends the episode; `shows`, `pays` and `tells` by the step's number."""
+    """
+    Three steps, the last of which ends the episode; `shows`, `pays` and `tells` are functions of the step's
+    number.
+    """
 
     action_space = spaces.Discrete(2)
     length = 3
@@ -76,7 +79,7 @@ class Scripted(gymnasium.Env):  # type: ignore[type-arg]
 
 
 class Asking(gymnasium.Wrapper):  # type: ignore[type-arg]
-    """Asks for the episode's handle in each of its first steps."""
+    """Gets the episode's handle in each of its first steps."""
 
     has_asked = True
 
@@ -93,17 +96,17 @@ class Asking(gymnasium.Wrapper):  # type: ignore[type-arg]
 
 
 def last(usual: Callable[[int], Any], unusual: Any) -> Callable[[int], Any]:
-    """What is usual, but for the last step."""
+    """Return the usual value, but another in the last step."""
     return lambda number: unusual if number == Scripted.length else usual(number)
 
 
 def vector(number: int) -> Any:
-    """An array."""
+    """Return an array."""
     return np.full(2, number, np.float32)
 
 
 def place(number: int) -> Any:
-    """A member of a Dict space."""
+    """Return a value of a Dict space."""
     return {"place": number, "speed": vector(number)}
 
 
@@ -151,7 +154,7 @@ OPTIONS: list[dict[str, Any]] = [
 def played(
     address: str, make: Callable[[], Any], **options: Any
 ) -> tuple[list[mttp.Episode], dict[str, int]]:
-    """Three episodes, of which the first has a seed, and what was wrong with them."""
+    """Return three episodes, of which the first has a seed, and the session's faults."""
     with mttp.configure(address, run_id="run", steps="packed") as session:
         env = mttp.wrap(make(), **options)
         env.action_space.seed(1)
@@ -189,7 +192,7 @@ def test_an_episode_is_the_same_without_a_handle(name: str, options: dict[str, A
 
 
 class Doing(gymnasium.Wrapper):  # type: ignore[type-arg]
-    """Does something in each step, once the environment has computed; it is told the step's number of all."""
+    """Calls a function with the step's number in each step, after the environment has computed."""
 
     def __init__(self, env: Any, do: Callable[[int], Any]) -> None:
         super().__init__(env)
@@ -204,7 +207,7 @@ class Doing(gymnasium.Wrapper):  # type: ignore[type-arg]
 
 
 def play(env: Any, episodes: int = 1) -> int:
-    """Play episodes to their ends; how many steps they took."""
+    """Step until the episodes end; return the number of steps."""
     count = 0
     for _ in range(episodes):
         env.reset()
@@ -217,15 +220,15 @@ def play(env: Any, episodes: int = 1) -> int:
 
 @pytest.fixture
 def session() -> Iterator[mttp.Session]:
-    """A session whose steps are packed."""
+    """Configure a session with steps in columns."""
     with mttp.configure("memory://", run_id="run", steps="packed") as opened:
         yield opened
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_somebody_may_ask_in_any_step(session: mttp.Session, number: int) -> None:
+def test_any_step_can_be_used(session: mttp.Session, number: int) -> None:
     """
-    In the first as in the last one; what is said then is there.
+    Values recorded on the current step are there, in the first step as in the last.
     """
 
     def say(count: int) -> None:
@@ -242,9 +245,9 @@ def test_somebody_may_ask_in_any_step(session: mttp.Session, number: int) -> Non
     assert [3, 3] == [len(each) for each in said]
 
 
-def test_who_asks_once_an_episode_is_over_gets_nothing_of_the_next(session: mttp.Session) -> None:
+def test_a_context_of_an_ended_episode_has_no_current_step(session: mttp.Session) -> None:
     """
-    A thread may outlive the episode that it began in.
+    A thread may outlive the episode whose context it has.
     """
     contexts: list[contextvars.Context] = []
     got: list[bool] = []
@@ -262,9 +265,9 @@ def test_who_asks_once_an_episode_is_over_gets_nothing_of_the_next(session: mttp
     assert not any(step.span_id for episode in found for step in episode.steps)
 
 
-def test_who_asks_in_an_earlier_step_s_context_gets_the_episode(session: mttp.Session) -> None:
+def test_an_earlier_step_s_context_has_the_episode(session: mttp.Session) -> None:
     """
-    As long as that goes on, its handle is the same from everywhere.
+    Its handle is the same from everywhere while the episode is open.
     """
     contexts: list[contextvars.Context] = []
     handles: list[Any] = []
@@ -282,7 +285,7 @@ def test_who_asks_in_an_earlier_step_s_context_gets_the_episode(session: mttp.Se
 
 def test_an_episode_within_a_step_leaves_the_step_s_own_current(session: mttp.Session) -> None:
     """
-    Whether it ends with its block, or in it.
+    Whether it ends with its block or inside it.
     """
     current: list[str] = []
 
@@ -302,7 +305,7 @@ def test_an_episode_within_a_step_leaves_the_step_s_own_current(session: mttp.Se
 @pytest.mark.parametrize("address", ["memory://", "file://flushed.jsonl"])
 def test_flushing_all_the_time_loses_nothing(address: str) -> None:
     """
-    However short episodes are, each is there once, with all its steps.
+    Each episode is there once, with all its steps.
     """
     over = threading.Event()
     with mttp.configure(address, steps="packed") as session:
@@ -326,20 +329,20 @@ def test_flushing_all_the_time_loses_nothing(address: str) -> None:
     assert [*range(300)] == sorted(each.index for each in found.episodes if each.index is not None)
 
 
-def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
+def test_a_step_that_another_thread_opens_while_it_ends_is_one_step(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Who ends it waits for who opens it.
+    The thread that ends the step waits for the one that opens it.
     """
     is_opening, never = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
-    enter = EnvEpisodes.enter
+    open_step = EnvEpisodes.open_step
 
     def slowly(*args: Any, **facts: Any) -> Any:
         is_opening.set()
         never.wait(0.1)  # by then the environment's thread would have entered a step of its own
-        return enter(*args, **facts)
+        return open_step(*args, **facts)
 
     def ask(count: int) -> None:
         if count == 2:
@@ -348,7 +351,7 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
             threads[0].start()
             is_opening.wait()
 
-    monkeypatch.setattr(EnvEpisodes, "enter", slowly)
+    monkeypatch.setattr(EnvEpisodes, "open_step", slowly)
     play(mttp.wrap(Doing(Scripted(), ask)))
     threads[0].join()
 
@@ -357,9 +360,9 @@ def test_a_step_that_another_thread_asks_for_while_it_ends_is_one(
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs signals")
-def test_a_signal_s_handler_may_ask_and_flush() -> None:
+def test_a_signal_handler_may_use_the_step_and_flush() -> None:
     """
-    At any time, also while somebody asks or an episode ends, or another handler is at it.
+    At any time, also while a step is opened, an episode ends, or another handler runs.
     """
     within: list[None] = []
 
@@ -390,7 +393,7 @@ def test_a_signal_s_handler_may_ask_and_flush() -> None:
 @pytest.mark.parametrize(("at", "steps"), [(1, 0), (2, 1), (3, 2)])
 def test_a_session_may_be_closed_in_the_middle_of_a_step(session: mttp.Session, at: int, steps: int) -> None:
     """
-    What came before that step is there; the environment works on.
+    The steps before it are recorded, and the environment keeps working.
     """
     env = mttp.wrap(Doing(Scripted(), lambda count: session.close() if count == at else None))
     play(env, 2)
@@ -406,7 +409,7 @@ def test_no_span_holds_more_steps_than_one_may(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch, length: int, asks: bool
 ) -> None:
     """
-    Also where an episode ends with the step after that many.
+    Also where an episode ends one step after the limit.
     """
     monkeypatch.setattr(Scripted, "length", length)
     play(mttp.wrap(Asking(Scripted()) if asks else Scripted()))
@@ -420,7 +423,7 @@ def test_no_span_holds_more_steps_than_one_may(
 
 def test_options_may_change_in_the_middle(session: mttp.Session) -> None:
     """
-    What gathered before is kept as it was.
+    Rows from before keep their form.
     """
     env = Scripted()
     mttp.instrument(env)
@@ -438,7 +441,7 @@ def test_options_may_change_in_the_middle(session: mttp.Session) -> None:
 
 def test_processors_that_come_later_see_each_step_of_later_episodes(session: mttp.Session) -> None:
     """
-    Also of an environment that nobody asked for an episode of so far.
+    Also of an environment whose steps had no handles so far.
     """
     names: list[str] = []
 
@@ -454,9 +457,9 @@ def test_processors_that_come_later_see_each_step_of_later_episodes(session: mtt
     assert ["step", "step", "step", "episode Scripted"] == names
 
 
-def test_what_was_wrong_with_a_reset_is_not_said_of_the_next(session: mttp.Session) -> None:
+def test_faults_of_a_reset_do_not_carry_over(session: mttp.Session) -> None:
     """
-    An environment may be reset twice.
+    An environment may be reset twice before its first step.
     """
     shown: list[Any] = [np.zeros(2, np.float32)] * 4 + [object(), *[np.zeros(2, np.float32)] * 4]
     env = mttp.wrap(Scripted(lambda _: shown.pop(0)))
@@ -470,7 +473,7 @@ def test_what_was_wrong_with_a_reset_is_not_said_of_the_next(session: mttp.Sessi
 
 def test_a_collector_gets_them_as_any_other() -> None:
     """
-    As two spans each, and without content, which it is not to have.
+    As two spans each, and without content.
     """
     with OtlpReceiver() as receiver, mttp.configure(receiver.http_address, steps="packed") as session:
         play(mttp.wrap(Scripted()), 20)
@@ -486,7 +489,7 @@ def test_a_collector_gets_them_as_any_other() -> None:
 
 def test_a_file_that_may_not_have_content_has_none_of_theirs(tmp_path: Path) -> None:
     """
-    While another transport of the session has all of it.
+    Another transport of the session has all of it.
     """
     withheld = mttp.Route(f"file://{tmp_path}/without.jsonl", content=False)
     with mttp.configure([withheld, f"file://{tmp_path}/with.jsonl"], steps="packed"):
@@ -499,9 +502,9 @@ def test_a_file_that_may_not_have_content_has_none_of_theirs(tmp_path: Path) -> 
     assert [20, 20] == [len(without), len(whole)]
 
 
-def test_sampling_takes_them_whole() -> None:
+def test_sampling_selects_whole_episodes() -> None:
     """
-    A rule looks at what they say.
+    By a rule over their attributes.
     """
     outcomes = itertools.cycle([True, False])
     env = Scripted(tells=lambda number: {"success": next(outcomes)} if number == Scripted.length else {})
@@ -543,11 +546,11 @@ def test_a_fork_in_the_middle_leaves_the_episode_to_the_parent(at: int, tmp_path
 
 def test_nothing_of_an_episode_waits_for_the_garbage_collector(tmp_path: Path) -> None:
     """
-    Whether or not somebody has asked for it.
+    Whether or not the program used its handle.
     """
 
     class Paid(float):
-        """A reward that can be referred to weakly."""
+        """A reward that can be referenced weakly."""
 
     known: list[weakref.ref[Any]] = []
 
@@ -579,7 +582,7 @@ def test_nothing_of_an_episode_waits_for_the_garbage_collector(tmp_path: Path) -
 
 
 class Outer(Scripted):
-    """Plays an episode of another environment in each step."""
+    """Runs an episode of another environment in each step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -600,7 +603,7 @@ def resets_itself() -> None:
 
 
 def is_copied() -> None:
-    """In the middle of an episode, and between two."""
+    """Copy the environment in the middle of an episode, and between two."""
     env = mttp.wrap(gymnasium.make("CartPole-v1"))
     for count in (1, 40):
         env.reset(seed=1)
@@ -616,7 +619,7 @@ def is_copied() -> None:
 
 
 def is_recorded_twice() -> None:
-    """By a wrapper, and in place."""
+    """Record it by a wrapper, and in place."""
     base = Scripted()
     env = mttp.wrap(base)
     with mttp.instrument(base):
@@ -627,7 +630,7 @@ def is_recorded_twice() -> None:
 
 
 def moves_between_threads() -> None:
-    """From step to step."""
+    """Step in another thread each time."""
     env = mttp.wrap(Scripted())
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
@@ -640,13 +643,13 @@ def moves_between_threads() -> None:
 
 
 def play_on(env: Any) -> None:
-    """Take the steps of an episode whose reset was made."""
+    """Step an episode after its reset."""
     for _ in range(Scripted.length):
         env.step(1)
 
 
 def returns_what_is_no_step() -> None:
-    """Of the wrong length, or with ends that are neither true nor false."""
+    """Return tuples of the wrong length, or ends that are not booleans."""
 
     class Wrong(gymnasium.Wrapper):  # type: ignore[type-arg]
         def step(self, action: Any) -> Any:
@@ -675,7 +678,7 @@ def returns_what_is_no_step() -> None:
 )
 def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Callable[[], Any]) -> None:
     """
-    Each is recorded once, by whoever is outermost.
+    Each step is recorded once, by the outermost recorder.
     """
     found = []
     for steps in ("spans", "packed"):
@@ -694,9 +697,9 @@ def test_packed_steps_are_those_of_spans_however_an_environment_is_used(use: Cal
 
 @pytest.mark.parametrize("options", [{}, {"policy": "mine", "group": 3, "task": None}], ids=["none", "all"])
 @pytest.mark.parametrize("make", [lambda: gymnasium.make("CartPole-v1"), Scripted], ids=["made", "own"])
-def test_steps_that_nobody_asks_for_have_no_spans(make: Callable[[], Any], options: Any) -> None:
+def test_unused_steps_have_no_spans(make: Callable[[], Any], options: Any) -> None:
     """
-    All steps of a short episode are handed on as one batch, whatever else is stated of it.
+    All steps of a short episode are passed on as one batch.
     """
     with mttp.configure("memory://", steps="packed") as session:
         spans = taken(session)
@@ -708,9 +711,9 @@ def test_steps_that_nobody_asks_for_have_no_spans(make: Callable[[], Any], optio
     assert [StepBatch, RecordingSpan] * 3 == list(map(type, spans))
 
 
-def test_a_policy_is_named_as_it_is_called_when_an_episode_begins() -> None:
+def test_a_policy_is_named_when_an_episode_begins() -> None:
     """
-    What it is called may change from one episode to the next.
+    A policy object's name may change from one episode to the next.
     """
 
     class Policy:

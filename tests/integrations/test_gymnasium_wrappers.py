@@ -1,4 +1,4 @@
-"""The wrappers that `mttp.wrap` puts around environments."""
+"""The wrappers of `mttp.wrap`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mttp.errors import InstrumentError
 
 def test_wrapped_environments_are_recorded(session: mttp.Session) -> None:
     """
-    A wrapped environment records what an instrumented one does.
+    As instrumented environments are.
     """
     env = mttp.wrap(Scripted(), policy="p")
 
@@ -33,7 +33,7 @@ def test_wrapped_environments_are_recorded(session: mttp.Session) -> None:
 
 def test_wrapped_vectors_are_recorded(session: mttp.Session) -> None:
     """
-    A vector is wrapped by a vector wrapper.
+    In a vector wrapper.
     """
     env = mttp.wrap(SyncVectorEnv([Scripted] * 2))
 
@@ -48,7 +48,7 @@ def test_wrapped_vectors_are_recorded(session: mttp.Session) -> None:
 
 def test_wrapping_twice_changes_nothing(session: mttp.Session) -> None:
     """
-    What is wrapped comes back as it is; wrapped again further out, it is recorded once.
+    A wrapped environment is returned unchanged; with other wrappers in between, it is recorded once.
     """
     env = mttp.wrap(Scripted())
     same = mttp.wrap(env)
@@ -62,7 +62,7 @@ def test_wrapping_twice_changes_nothing(session: mttp.Session) -> None:
 
 def test_wrapping_with_other_options_adds_a_layer(session: mttp.Session) -> None:
     """
-    The outer layer's options count.
+    The outer layer's options apply.
     """
     env = mttp.wrap(mttp.wrap(Scripted(), policy="inner"), policy="outer")
 
@@ -73,7 +73,7 @@ def test_wrapping_with_other_options_adds_a_layer(session: mttp.Session) -> None
 
 def test_a_wrapped_environment_can_be_instrumented(session: mttp.Session) -> None:
     """
-    Both routes together still record once.
+    Its steps are recorded once.
     """
     env = mttp.wrap(Scripted(), policy="wrapped")
     mttp.instrument(env, policy="instrumented")
@@ -86,7 +86,7 @@ def test_a_wrapped_environment_can_be_instrumented(session: mttp.Session) -> Non
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_a_copy_records_by_itself(session: mttp.Session, copied: Any) -> None:
     """
-    A copy of a wrapped environment is a wrapped environment, with the same options and no episode open.
+    With the same options, and without the original's open episode.
     """
     env = mttp.wrap(Scripted(), policy="p")
     env.reset()
@@ -103,7 +103,7 @@ def test_a_copy_records_by_itself(session: mttp.Session, copied: Any) -> None:
 
 def test_a_copy_of_a_wrapped_vector_records_by_itself(session: mttp.Session) -> None:
     """
-    Vectors that can be copied still can.
+    If the vector can be copied.
     """
     env = mttp.wrap(SyncVectorEnv([Scripted]))
     env.reset()
@@ -135,17 +135,17 @@ def test_gymnasiums_own_checks_pass(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": 1}, "no option 'policies'; there are observations, actions, max_bytes"),
-        ({"max_bytes": -1}, "max_bytes is a number of bytes, not -1"),
-        ({"max_bytes": True}, "max_bytes is a number of bytes, not True"),
-        ({"metadata": ["a"]}, r"metadata maps names to facts; it can't be \['a'\]"),
+        ({"policies": 1}, "no option 'policies'; the options are observations, actions, max_bytes"),
+        ({"max_bytes": -1}, "max_bytes=-1 is not a non-negative integer"),
+        ({"max_bytes": True}, "max_bytes=True is not a non-negative integer"),
+        ({"metadata": ["a"]}, r"metadata=\['a'\] is not a mapping"),
     ],
 )
 def test_wrong_options_are_refused(
     session: mttp.Session, route: Any, options: dict[str, Any], message: str
 ) -> None:
     """
-    Set-up fails loudly.
+    By `instrument` and by `wrap`.
     """
     with pytest.raises(InstrumentError, match=message):
         route(Scripted(), **options)
@@ -154,7 +154,7 @@ def test_wrong_options_are_refused(
 @pytest.mark.parametrize("route", [mttp.instrument, mttp.wrap])
 def test_other_things_of_gymnasium_are_refused(session: mttp.Session, route: Any) -> None:
     """
-    A space is no environment.
+    For example a space.
     """
     with pytest.raises(InstrumentError, match=r"gymnasium\.spaces\.discrete\.Discrete is neither"):
         route(gymnasium.spaces.Discrete(2))

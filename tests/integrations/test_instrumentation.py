@@ -1,4 +1,4 @@
-"""Instrumenting: which integration is chosen, what is imported for it, and what is refused."""
+"""Instrumenting: the choice of the integration, its imports, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mttp.errors import InstrumentError, MissingExtra
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return the output of a program in a new interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, "" if done.returncode == 0 else done.stderr)
     return done.stdout.strip()
@@ -24,21 +24,21 @@ def run(code: str) -> str:
 @pytest.mark.parametrize("target", [3, "CartPole-v1", object(), {}.items(), Exception()])
 def test_an_unknown_target_is_refused(session: mttp.Session, target: object) -> None:
     """
-    The message names the type, where it is from, and what is supported.
+    The message names the type, its packages, and the supported libraries.
     """
     named = f"builtins.{type(target).__qualname__}"
 
     with pytest.raises(InstrumentError) as raised:
         mttp.instrument(target)
 
-    expected = f"nothing here knows how to record {named} (packages: builtins); supported: "
+    expected = f"mttp has no integration for {named} (packages: builtins); supported: "
     expected += ", ".join(sorted(integrations.LIBRARIES))
     assert expected == str(raised.value)
 
 
 def test_a_class_is_refused(session: mttp.Session) -> None:
     """
-    Instances are instrumented; the message says so.
+    The message says to instrument an instance.
     """
     with pytest.raises(InstrumentError, match="int is a class; instrument an instance of it"):
         mttp.instrument(int)
@@ -46,7 +46,7 @@ def test_a_class_is_refused(session: mttp.Session) -> None:
 
 def test_the_bases_decide(session: mttp.Session) -> None:
     """
-    A class of the user's own is known by the library that it derives from.
+    A user's class is recorded by the integration of its base class.
     """
     gymnasium = pytest.importorskip("gymnasium")
 
@@ -61,7 +61,7 @@ def test_the_bases_decide(session: mttp.Session) -> None:
 @pytest.mark.parametrize("package", integrations.LIBRARIES)
 def test_every_integration_has_the_same_names(package: str) -> None:
     """
-    Each module of the table offers what the contract promises.
+    Each module of the table implements the protocol.
     """
     pytest.importorskip(package)
     module = integrations.load(package)
@@ -71,7 +71,7 @@ def test_every_integration_has_the_same_names(package: str) -> None:
 
 def test_no_foreign_library_is_imported_to_decide() -> None:
     """
-    Importing mttp and refusing a target leaves gymnasium alone.
+    Importing mttp and refusing a target does not import gymnasium.
     """
     code = """
 import sys, mttp
@@ -88,7 +88,7 @@ print("gymnasium" in sys.modules)
 
 def test_a_library_is_instrumented_when_it_is_imported() -> None:
     """
-    `instrument()` imports nothing; the library is recorded once somebody else imports it.
+    `instrument()` imports nothing; recording begins with the library's import.
     """
     pytest.importorskip("gymnasium")
     code = """
@@ -117,7 +117,7 @@ with mttp.configure(transport="memory://") as session:
 
 def test_a_library_that_is_imported_after_detaching_is_left_alone() -> None:
     """
-    A handle that was detached waits for nothing.
+    A detached handle does not instrument later imports.
     """
     pytest.importorskip("gymnasium")
     code = """
@@ -133,7 +133,7 @@ with mttp.configure(transport="memory://"):
 
 def test_a_broken_integration_does_not_break_the_import() -> None:
     """
-    Whoever imports the library gets it; that it is not recorded is logged.
+    The import succeeds, and the error is logged.
     """
     pytest.importorskip("gymnasium")
     code = """
@@ -156,7 +156,7 @@ print(gymnasium.make.__name__)
 
 def test_nothing_to_instrument(session: mttp.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Where no supported library is installed, the message says what to install.
+    Without any supported library, the message says what to install.
     """
     tomorrow = replace(integrations.LIBRARIES["gymnasium"], extra="tomorrow")
     monkeypatch.setattr(integrations, "LIBRARIES", {"gymnasium_of_tomorrow": tomorrow})
@@ -165,9 +165,9 @@ def test_nothing_to_instrument(session: mttp.Session, monkeypatch: pytest.Monkey
         mttp.instrument()
 
 
-def test_an_old_library_is_said_to_be_old() -> None:
+def test_an_old_version_is_refused() -> None:
     """
-    A Gymnasium before 1.1 is refused with the version that is needed.
+    For Gymnasium before 1.1, the message has the required version.
     """
     pytest.importorskip("gymnasium")
     code = """
@@ -183,7 +183,7 @@ except mttp.errors.MissingExtra as error:
 
 def test_gymnasium_is_found_without_importing_it() -> None:
     """
-    Whether a library is installed is asked of the import system.
+    The import system says whether a library is installed.
     """
     for package in integrations.LIBRARIES:
         assert (util.find_spec(package) is None) == (package not in _installed())

@@ -1,4 +1,4 @@
-"""OpenTelemetry's instrumentors, by its command and by hand."""
+"""The OpenTelemetry instrumentors, used by the command and by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ env.close()
 
 
 def play() -> None:
-    """One step in an environment that is made here and now."""
+    """Take one step in a new environment."""
     env = gymnasium.make("CartPole-v1")
     env.reset(seed=1)
     env.step(0)
@@ -38,7 +38,7 @@ def play() -> None:
 
 def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> None:
     """
-    The script knows nothing of recording, and afterwards the recording is there.
+    The recording exists although the script does not mention mttp.
     """
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
@@ -64,7 +64,7 @@ def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> 
 
 def test_every_library_has_an_instrumentor() -> None:
     """
-    Each is found by the command, names the versions that can be recorded, and is of one library.
+    The command finds each one, and it states the supported versions of its library.
     """
     entries = distribution("mttp").entry_points.select(group="opentelemetry_instrumentor")
     found: list[type[LibraryInstrumentor]] = [entry.load() for entry in entries]
@@ -76,7 +76,7 @@ def test_every_library_has_an_instrumentor() -> None:
 
 def test_uninstrumenting_puts_everything_back(session: mttp.Session) -> None:
     """
-    What is made after it is not recorded, and the maker is the original.
+    Later environments are not recorded, and `make` is the original.
     """
     make = gymnasium.make
     instrumentor = GymnasiumInstrumentor()
@@ -92,7 +92,7 @@ def test_uninstrumenting_puts_everything_back(session: mttp.Session) -> None:
 
 def test_suppression_is_honoured(session: mttp.Session) -> None:
     """
-    Where OpenTelemetry's instrumentations are asked to be silent, ours are.
+    Nothing is recorded while OpenTelemetry's instrumentations are suppressed.
     """
     from opentelemetry.instrumentation.utils import suppress_instrumentation
 
@@ -106,7 +106,7 @@ def test_suppression_is_honoured(session: mttp.Session) -> None:
 
 def test_a_block_takes_nothing_from_the_command(session: mttp.Session) -> None:
     """
-    A script may instrument a part of itself, by options say; afterwards all is recorded as before.
+    A script may instrument a block with other options; afterwards recording continues as before.
     """
     instrumentor = GymnasiumInstrumentor()
     instrumentor.instrument()

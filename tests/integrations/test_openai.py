@@ -1,4 +1,4 @@
-"""Clients of OpenAI's kind: their calls within a step, and what a server tells of tokens."""
+"""OpenAI clients: requests within a step, and token ids from the server."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mttp.errors import InstrumentError  # noqa: E402
 
 @pytest.fixture
 def client() -> Any:
-    """A client of a server on this machine."""
+    """Return a client of a server on this machine."""
     with serving() as address, openai.OpenAI(base_url=address, api_key="none", max_retries=0) as opened:
         yield opened
 
 
 def ask(client: Any, **more: Any) -> Any:
-    """Have the model answer."""
+    """Send a request."""
     return client.chat.completions.create(model="tiny", messages=QUESTION, **more)
 
 
 def test_a_call_within_a_step_is_a_model_call(session: mttp.Session, client: Any) -> None:
     """
-    With what was asked for, who answered, why it stopped, and usage.
+    With parameters, model, finish reason and usage.
     """
     with mttp.instrument(client), mttp.episode(), mttp.step():
         answer = ask(client, temperature=0.5, max_completion_tokens=8)
@@ -54,7 +54,7 @@ def test_a_call_within_a_step_is_a_model_call(session: mttp.Session, client: Any
 
 def test_token_ids_and_log_probabilities_are_the_step_s(session: mttp.Session, client: Any) -> None:
     """
-    Where the server returns them, as vLLM does when it is asked to.
+    Where the server returns them, as vLLM does on request.
     """
     with mttp.instrument(client), mttp.episode(), mttp.step():
         ask(client, logprobs=True, extra_body={"return_token_ids": True})
@@ -70,7 +70,7 @@ def test_token_ids_and_log_probabilities_are_the_step_s(session: mttp.Session, c
 
 def test_a_completion_of_text_is_a_call_too(session: mttp.Session, client: Any) -> None:
     """
-    Its log probabilities stand elsewhere.
+    Its log probabilities have another form.
     """
     with mttp.instrument(client), mttp.episode(), mttp.step():
         client.completions.create(model="tiny", prompt="2+2=", extra_body={"return_token_ids": True})
@@ -82,7 +82,7 @@ def test_a_completion_of_text_is_a_call_too(session: mttp.Session, client: Any) 
 
 def test_a_call_outside_a_step_is_a_step(session: mttp.Session, client: Any) -> None:
     """
-    What the model was asked is what it saw, and its answer is what it did.
+    The messages are the observation, and the response is the action.
     """
     with mttp.instrument(client), mttp.episode():
         ask(client)
@@ -97,13 +97,13 @@ def test_an_answer_that_is_parsed_is_a_call_too(
     session: mttp.Session, client: Any, recwarn: pytest.WarningsRecorder
 ) -> None:
     """
-    Its action is the message as it came, and what the user makes of that is his.
+    Its action is the message as received.
     """
     if not hasattr(client.chat.completions, "parse"):
         pytest.skip("this version parses elsewhere")
 
     class Sum(pydantic.RootModel[int]):
-        """What is asked for."""
+        """The schema of a parsed response."""
 
     with mttp.instrument(client), mttp.episode():
         answer = client.chat.completions.parse(model="tiny", messages=QUESTION, response_format=Sum)
@@ -116,7 +116,7 @@ def test_an_answer_that_is_parsed_is_a_call_too(
 
 def test_texts_can_be_left_out(session: mttp.Session, client: Any) -> None:
     """
-    By the options that say so for everything else.
+    By the options of every library.
     """
     with mttp.instrument(client, observations=False, actions=False), mttp.episode():
         ask(client)
@@ -127,7 +127,7 @@ def test_texts_can_be_left_out(session: mttp.Session, client: Any) -> None:
 
 def test_outside_an_episode_nothing_is_recorded(session: mttp.Session, client: Any) -> None:
     """
-    A client serves other purposes, too.
+    A client may serve other purposes.
     """
     with mttp.instrument(client):
         ask(client)
@@ -137,7 +137,7 @@ def test_outside_an_episode_nothing_is_recorded(session: mttp.Session, client: A
 
 def test_a_call_that_fails_ends_in_error(session: mttp.Session, client: Any) -> None:
     """
-    The client's exception is the caller's.
+    The client's exception propagates.
     """
     with mttp.instrument(client), mttp.episode(), mttp.step(), pytest.raises(openai.BadRequestError):
         client.chat.completions.create(model="broken", messages=QUESTION)
@@ -148,7 +148,7 @@ def test_a_call_that_fails_ends_in_error(session: mttp.Session, client: Any) -> 
 
 def test_an_asynchronous_client(session: mttp.Session) -> None:
     """
-    Several calls at once, each in a step of its own.
+    Several requests at once, each in a step of its own.
     """
 
     async def play(client: Any) -> None:
@@ -168,7 +168,7 @@ def test_an_asynchronous_client(session: mttp.Session) -> None:
 
 def test_all_clients(session: mttp.Session, client: Any) -> None:
     """
-    `instrument()` records every client, and puts the library back.
+    `instrument()` records every client, and `detach` restores the library.
     """
     with mttp.instrument(), mttp.episode():
         ask(client)
@@ -180,7 +180,7 @@ def test_all_clients(session: mttp.Session, client: Any) -> None:
 
 def test_a_client_is_recorded_once(session: mttp.Session, client: Any) -> None:
     """
-    Even where it is instrumented by itself, twice, and with all others.
+    Also where it is instrumented twice, and together with all clients.
     """
     with mttp.instrument(), mttp.instrument(client), mttp.instrument(client), mttp.episode():
         ask(client)
@@ -189,9 +189,9 @@ def test_a_client_is_recorded_once(session: mttp.Session, client: Any) -> None:
     assert 1 == len(step.calls)
 
 
-def test_an_earlier_answer_is_part_of_a_question(session: mttp.Session, client: Any) -> None:
+def test_an_earlier_response_message_in_a_prompt(session: mttp.Session, client: Any) -> None:
     """
-    A conversation is continued with the message object that the client gave; it is told as data.
+    A message object of an earlier response is recorded as data.
     """
     with mttp.instrument(client), mttp.episode():
         said = ask(client).choices[0].message
@@ -201,9 +201,9 @@ def test_an_earlier_answer_is_part_of_a_question(session: mttp.Session, client: 
     assert {} == dict(session.stats.faults)
 
 
-def test_an_answer_with_its_headers_is_told(session: mttp.Session, client: Any) -> None:
+def test_a_raw_response_is_recorded(session: mttp.Session, client: Any) -> None:
     """
-    As other libraries ask for it; the user parses it as before.
+    The user parses it as before.
     """
     with mttp.instrument(client), mttp.episode():
         raw = client.chat.completions.with_raw_response.create(model="tiny", messages=QUESTION)
@@ -213,9 +213,11 @@ def test_an_answer_with_its_headers_is_told(session: mttp.Session, client: Any) 
     assert ("4", 11) == (step.action["content"], step.calls[0].input_tokens)
 
 
-def test_what_the_official_instrumentation_does_not_know_is_ours(session: mttp.Session, client: Any) -> None:
+def test_completions_that_the_official_instrumentation_does_not_record(
+    session: mttp.Session, client: Any
+) -> None:
     """
-    It records chats, and no completions of text.
+    It records chats only, so that text completions are recorded by mttp.
     """
     official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
     official.instrument()
@@ -230,7 +232,7 @@ def test_what_the_official_instrumentation_does_not_know_is_ours(session: mttp.S
 
 def test_the_official_instrumentation_records_the_call_itself(session: mttp.Session, client: Any) -> None:
     """
-    Where it is at work the call is its span, and ours adds the tokens alone.
+    The call is its span, and mttp adds only the tokens.
     """
     official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
     official.instrument()
@@ -248,7 +250,7 @@ def test_what_is_no_client_is_refused(client: Any) -> None:
     """
     The message says what can be instrumented.
     """
-    with pytest.raises(InstrumentError, match="Completions is no client; instrument an OpenAI"):
+    with pytest.raises(InstrumentError, match="Completions is not a client; instrument an OpenAI"):
         mttp.instrument(client.chat.completions)
 
 
@@ -266,7 +268,7 @@ def test_a_patched_class_is_called(
     session: mttp.Session, client: Any, is_library: bool, is_first: bool
 ) -> None:
     """
-    Nothing goes to the network, whether a test patches `Completions` before or after it is instrumented.
+    A test that patches `Completions`, before or after instrumenting, sends nothing to the network.
     """
     kind = type(client.chat.completions)
     before = vars(kind)["create"]
@@ -284,7 +286,7 @@ def test_a_patched_class_is_called(
 
 def test_a_patched_class_of_an_asynchronous_client_is_called(session: mttp.Session) -> None:
     """
-    An AsyncMock takes the place of the method that is awaited.
+    An AsyncMock replaces the method that is awaited.
     """
     opened = openai.AsyncOpenAI(base_url="http://127.0.0.1:9", api_key="none", max_retries=0)
     kind = type(opened.chat.completions)
@@ -304,7 +306,7 @@ def test_a_patch_that_outlasts_the_instrumentation_leaves_nothing_recorded(
     session: mttp.Session, client: Any
 ) -> None:
     """
-    The seam that the patch puts back only calls, and the client can be instrumented again.
+    Our wrapper, which that patch restores, only calls the original, and the client can be instrumented again.
     """
     handle = mttp.instrument(client)
     with patch.object(client.chat.completions, "create", return_value=SAID):
@@ -323,7 +325,7 @@ def test_a_client_and_its_library_are_released_in_any_order(
     session: mttp.Session, client: Any, is_client_first: bool
 ) -> None:
     """
-    Each call is recorded once, as long as one of them is attached.
+    Each request is recorded once while one of them is attached.
     """
     handles = [mttp.instrument(client), mttp.instrument()]
     for handle in handles if is_client_first else reversed(handles):
@@ -338,7 +340,7 @@ def test_a_client_and_its_library_are_released_in_any_order(
 
 def test_every_choice_is_recorded(session: mttp.Session, client: Any) -> None:
     """
-    With `n=2` the action is a list of both, and why each of them stopped is on the call.
+    With `n=2` the action is a list of both choices, and the call has both finish reasons.
     """
     with mttp.instrument(client), mttp.episode():
         ask(client, n=2)
@@ -353,7 +355,7 @@ def test_tokens_of_several_choices_are_named_as_not_recorded(
     session: mttp.Session, client: Any, is_stream: bool
 ) -> None:
     """
-    A step has one token block, so that none of them is taken for the step's: a fault says so.
+    A step has one token block, so that a fault is recorded instead.
     """
     with mttp.instrument(client), mttp.episode():
         answer = ask(client, n=2, extra_body={"return_token_ids": True}, stream=is_stream)
@@ -371,7 +373,7 @@ def test_messages_of_a_generator_reach_model_and_recording(
     session: mttp.Session, client: Any, is_async: bool
 ) -> None:
     """
-    The program's call has all of them, and so has the step.
+    Both get all messages.
     """
 
     def messages() -> Iterator[Any]:
@@ -397,7 +399,7 @@ def test_messages_of_a_generator_reach_model_and_recording(
 
 def test_what_a_generator_of_messages_raises_is_the_caller_s(session: mttp.Session, client: Any) -> None:
     """
-    The call ends in error, as it would without us.
+    The call ends in error, and the exception propagates.
     """
 
     def messages() -> Iterator[Any]:
@@ -412,7 +414,7 @@ def test_what_a_generator_of_messages_raises_is_the_caller_s(session: mttp.Sessi
 
 def test_messages_of_a_generator_are_not_touched_where_nothing_is_recorded(client: Any) -> None:
     """
-    Outside an episode the client gets the very object.
+    Outside an episode the client gets the generator itself.
     """
     given = iter(QUESTION)
     with mttp.instrument(client), patch.object(type(client.chat.completions), "create") as patched:
@@ -423,11 +425,11 @@ def test_messages_of_a_generator_are_not_touched_where_nothing_is_recorded(clien
 
 @pytest.mark.parametrize(("model", "raised"), [("page", None), ("garbled", ValueError)])
 @pytest.mark.parametrize("is_raw", [False, True])
-def test_an_answer_that_is_no_completion_is_named(
+def test_a_response_that_is_not_a_completion_is_a_fault(
     session: mttp.Session, client: Any, model: str, raised: Any, is_raw: bool
 ) -> None:
     """
-    A body that is no JSON: the caller gets what the client makes of it, and a fault says what is missing.
+    For a body that is not JSON, the caller gets what the client returns.
     """
     with mttp.instrument(client), mttp.episode():
         asking = client.chat.completions.with_raw_response if is_raw else client.chat.completions
@@ -447,9 +449,9 @@ def test_an_answer_that_is_no_completion_is_named(
         assert step.calls[0].error_type == "json.decoder.JSONDecodeError"
 
 
-def test_an_answer_that_the_caller_reads_is_named(session: mttp.Session, client: Any) -> None:
+def test_a_response_that_the_caller_reads_is_a_fault(session: mttp.Session, client: Any) -> None:
     """
-    `with_streaming_response` leaves the body to the caller, whole; the call is recorded, its answer is not.
+    With `with_streaming_response` the caller gets the whole body; the call is recorded without it.
     """
     with (
         mttp.instrument(client),
@@ -467,7 +469,7 @@ def test_an_answer_that_the_caller_reads_is_named(session: mttp.Session, client:
 @pytest.mark.parametrize("is_raw", [False, True])
 def test_a_stream_of_several_choices_is_recorded(session: mttp.Session, client: Any, is_raw: bool) -> None:
     """
-    Streamed, with the headers or without: each choice is put together by itself.
+    Streamed, raw or not: each choice is assembled separately.
     """
     with mttp.instrument(client), mttp.episode():
         asking = client.chat.completions.with_raw_response if is_raw else client.chat.completions

@@ -1,4 +1,4 @@
-"""Answers of OpenAI's clients that are streamed: the user gets what came, and the recording has all of it."""
+"""Streamed responses of OpenAI clients: the user gets every chunk, the recording has the whole response."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ TOKENS = {"return_token_ids": True}
 
 @pytest.fixture
 def client() -> Iterator[Any]:
-    """A client of a server on this machine, which is recorded."""
+    """Return a recorded client of a server on this machine."""
     with connected() as opened, mttp.instrument(opened):
         yield opened
 
 
 @contextmanager
 def connected() -> Iterator[Any]:
-    """A client of a server on this machine."""
+    """Return a client of a server on this machine."""
     with serving() as address, openai.OpenAI(base_url=address, api_key="none", max_retries=0) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def asynchronous() -> AsyncIterator[Any]:
-    """The same, asynchronous."""
+    """Return a recorded asynchronous client."""
     with serving() as address:
         async with openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as opened:
             with mttp.instrument(opened):
@@ -45,18 +45,18 @@ async def asynchronous() -> AsyncIterator[Any]:
 
 
 def stream(client: Any, model: str = "tiny", **more: Any) -> Any:
-    """Have the model answer in pieces."""
+    """Send a request for a streamed response."""
     return client.chat.completions.create(model=model, messages=QUESTION, stream=True, **more)
 
 
 def contents(pieces: Any) -> list[str]:
-    """What a chat's pieces say."""
+    """Return the texts of a chat's chunks."""
     return [choice.delta.content for piece in pieces for choice in piece.choices if choice.delta.content]
 
 
-def test_a_stream_that_is_read_is_a_whole_answer(session: mttp.Session, client: Any) -> None:
+def test_a_stream_that_is_read_is_a_complete_response(session: mttp.Session, client: Any) -> None:
     """
-    Who answered, why it stopped, usage where it was asked for, and no step of its own.
+    With model, finish reason and requested usage, and without a step of its own.
     """
     with mttp.episode(), mttp.step():
         assert ["It is", " 4"] == contents(stream(client, stream_options=USAGE))
@@ -74,9 +74,9 @@ def test_a_stream_that_is_read_is_a_whole_answer(session: mttp.Session, client: 
     assert {} == dict(session.stats.faults)
 
 
-def test_the_first_piece_is_timed(session: mttp.Session, client: Any) -> None:
+def test_the_first_chunk_is_timed(session: mttp.Session, client: Any) -> None:
     """
-    From the question on; an answer that comes whole has none.
+    From the request on; a response that is not streamed has no such time.
     """
     with mttp.episode(), mttp.step():
         contents(stream(client))
@@ -90,7 +90,7 @@ def test_the_first_piece_is_timed(session: mttp.Session, client: Any) -> None:
 
 def test_usage_that_was_not_asked_for_is_absent(session: mttp.Session, client: Any) -> None:
     """
-    The request stays as it is, and numbers are not invented.
+    The request is not changed, and no numbers are estimated.
     """
     with mttp.episode(), mttp.step():
         contents(stream(client))
@@ -99,9 +99,9 @@ def test_usage_that_was_not_asked_for_is_absent(session: mttp.Session, client: A
     assert (None, None, ("stop",)) == (call.input_tokens, call.output_tokens, call.finish_reasons)
 
 
-def test_tokens_of_all_pieces_are_one_block(session: mttp.Session, client: Any) -> None:
+def test_tokens_of_all_chunks_are_one_block(session: mttp.Session, client: Any) -> None:
     """
-    Their ids and log probabilities, and the prompt's ids, which come with the first.
+    With their log probabilities, and the prompt's ids from the first chunk.
     """
     with mttp.episode(), mttp.step():
         contents(stream(client, logprobs=True, extra_body=TOKENS))
@@ -115,9 +115,9 @@ def test_tokens_of_all_pieces_are_one_block(session: mttp.Session, client: Any) 
     )
 
 
-def test_a_text_is_streamed_alike(session: mttp.Session, client: Any) -> None:
+def test_a_streamed_text_completion(session: mttp.Session, client: Any) -> None:
     """
-    Its log probabilities and the prompt's ids stand elsewhere.
+    Its log probabilities and prompt ids have another form.
     """
     with mttp.episode():
         answer = client.completions.create(
@@ -137,7 +137,7 @@ def test_a_text_is_streamed_alike(session: mttp.Session, client: Any) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_the_specimen(session: mttp.Session, client: Any, streamed: bool) -> None:
     """
-    Whole or in pieces, a completion is what it is for every library.
+    The shared completions read back, streamed or not.
     """
     for number, asked in enumerate(COMPLETIONS):
         with mttp.episode() as episode:
@@ -155,7 +155,7 @@ def test_the_specimen(session: mttp.Session, client: Any, streamed: bool) -> Non
 
 def test_outside_a_step_a_stream_is_a_step_until_its_end(session: mttp.Session, client: Any) -> None:
     """
-    Its action is the message that the pieces come to, and it is not current while they come.
+    Its action is the assembled message, and it is not current while the stream is read.
     """
     with mttp.episode():
         pieces = stream(client)
@@ -167,9 +167,9 @@ def test_outside_a_step_a_stream_is_a_step_until_its_end(session: mttp.Session, 
     assert only(session).complete
 
 
-def test_pieces_of_a_tool_s_call_are_put_together(session: mttp.Session, client: Any) -> None:
+def test_chunks_of_tool_calls_are_assembled(session: mttp.Session, client: Any) -> None:
     """
-    As the message would have it that comes as a whole.
+    As in a message that is not streamed.
     """
     with mttp.episode():
         list(stream(client, "talker"))
@@ -185,7 +185,7 @@ def test_a_stream_that_is_left_is_recorded_as_far_as_it_was_read(
     session: mttp.Session, client: Any, leave: str
 ) -> None:
     """
-    Closed, or forgotten until its step ends: there is no reason why it stopped.
+    Closed, or abandoned until its step ends: it has no finish reason.
     """
     with mttp.episode(), mttp.step():
         pieces = stream(client, logprobs=True, extra_body=TOKENS)
@@ -206,9 +206,9 @@ def test_a_stream_that_is_left_is_recorded_as_far_as_it_was_read(
     assert (True, {}) == (only(session).complete, dict(session.stats.faults))
 
 
-def test_a_stream_that_nobody_reads_ends_with_its_episode(session: mttp.Session, client: Any) -> None:
+def test_an_unread_stream_ends_with_its_episode(session: mttp.Session, client: Any) -> None:
     """
-    Nothing of it is known but the question.
+    Only its prompt is recorded.
     """
     with mttp.episode():
         pieces = stream(client)
@@ -226,7 +226,7 @@ def test_a_stream_that_nobody_reads_ends_with_its_episode(session: mttp.Session,
 
 def test_a_stream_that_breaks_ends_its_call_in_error(session: mttp.Session, client: Any) -> None:
     """
-    The exception is the reader's, after the pieces that came.
+    The reader gets the exception after the received chunks.
     """
     with mttp.episode():
         pieces = stream(client, "breaks", extra_body=TOKENS)
@@ -240,7 +240,7 @@ def test_a_stream_that_breaks_ends_its_call_in_error(session: mttp.Session, clie
 
 def test_a_stream_that_never_begins_ends_its_call_in_error(session: mttp.Session, client: Any) -> None:
     """
-    As that of an answer that comes as a whole.
+    As a failed request without streaming.
     """
     with mttp.episode(), mttp.step(), pytest.raises(openai.BadRequestError):
         stream(client, "broken")
@@ -250,7 +250,7 @@ def test_a_stream_that_never_begins_ends_its_call_in_error(session: mttp.Session
 
 def test_asynchronous_streams_at_once(session: mttp.Session) -> None:
     """
-    Each is a step of its own, whichever way they are read.
+    Each is a step of its own, whichever way it is read.
     """
 
     async def read(client: Any) -> None:
@@ -293,7 +293,7 @@ def test_asynchronous_streams_at_once(session: mttp.Session) -> None:
 
 def test_a_task_that_is_cancelled_in_a_stream_ends_its_call(session: mttp.Session) -> None:
     """
-    The cancellation goes on.
+    The cancellation propagates.
     """
 
     async def main() -> None:
@@ -315,9 +315,9 @@ def test_a_task_that_is_cancelled_in_a_stream_ends_its_call(session: mttp.Sessio
     assert (True, {}) == (only(session).complete, dict(session.stats.faults))
 
 
-def test_the_library_s_own_reader_of_streams_is_heard(session: mttp.Session, client: Any) -> None:
+def test_the_library_s_own_stream_reader_is_recorded(session: mttp.Session, client: Any) -> None:
     """
-    `chat.completions.stream` asks by `create`, and puts the pieces together itself.
+    `chat.completions.stream` sends its request by `create`, and assembles the chunks itself.
     """
     with mttp.episode(), mttp.step():
         chats = [client.chat.completions, client.beta.chat.completions]  # versions have it here or there
@@ -331,7 +331,7 @@ def test_the_library_s_own_reader_of_streams_is_heard(session: mttp.Session, cli
 
 def test_the_stream_is_the_library_s_own(session: mttp.Session, client: Any) -> None:
     """
-    The same class, with the response that it had.
+    It keeps its class and its response.
     """
     with mttp.episode():
         pieces = stream(client)
@@ -340,13 +340,13 @@ def test_the_stream_is_the_library_s_own(session: mttp.Session, client: Any) -> 
         assert [] == [*pieces]
 
 
-def test_what_fails_in_hearing_is_counted_and_the_pieces_come(
+def test_an_error_in_a_listener_is_counted_and_the_chunks_arrive(
     session: mttp.Session, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A hook of ours that raises costs the recording, and nobody else.
+    An error in a hook costs only the recording.
     """
-    monkeypatch.setattr(integration.Gathered, "add", lambda *_: 1 / 0)
+    monkeypatch.setattr(integration.ResponseAssembler, "add", lambda *_: 1 / 0)
     with mttp.episode(), mttp.step():
         assert ["It is", " 4"] == contents(stream(client))
 
@@ -355,13 +355,13 @@ def test_what_fails_in_hearing_is_counted_and_the_pieces_come(
 
 
 def official() -> Any:
-    """OpenTelemetry's own instrumentation."""
+    """Activate OpenTelemetry's own instrumentation."""
     return pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
 
 
-def test_the_official_instrumentation_s_stream_is_heard(session: mttp.Session) -> None:
+def test_tokens_of_the_official_instrumentation_s_stream_are_recorded(session: mttp.Session) -> None:
     """
-    Its span is the call, and the tokens are added; it puts an object of its own around the stream.
+    Its span is the call, also inside its stream wrapper.
     """
     theirs = official()
     theirs.instrument()
@@ -377,7 +377,7 @@ def test_the_official_instrumentation_s_stream_is_heard(session: mttp.Session) -
 
 def test_the_official_instrumentation_may_come_later(session: mttp.Session, client: Any) -> None:
     """
-    A client that is recorded already does not ask through it, so that the call is ours.
+    A client that is already recorded does not call through it, so that mttp records the call.
     """
     theirs = official()
     theirs.instrument()

@@ -1,4 +1,4 @@
-"""Seams over what other people's classes and modules have, and over what they have no more."""
+"""Patches of classes, objects and modules, and of attributes that do not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mttp.integrations.patching import PatchedFunction, Patches
 
 
 class Trainer:
-    """Somebody else's."""
+    """A library's class."""
 
     def train(self, steps: int) -> int:
         """Train."""
@@ -27,26 +27,26 @@ class Trainer:
 
     @staticmethod
     def name() -> str:
-        """Its name."""
+        """The name."""
         return "trainer"
 
 
 class Loop:
-    """Somebody else's, which nobody surrounds."""
+    """A library's class that is not patched."""
 
     def run(self) -> None:
         """Run."""
 
 
 class Mine(Trainer):
-    """A user's own, which changes what it inherits."""
+    """A user's subclass that overrides a method."""
 
     def train(self, steps: int) -> int:
         return 10 * super().train(steps)
 
 
 def doubled(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-    """Around a method."""
+    """A wrapper of a method."""
     return 2 * wrapped(*args, **kwargs)
 
 
@@ -55,14 +55,14 @@ def _forgotten() -> None:
     patching._warn.cache_clear()
 
 
-def test_a_class_is_surrounded_for_all_its_instances() -> None:
+def test_a_patched_class_affects_all_instances() -> None:
     """
-    Also for those of a subclass that calls it, and for those that were made before.
+    Also instances of a subclass that calls it, and earlier instances.
     """
     before, mine = Trainer(), Mine()
     handle = Patches(lambda: None)
 
-    handle.expect("gymnasium", [("train", Trainer, "train", doubled)])
+    handle.install_existing("gymnasium", [("train", Trainer, "train", doubled)])
 
     assert (6, 6, 60) == (before.train(3), Trainer().train(3), mine.train(3))
     assert {"train": True} == handle.status()
@@ -71,11 +71,11 @@ def test_a_class_is_surrounded_for_all_its_instances() -> None:
 
 def test_a_class_is_left_as_it_was() -> None:
     """
-    The very function is back, static methods stay static, and what was inherited is inherited again.
+    Detaching restores the function itself, static methods and inheritance.
     """
     train, name = vars(Trainer)["train"], vars(Trainer)["name"]
     handle = Patches(lambda: None)
-    handle.expect(
+    handle.install_existing(
         "gymnasium",
         [
             ("train", Trainer, "train", doubled),
@@ -93,20 +93,20 @@ def test_a_class_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("target", [functools.partial(int, "3"), Loop().run, sum, doubled])
-def test_pickling_gives_what_is_surrounded(target: Any) -> None:
+def test_pickling_gives_the_original(target: Any) -> None:
     """
-    A partial or a method with what it is bound to, a function by its name.
+    A partial or a bound method with its object, a function by its name.
     """
-    seam = PatchedFunction(target, doubled, Patches(lambda: None))
+    patched = PatchedFunction(target, doubled, Patches(lambda: None))
 
-    found = pickle.loads(pickle.dumps(seam))
+    found = pickle.loads(pickle.dumps(patched))
 
     assert (type(target), pickle.dumps(target)) == (type(found), pickle.dumps(found))
 
 
-def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_attributes_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """
-    The rest is recorded; the warning names what is missing and the versions that were tested.
+    The warning names them and the tested versions, and the others are patched.
     """
     library = types.ModuleType("library")
     library.train = lambda: 1  # type: ignore[attr-defined]  # made here
@@ -114,7 +114,7 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING, "mttp"):
         for _ in range(2):
             handle = Patches(lambda: None)
-            handle.expect(
+            handle.install_existing(
                 "gymnasium", [("train", library, "train", doubled), ("gone", library, "gone", doubled)]
             )
             assert 2 == library.train()
@@ -123,12 +123,13 @@ def test_what_a_library_has_no_more_is_said_once(caplog: pytest.LogCaptureFixtur
 
     (message,) = [record.getMessage() for record in caplog.records]
     assert (
-        "has no gone: what passed through there is not recorded, the rest is (tested: 1.1 to 1.4)" in message
+        "has no gone: what mttp records there is missing, the rest is recorded (tested: 1.1 to 1.4)"
+        in message
     )
 
 
 def held(trainer: Any, around: Any = doubled) -> Patches:
-    """A handle with a seam over the trainer's `train`."""
+    """Return a handle with a patch of the trainer's `train`."""
     handle = Patches(lambda: None)
     handle.install(trainer, [("train", "train", around)])
     return handle
@@ -137,7 +138,7 @@ def held(trainer: Any, around: Any = doubled) -> Patches:
 @pytest.mark.parametrize("kind", [Trainer, Mine])
 def test_a_method_that_is_patched_in_the_class_is_called(kind: type[Trainer]) -> None:
     """
-    Patched after the seam was put, or before; once the patch is taken off, the method is called again.
+    Patched before or after; after that patch is removed, the method is called again.
     """
     for is_first in (True, False):
         trainer = kind()
@@ -151,9 +152,9 @@ def test_a_method_that_is_patched_in_the_class_is_called(kind: type[Trainer]) ->
         assert "train" not in vars(trainer)
 
 
-def test_a_class_that_is_changed_later_is_heeded() -> None:
+def test_later_changes_of_the_class_apply() -> None:
     """
-    A function, a static method or whatever else stands in the class is bound as Python binds it.
+    A function, a static method or another value is bound as Python binds it.
     """
 
     class Changed(Trainer):
@@ -175,9 +176,9 @@ def test_a_class_that_is_changed_later_is_heeded() -> None:
     assert 6 == trainer.train(3)
 
 
-def test_a_method_that_is_gone_is_missed_as_ever() -> None:
+def test_a_deleted_method_is_an_attribute_error() -> None:
     """
-    The error is Python's own.
+    With Python's own message.
     """
 
     class Bare(Loop):
@@ -194,7 +195,7 @@ def test_a_method_that_is_gone_is_missed_as_ever() -> None:
 
 def test_a_method_that_an_object_forwards_is_looked_up_there() -> None:
     """
-    An object that answers for another by `__getattr__`.
+    By `__getattr__`.
     """
 
     class Forwarding:
@@ -212,9 +213,9 @@ def test_a_method_that_an_object_forwards_is_looked_up_there() -> None:
         assert 10 == trainer.train(3)
 
 
-def test_a_seam_that_is_put_back_after_the_end_only_calls() -> None:
+def test_a_patch_restored_after_detaching_only_calls() -> None:
     """
-    A patch of the object itself that outlasts the handle puts our seam back, which does nothing any more.
+    Another patch of the object may outlast the handle and restore ours.
     """
     trainer = Trainer()
     handle = held(trainer)
@@ -227,9 +228,9 @@ def test_a_seam_that_is_put_back_after_the_end_only_calls() -> None:
         assert 7 == trainer.train(3)
 
 
-def test_a_class_seam_that_is_put_back_after_the_end_only_calls() -> None:
+def test_a_class_patch_restored_after_detaching_only_calls() -> None:
     """
-    So it is with a class.
+    As for an object.
     """
 
     class Patched(Trainer):
@@ -237,20 +238,20 @@ def test_a_class_seam_that_is_put_back_after_the_end_only_calls() -> None:
             return steps
 
     handle = Patches(lambda: None)
-    handle.expect("gymnasium", [("train", Patched, "train", doubled)])
+    handle.install_existing("gymnasium", [("train", Patched, "train", doubled)])
     with patch.object(Patched, "train", return_value=5):
         handle.detach()
 
     assert 3 == Patched().train(3)
 
 
-def test_seams_are_taken_off_in_any_order() -> None:
+def test_patches_are_removed_in_any_order() -> None:
     """
-    The class's and the object's, each of which only takes off what it put on.
+    Those of the class and of the object are independent.
     """
     for first, second in ((0, 1), (1, 0)):
         trainer, over_class = Trainer(), Patches(lambda: None)
-        over_class.expect("gymnasium", [("train", Trainer, "train", doubled)])
+        over_class.install_existing("gymnasium", [("train", Trainer, "train", doubled)])
         handles = [held(trainer), over_class]
         assert 12 == trainer.train(3)
 
@@ -260,9 +261,9 @@ def test_seams_are_taken_off_in_any_order() -> None:
         assert (3, {}) == (trainer.train(3), vars(trainer))
 
 
-def test_a_copy_is_not_instrumented_and_heeds_its_class() -> None:
+def test_a_copy_is_not_instrumented() -> None:
     """
-    A deep copy has the methods of its class, those that are patched later included, and holds no original.
+    A deep copy has the methods of its class, also later ones, and does not refer to the original.
     """
     trainer = Trainer()
     held(trainer)

@@ -1,4 +1,4 @@
-"""Tasks and actors of Ray's go on with an episode, and nothing is missing though Ray kills its workers."""
+"""Ray tasks and actors record parts of episodes, and nothing is lost when Ray kills its workers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ with mttp.configure("file://runs/"):
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[mttp.Recording]:
-    """What a program that uses Ray recorded."""
+    """Return the recording of a program that uses Ray."""
     directory = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # names of Ray's sockets may not be long
     (directory / "program.py").write_text(PROGRAM)
     quiet = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(directory)}
@@ -101,32 +101,32 @@ def recording() -> Iterator[mttp.Recording]:
 
 
 def actions(recording: mttp.Recording, name: str) -> list[str]:
-    """What was done in an episode."""
+    """Return the actions of an episode."""
     (episode,) = (episode for episode in recording if episode.id == name)
     return sorted(step.action for step in episode.steps)
 
 
 def test_every_episode_is_complete(recording: mttp.Recording) -> None:
     """
-    Nothing is missing and nothing is there twice, of one run, though its workers were killed at once.
+    Each span is there once, in one run, although the workers were killed at once.
     """
     assert ["all", "mixed 0", "mixed 1", "scored"] == sorted(episode.id for episode in recording)
     assert all(episode.complete for episode in recording)
     assert (0, 1) == (recording.duplicates, len({run.id for run in recording.runs}))
 
 
-def test_tasks_and_actors_go_on_with_an_episode(recording: mttp.Recording) -> None:
+def test_tasks_and_actors_continue_an_episode(recording: mttp.Recording) -> None:
     """
-    Given a carrier or a carried function, at once, and from within one another.
+    With a carrier or a bound function, concurrently and nested.
     """
     assert [
         *("actor 1", "actor 2", "carried", "delegate", "nested", "task 0", "task 1", "task 2")
     ] == actions(recording, "all")
 
 
-def test_an_actor_of_several_episodes_confuses_none(recording: mttp.Recording) -> None:
+def test_an_actor_in_several_episodes(recording: mttp.Recording) -> None:
     """
-    Calls of an asynchronous one go on at the same time.
+    Concurrent calls of an asynchronous actor stay in their episodes.
     """
     assert [["0"] * 5 + ["0 3"], ["1"] * 5 + ["1 4"]] == [
         actions(recording, "mixed 0"),
@@ -136,7 +136,7 @@ def test_an_actor_of_several_episodes_confuses_none(recording: mttp.Recording) -
 
 def test_a_task_may_score_the_episode(recording: mttp.Recording) -> None:
     """
-    What it pays to the whole is the episode's return.
+    Its reward of the episode is the return.
     """
     (episode,) = (episode for episode in recording if episode.id == "scored")
 

@@ -1,4 +1,4 @@
-"""Calls of models while a reward is computed: children of the grade, and never steps of the policy."""
+"""Model calls while a reward is computed: children of the grade, and never steps of the policy."""
 
 from __future__ import annotations
 
@@ -21,51 +21,53 @@ SAMPLE = {"completion": "four"}
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Where the model is served."""
+    """Serve the model and return its address."""
     with serving() as served:
         yield served
 
 
 @pytest.fixture
 def client(address: str) -> Iterator[Any]:
-    """An instrumented client."""
+    """Return an instrumented client."""
     with openai.OpenAI(base_url=address, api_key="none", max_retries=0) as opened, mttp.instrument(opened):
         yield opened
 
 
 @pytest.fixture
 def async_client(address: str) -> Iterator[Any]:
-    """An instrumented asynchronous client."""
+    """Return an instrumented asynchronous client."""
     opened = openai.AsyncOpenAI(base_url=address, api_key="none", max_retries=0)
     with mttp.instrument(opened):
         yield opened
 
 
 def asked(client: Any, model: str = "critic", **more: Any) -> float:
-    """What the model answers, as a number."""
+    """Return the model's response as a number."""
     return float(
         client.chat.completions.create(model=model, messages=QUESTION, **more).choices[0].message.content
     )
 
 
 async def asked_async(client: Any) -> float:
-    """The same, awaited."""
+    """Return the model's response as a number, awaited."""
     answer = await client.chat.completions.create(model="critic", messages=QUESTION)
     return float(answer.choices[0].message.content)
 
 
 def plays(client: Any) -> None:
-    """The policy's one step."""
+    """Record the policy's one step."""
     asked(client, "policy")
 
 
 def spec_of(component: Any, **more: Any) -> mttp.RewardSpec:
-    """A spec of one component."""
+    """Return a spec with one component."""
     return mttp.RewardSpec(name="judged", version="1.0.0", components=[component], **more)
 
 
 def check_steps_and_calls(session: mttp.Session, calls: int = 1) -> mttp.Episode:
-    """The episode, which has the policy's step alone, and so many calls below its scoring's one grade."""
+    """
+    Check that the episode has only the policy's step, and so many calls below the one grade of its scoring.
+    """
     episode = only(session)
     (grade,) = episode.reward.grades
     assert [["policy"]] == [[call.name for call in step.calls] for step in episode.steps]
@@ -92,7 +94,7 @@ def test_a_call_of_a_component_is_its_grade_s(
     session: mttp.Session, client: Any, score: Any, kind: str, when: str
 ) -> None:
     """
-    Whichever way the spec scores, within the episode or before it: the call is recorded below the grade.
+    Whether the spec scores inside the episode or before it.
     """
     made = {"judge": mttp.rewards.judge, "verifier": mttp.rewards.verifier, "rubric": mttp.rewards.rubric}[
         kind
@@ -133,7 +135,7 @@ def test_a_call_of_an_asynchronous_judge_is_its_grade_s(
 
 def test_calls_of_all_repeats_are_the_grade_s(session: mttp.Session, client: Any) -> None:
     """
-    A judge that is asked three times has three calls.
+    A judge with three repeats has three calls.
     """
 
     @mttp.rewards.judge(range=(0, 10), repeats=3)
@@ -163,7 +165,7 @@ def test_a_call_for_many_samples_is_the_first_one_s(session: mttp.Session, clien
 
 def test_a_call_that_fails_is_on_the_grade_in_error(session: mttp.Session, client: Any) -> None:
     """
-    The call says what was raised, and so does the grade.
+    The call and the grade have the error.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -181,7 +183,7 @@ def test_a_call_that_fails_is_on_the_grade_in_error(session: mttp.Session, clien
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_stream_of_a_judge_is_its_grade_s(session: mttp.Session, client: Any, is_read: bool) -> None:
     """
-    Also where the judge leaves it before its end.
+    Also if the judge does not read it to its end.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -238,7 +240,7 @@ def test_a_call_in_a_worker_is_its_grade_s(
     session: mttp.Session, client: Any, address: str, tmp_path: Path
 ) -> None:
     """
-    With `isolation: process`, a client that the component's own module instruments.
+    With `isolation: process`, and a client that the component's module instruments.
     """
     (tmp_path / "asking.py").write_text(APART.format(address=address))
     file = tmp_path / "spec.yaml"
@@ -282,7 +284,7 @@ def test_an_included_spec_s_calls_are_its_parts(
 
 def test_a_late_score_has_its_calls(session: mttp.Session, client: Any) -> None:
     """
-    What a judge asked after the episode's end is below the late score's grade.
+    A judge's call after the episode's end is below the late score's grade.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -303,7 +305,7 @@ def test_a_decorated_reward_function_s_calls_are_its_scoring_s(
     session: mttp.Session, client: Any, is_late: bool
 ) -> None:
     """
-    It is no spec and has no grades: the calls are below the reward itself.
+    It has no grades, so that the calls are below the reward.
     """
 
     @mttp.instrument(records="reward")
@@ -326,7 +328,7 @@ def test_a_decorated_async_reward_function_s_calls_are_its_scoring_s(
     session: mttp.Session, client: Any, async_client: Any
 ) -> None:
     """
-    So it is where it is awaited.
+    As for a plain function.
     """
 
     @mttp.instrument(records="reward")
@@ -343,7 +345,7 @@ def test_a_decorated_async_reward_function_s_calls_are_its_scoring_s(
 
 def test_an_episode_that_a_judge_plays_has_its_own_steps(session: mttp.Session, client: Any) -> None:
     """
-    Within a scoring a call belongs to what began last: the episode, and not the grade around it.
+    A call inside an episode that started within a scoring belongs to the episode.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -362,7 +364,7 @@ def test_an_episode_that_a_judge_plays_has_its_own_steps(session: mttp.Session, 
 
 def test_the_next_call_is_a_step_again(session: mttp.Session, client: Any) -> None:
     """
-    Scoring leaves nothing behind.
+    After a scoring, calls are steps of the policy again.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -379,7 +381,7 @@ def test_the_next_call_is_a_step_again(session: mttp.Session, client: Any) -> No
 
 def test_a_judge_that_instruments_its_client_is_no_policy(session: mttp.Session, address: str) -> None:
     """
-    Its first call is the grade's like all others.
+    Its first call too belongs to the grade.
     """
 
     @mttp.rewards.judge(range=(0, 10))
@@ -414,9 +416,9 @@ def test_the_official_instrumentation_s_call_is_the_grade_s(session: mttp.Sessio
     assert (0, 1) == (len(only(session).steps), len(only(session).reward.grades[0].calls))
 
 
-def test_what_judges_use_is_summed_apart_from_the_policy(session: mttp.Session, client: Any) -> None:
+def test_usage_of_judges_is_summed_separately(session: mttp.Session, client: Any) -> None:
     """
-    Calls, tokens and seconds of graders are the episode's and the recording's, late scores included.
+    Calls, tokens and seconds of graders are added up per episode and recording, with late scores.
     """
     judging = mttp.RewardSpec(
         name="judged",

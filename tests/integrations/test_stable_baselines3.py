@@ -1,4 +1,4 @@
-"""Stable-Baselines3: what is recorded of a training equals what the library itself knows of it."""
+"""Stable-Baselines3: the recording of a training equals the library's own numbers."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from stable_baselines3.common.vec_env import (  # noqa: E402
 
 import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
-from mttp.integrations.stable_baselines3.player import ModelRecorder  # noqa: E402
+from mttp.integrations.stable_baselines3.recorder import ModelRecorder  # noqa: E402
 
-SEAMS = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
+PATCHES = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
 
 
@@ -53,12 +53,12 @@ def _one_thread() -> None:
 
 
 def small() -> dict[str, Any]:
-    """Arguments of a small model; the library changes some of them."""
+    """Return the arguments of a small model, new each time, because the library changes them."""
     return {"policy_kwargs": {"net_arch": [8]}, "device": "cpu", "seed": 3}
 
 
 class Buffers(BaseCallback):  # type: ignore[misc]  # a foreign class
-    """A user's callback that keeps what the rollout buffer held."""
+    """A user's callback that keeps the contents of the rollout buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,12 +72,12 @@ class Buffers(BaseCallback):  # type: ignore[misc]  # a foreign class
         self.rollouts.append({name: getattr(self.model.rollout_buffer, name).copy() for name in names})
 
     def column(self, name: str, env: int) -> list[Any]:
-        """What the buffers held of one environment, over all rollouts."""
+        """Return the buffers' column of one environment, over all rollouts."""
         return [plain(row) for rollout in self.rollouts for row in rollout[name][:, env]]
 
 
 class Dicts(gymnasium.Env[Any, Any]):
-    """Shows dicts, for four steps."""
+    """Returns dicts, for four steps."""
 
     observation_space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
     action_space = spaces.Discrete(2)
@@ -96,17 +96,17 @@ class Dicts(gymnasium.Env[Any, Any]):
 
 
 def cartpole(limit: int = 20) -> Any:
-    """An environment that ends soon."""
+    """Return an environment with short episodes."""
     return Monitor(TimeLimit(gymnasium.make("CartPole-v1"), limit))
 
 
 def in_env(session: mttp.Session, index: int) -> list[mttp.Episode]:
-    """The episodes of one environment, in order."""
+    """Return the episodes of one environment, in order."""
     return [episode for episode in started(session) if episode.env_index == index]
 
 
 def steps(episodes: list[mttp.Episode]) -> list[mttp.Step]:
-    """All their steps, in order."""
+    """Return all steps of episodes, in order."""
     return [step for episode in episodes for step in episode.steps]
 
 
@@ -151,7 +151,7 @@ def test_an_on_policy_algorithm_s_numbers_are_its_buffer_s(
 )
 def test_episodes_are_the_monitor_s(session: mttp.Session, kind: Any, arguments: Any) -> None:
     """
-    Its rewards, returns and lengths, episode by episode; the one that went on at the end is there too.
+    Rewards, returns and lengths equal Monitor's; the last open episode is there too.
     """
     env = cartpole()
     model = kind("MlpPolicy", env, **arguments, **small())
@@ -176,9 +176,9 @@ def test_episodes_are_the_monitor_s(session: mttp.Session, kind: Any, arguments:
         (DQN, {"learning_starts": 100}),
     ],
 )
-def test_what_was_played_is_told(session: mttp.Session, kind: Any, arguments: Any) -> None:
+def test_the_shared_plays_read_back(session: mttp.Session, kind: Any, arguments: Any) -> None:
     """
-    Each play in each environment, with the observation that its last action led to, and how it ended.
+    In each environment, with final observations and ends.
     """
     model = kind("MlpPolicy", make_vec_env(Scripted, 2), **arguments, **small())
 
@@ -197,9 +197,10 @@ def test_what_was_played_is_told(session: mttp.Session, kind: Any, arguments: An
             assert ("Scripted", "p") == (episode.env, episode.policy)
 
 
-def test_a_bootstrapped_reward_is_told_from_the_reward(session: mttp.Session) -> None:
+def test_a_bootstrapped_reward_is_the_trained_reward(session: mttp.Session) -> None:
     """
-    Where a time limit cuts an episode off, PPO adds the value of what would have followed.
+    After a time limit PPO adds the value of the final observation, and the step keeps the environment's
+    reward.
     """
     model = PPO("MlpPolicy", cartpole(limit=5), n_steps=32, batch_size=32, n_epochs=1, **small())
     with mttp.instrument(model):
@@ -215,9 +216,9 @@ def test_a_bootstrapped_reward_is_told_from_the_reward(session: mttp.Session) ->
     assert {None} == {step.trained_reward for step in others}
 
 
-def test_a_normalized_reward_is_told_from_the_reward(session: mttp.Session) -> None:
+def test_a_normalized_reward_is_the_trained_reward(session: mttp.Session) -> None:
     """
-    The reward is the environment's; what the library trains on stands beside it.
+    The reward is the environment's.
     """
     env = VecNormalize(make_vec_env(cartpole, 2))
     model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
@@ -235,7 +236,7 @@ def test_a_normalized_reward_is_told_from_the_reward(session: mttp.Session) -> N
 
 def test_a_continuous_action_is_the_one_that_was_taken(session: mttp.Session) -> None:
     """
-    SAC's actions are those that the environment got; it has no values and no log probabilities to tell.
+    SAC's actions are those that the environment got, without value estimates or log probabilities.
     """
     env = Monitor(TimeLimit(gymnasium.make("Pendulum-v1"), 20))
     model = SAC("MlpPolicy", env, learning_starts=10, batch_size=8, **small())
@@ -251,9 +252,9 @@ def test_a_continuous_action_is_the_one_that_was_taken(session: mttp.Session) ->
     assert [True, True, False] == [episode.truncated for episode in episodes]
 
 
-def test_dicts_are_shown(session: mttp.Session) -> None:
+def test_dict_observations(session: mttp.Session) -> None:
     """
-    Observations of a Dict space read back as mappings.
+    They read back as mappings.
     """
     model = PPO("MultiInputPolicy", Dicts(), n_steps=8, batch_size=8, n_epochs=1, **small())
     with mttp.instrument(model):
@@ -269,7 +270,7 @@ def test_dicts_are_shown(session: mttp.Session) -> None:
 
 def test_updates_are_what_the_library_logs(session: mttp.Session) -> None:
     """
-    One for each rollout, which learned from that rollout's episodes; policies count gradient steps.
+    One per rollout, with that rollout's episodes; policy versions count gradient steps.
     """
     model = PPO("MlpPolicy", cartpole(), n_steps=64, batch_size=32, n_epochs=2, **small())
     with mttp.instrument(model):
@@ -303,7 +304,7 @@ def test_updates_are_what_the_library_logs(session: mttp.Session) -> None:
 
 def test_an_off_policy_algorithm_s_updates_are_summed_up(session: mttp.Session) -> None:
     """
-    It learns every few steps: an update is recorded once an episode is over, and counts gradient steps.
+    An update is recorded after an episode's end, and counts the gradient steps since the last one.
     """
     model = DQN("MlpPolicy", cartpole(), learning_starts=16, train_freq=4, batch_size=8, **small())
     with mttp.instrument(model):
@@ -319,7 +320,7 @@ def test_an_off_policy_algorithm_s_updates_are_summed_up(session: mttp.Session) 
 
 def test_a_run_knows_its_trainer(session: mttp.Session) -> None:
     """
-    Algorithm, versions, hyperparameters, network and optimizer, without anybody writing them down.
+    Algorithm, versions, hyperparameters, network and optimizer are recorded.
     """
     model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, gamma=0.9, **small())
     with mttp.instrument(model):
@@ -349,7 +350,7 @@ def test_a_run_knows_its_trainer(session: mttp.Session) -> None:
 )
 def test_training_is_the_same_with_and_without(session: mttp.Session, kind: Any, arguments: Any) -> None:
     """
-    The weights are identical, bit by bit.
+    The weights are bit for bit equal.
     """
 
     def trained() -> dict[str, Any]:
@@ -366,9 +367,9 @@ def test_training_is_the_same_with_and_without(session: mttp.Session, kind: Any,
     assert all(torch.equal(bare[name], watched[name]) for name in bare)
 
 
-def test_an_episode_goes_on_over_several_calls(session: mttp.Session) -> None:
+def test_an_episode_continues_over_several_calls(session: mttp.Session) -> None:
     """
-    As the environments do; a call that resets them leaves what went on unfinished.
+    A call that resets the environments aborts it.
     """
     env = cartpole()
     model = PPO("MlpPolicy", env, n_steps=25, batch_size=25, n_epochs=1, **small())
@@ -387,7 +388,8 @@ def test_an_episode_goes_on_over_several_calls(session: mttp.Session) -> None:
 
 def test_an_environment_is_recorded_once(session: mttp.Session) -> None:
     """
-    Where Gymnasium is recorded too, the trainer tells of its environments, and others are Gymnasium's.
+    Where Gymnasium is recorded too, the trainer's environments are recorded by the trainer, others by
+    Gymnasium.
     """
     with mttp.instrument():
         env = gymnasium.make("CartPole-v1")
@@ -406,7 +408,7 @@ def test_an_environment_is_recorded_once(session: mttp.Session) -> None:
 @pytest.mark.parametrize("start_method", ["fork", "forkserver"])
 def test_workers_record_nothing(tmp_path: Path, start_method: str) -> None:
     """
-    The parent records the episodes of a SubprocVecEnv, seeds and last observations included, and once.
+    The parent records a SubprocVecEnv's episodes once, with seeds and final observations.
     """
     with mttp.configure(f"file://{tmp_path}/runs/") as session, mttp.instrument():
         env = make_vec_env(
@@ -431,7 +433,7 @@ def test_workers_record_nothing(tmp_path: Path, start_method: str) -> None:
 @pytest.mark.parametrize("how", ["spans", "packed", "auto"])
 def test_steps_are_spans_or_packed(how: str) -> None:
     """
-    In columns they say the same, what was known late included; by default memory has spans.
+    They read the same, with later facts; in memory they are spans by default.
     """
     with mttp.configure("memory://", steps=how) as session:
         model = PPO("MlpPolicy", cartpole(), n_steps=32, batch_size=32, n_epochs=1, **small())
@@ -448,7 +450,7 @@ def test_steps_are_spans_or_packed(how: str) -> None:
 
 def test_parts_of_a_reward_are_its_components(session: mttp.Session) -> None:
     """
-    What the environment's info says of them is kept, step by step.
+    Components are read from the info of each step.
     """
     infos = ({"reward_form": 0.25}, {})
     model = A2C("MlpPolicy", DummyVecEnv([lambda: Scripted(infos=infos)]), n_steps=5, **small())
@@ -467,7 +469,7 @@ def test_a_hook_that_raises_costs_only_the_recording(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    The training ends in the same weights; the fault is counted each time and logged once.
+    The weights are the same; the fault is counted each time and logged once.
     """
 
     def trained() -> Any:
@@ -475,8 +477,8 @@ def test_a_hook_that_raises_costs_only_the_recording(
         return model.learn(32).policy.state_dict()
 
     bare = trained()
-    for name in ("begins", "collects", "steps", "collected", "ends"):
-        monkeypatch.setattr(ModelRecorder, name, _fails)
+    for name in ("training_start", "rollout_start", "step", "rollout_end", "training_end"):
+        monkeypatch.setattr(ModelRecorder, f"on_{name}", _fails)
     with caplog.at_level(logging.WARNING, "mttp"), mttp.instrument():
         watched = trained()
 
@@ -491,12 +493,12 @@ def _fails(*_: Any, **__: Any) -> None:
 
 def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> None:
     """
-    `instrument(model)` is about that one, until its handle is detached.
+    `instrument(model)` records that model only, until its handle is detached.
     """
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     handle = mttp.instrument(one)
-    assert SEAMS == [name for name, holds in handle.status().items() if holds]
+    assert PATCHES == [name for name, holds in handle.status().items() if holds]
 
     other.learn(16)
     assert [] == mttp.read(session).episodes
@@ -505,12 +507,12 @@ def test_a_model_that_is_not_named_is_not_recorded(session: mttp.Session) -> Non
     one.learn(16)
 
     assert 16 == sum(episode.length for episode in mttp.read(session))
-    assert dict.fromkeys(SEAMS, False) == handle.status()
+    assert dict.fromkeys(PATCHES, False) == handle.status()
 
 
 def test_everything_is_put_back(session: mttp.Session) -> None:
     """
-    The library is as it was, once nobody records any more; a model gains nothing that would be saved with it.
+    After detaching, the library is as before; a model gets no attributes that would be saved with it.
     """
     places = [(BaseAlgorithm, "_init_callback"), (OnPolicyAlgorithm, "learn"), (OffPolicyAlgorithm, "learn")]
     before = [vars(kind)[name] for kind, name in places]
@@ -532,7 +534,7 @@ def test_everything_is_put_back(session: mttp.Session) -> None:
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_class_that_is_patched_is_called(session: mttp.Session, is_first: bool) -> None:
     """
-    Before or after a model is instrumented; its training is recorded all the same, as long as it passes here.
+    Before or after a model is instrumented; its training is recorded too.
     """
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     handle = mttp.instrument(one) if is_first else None
@@ -550,7 +552,7 @@ def test_a_class_that_is_patched_is_called(session: mttp.Session, is_first: bool
 
 
 class Silent(VecEnvWrapper):  # type: ignore[misc]  # untyped where it is not installed
-    """Tells nothing but what it shows and pays, and never ends."""
+    """Returns empty infos, and never ends."""
 
     def reset(self) -> Any:
         return self.venv.reset()
@@ -560,9 +562,9 @@ class Silent(VecEnvWrapper):  # type: ignore[misc]  # untyped where it is not in
         return shown, paid, np.zeros(self.num_envs, bool), []
 
 
-def test_a_vector_that_tells_no_infos_is_recorded(session: mttp.Session) -> None:
+def test_a_vector_without_infos_is_recorded(session: mttp.Session) -> None:
     """
-    An empty list in place of an info for each environment, as in the library's own tests.
+    Some vectors return an empty list, as in the library's own tests.
     """
     model = A2C("MlpPolicy", Silent(DummyVecEnv([cartpole, cartpole])), n_steps=8, **small())
     with mttp.instrument(model):
@@ -573,9 +575,9 @@ def test_a_vector_that_tells_no_infos_is_recorded(session: mttp.Session) -> None
     assert {} == {kind: n for kind, n in session.stats.faults.items() if kind != "episode_never_ended"}
 
 
-def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> None:
+def test_handles_of_a_model_and_of_all_models_are_independent(session: mttp.Session) -> None:
     """
-    Each handle takes off what it put on, in whichever order.
+    In any order of detaching.
     """
     one = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     other = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
@@ -596,7 +598,7 @@ def test_a_model_that_is_named_outlasts_everything(session: mttp.Session) -> Non
 
 def test_a_model_is_saved_while_it_is_recorded(session: mttp.Session, tmp_path: Path) -> None:
     """
-    By a callback even, in the middle of a training; what is loaded is an ordinary model.
+    Also by a callback during a training; the loaded model is not recorded.
     """
     model = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     with mttp.instrument(model):
@@ -633,7 +635,7 @@ def test_two_trainers_at_once(session: mttp.Session) -> None:
 
 def test_a_subclass_is_recorded(session: mttp.Session) -> None:
     """
-    An algorithm of the user's own is recorded as the one that it derives from, under its own name.
+    Under its own name.
     """
 
     class Mine(A2C):  # type: ignore[misc]  # a foreign class
@@ -653,7 +655,7 @@ def test_a_subclass_is_recorded(session: mttp.Session) -> None:
 
 def test_a_training_that_raises_is_left_as_it_is(session: mttp.Session) -> None:
     """
-    The user's exception comes through; what went on ends as aborted with the session.
+    The user's exception propagates, and the open episode ends with the session.
     """
 
     class Stops(BaseCallback):  # type: ignore[misc]  # a foreign class
@@ -672,7 +674,7 @@ def test_a_training_that_raises_is_left_as_it_is(session: mttp.Session) -> None:
 
 def test_a_training_that_is_interrupted_is_over(session: mttp.Session) -> None:
     """
-    Its last update is recorded, and so is what is played in its environment afterwards, by Gymnasium.
+    Its last update is recorded, and Gymnasium records later episodes of its environment.
     """
     with mttp.instrument():
         env = gymnasium.make("CartPole-v1")
@@ -698,7 +700,7 @@ def _interrupts() -> None:
 
 def test_a_model_without_a_session_starts_one(tmp_path: Path) -> None:
     """
-    As everything does that is instrumented: on the default transport, and says so.
+    On the default transport, with a log message.
     """
     model = A2C("MlpPolicy", cartpole(), n_steps=8, **small())
     mttp.instrument(model)
@@ -712,11 +714,11 @@ def test_a_model_without_a_session_starts_one(tmp_path: Path) -> None:
 
 def test_what_is_no_model_is_refused() -> None:
     """
-    The library's environments are not what is instrumented; the message says what is.
+    The message says to instrument the model.
     """
-    with pytest.raises(InstrumentError, match="DummyVecEnv is no algorithm of Stable-Baselines3"):
+    with pytest.raises(InstrumentError, match="DummyVecEnv is not an algorithm of Stable-Baselines3"):
         mttp.instrument(DummyVecEnv([cartpole]))
-    with pytest.raises(InstrumentError, match="has no wrappers"):
+    with pytest.raises(InstrumentError, match="cannot be wrapped"):
         mttp.wrap(A2C("MlpPolicy", cartpole(), **small()))
 
 
@@ -725,7 +727,7 @@ def test_what_is_no_model_is_refused() -> None:
 )
 def test_the_examples_train_and_are_recorded(tmp_path: Path, example: str, arguments: Any) -> None:
     """
-    A little of each; where a vector resets in a step of its own, that is none.
+    Shortened examples; a reset of the vector is not recorded as a step.
     """
     script = Path(__file__).parents[2] / "examples" / example
     path = str(tmp_path / "run.jsonl")
@@ -739,7 +741,7 @@ def test_the_examples_train_and_are_recorded(tmp_path: Path, example: str, argum
 
 def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> None:
     """
-    The script knows nothing of recording; each episode is there once, though Gymnasium is recorded too.
+    Each episode is there once, although Gymnasium is recorded too.
     """
     script = tmp_path / "train.py"
     script.write_text(
@@ -770,14 +772,14 @@ def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> 
 
 
 def upright(observation: Any) -> float:
-    """The less it leans, the more."""
+    """Return a higher reward the less the pole leans."""
     return 1 - abs(float(observation[2])) / 0.42
 
 
 @pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
-def test_a_reward_spec_pays(session: mttp.Session, kind: Any) -> None:
+def test_a_reward_spec_in_an_environment(session: mttp.Session, kind: Any) -> None:
     """
-    What the library learns from is what the spec pays, and it is recorded with components and identity.
+    The library learns from the spec's rewards, and they are recorded with components and identity.
     """
     component = {"name": "upright", "kind": "rubric", "use": upright, "range": [0, 1], "scope": "step"}
     spec = mttp.RewardSpec(
@@ -801,7 +803,7 @@ def test_a_reward_spec_pays(session: mttp.Session, kind: Any) -> None:
 
 
 class Own(VecEnv):  # type: ignore[misc]  # a foreign class
-    """A vector of the user's own, as simulators bring them: nothing is known of what is in it."""
+    """A user's vector without access to its environments."""
 
     def __init__(self) -> None:
         super().__init__(2, spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
@@ -819,7 +821,7 @@ class Own(VecEnv):  # type: ignore[misc]  # a foreign class
         return self.reset(), np.full(2, 0.5, np.float32), np.full(2, over), infos
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> Any:
         if attr_name != "render_mode":  # which the library asks for itself
@@ -836,9 +838,9 @@ class Own(VecEnv):  # type: ignore[misc]  # a foreign class
         return [False, False]
 
 
-def test_a_vector_that_cannot_be_asked_is_recorded(session: mttp.Session) -> None:
+def test_a_vector_without_get_attr_is_recorded(session: mttp.Session) -> None:
     """
-    Its class is the environment's name; what it does not tell is missing, and that is counted.
+    The environment's name is its class, and each missing fact is counted.
     """
     model = PPO("MlpPolicy", Own(), n_steps=8, batch_size=16, n_epochs=1, **small())
     with mttp.instrument(model):
@@ -852,7 +854,7 @@ def test_a_vector_that_cannot_be_asked_is_recorded(session: mttp.Session) -> Non
 
 
 class Closed(CartPoleEnv):  # type: ignore[misc]  # a foreign class
-    """Raises for whatever it does not know."""
+    """Raises for every unknown attribute."""
 
     def __getattr__(self, name: str) -> Any:
         raise KeyError(name)
@@ -863,16 +865,16 @@ class Closed(CartPoleEnv):  # type: ignore[misc]  # a foreign class
 
 
 def unsent() -> Any:
-    """An environment that was made with what can't be sent to another process."""
+    """Return an environment with an argument that cannot be pickled."""
     if "Unsent-v0" not in gymnasium.registry:
         gymnasium.register("Unsent-v0", entry_point=lambda **_: CartPoleEnv(), max_episode_steps=9)
     return gymnasium.make("Unsent-v0", bonus=lambda: 1)
 
 
 @pytest.mark.parametrize(("make", "env"), [(unsent, "Unsent-v0"), (lambda: TimeLimit(Closed(), 9), None)])
-def test_a_worker_is_asked_nothing_that_ends_it(session: mttp.Session, make: Any, env: str | None) -> None:
+def test_reading_facts_does_not_end_a_worker(session: mttp.Session, make: Any, env: str | None) -> None:
     """
-    One of the library's ends, and the training, when its environment raises or says what can't be sent.
+    A worker would exit when its environment raises or a result cannot be pickled.
     """
     vector = SubprocVecEnv([make, make], start_method="fork")
     model = PPO("MlpPolicy", vector, n_steps=8, batch_size=8, n_epochs=1, **small())
@@ -886,7 +888,7 @@ def test_a_worker_is_asked_nothing_that_ends_it(session: mttp.Session, make: Any
 
 
 class At(BaseCallback):  # type: ignore[misc]  # a foreign class
-    """A user's callback that does something at a step, and stops the training where that is False."""
+    """A user's callback that calls a function at a step, and stops the training if it returns False."""
 
     def __init__(self, step: int, do: Any) -> None:
         super().__init__()
@@ -896,9 +898,9 @@ class At(BaseCallback):  # type: ignore[misc]  # a foreign class
         return self.n_calls != self.step or self.do() is not False
 
 
-def test_an_episode_goes_on_where_a_callback_stopped_the_training(session: mttp.Session) -> None:
+def test_an_episode_continues_after_a_callback_stopped_the_training(session: mttp.Session) -> None:
     """
-    The environment was not reset: the next call acts once more on what it acted on last.
+    The environment was not reset: the next call steps from the last observation that it acted on.
     """
     env = cartpole()
     model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, **small())
@@ -917,7 +919,7 @@ def test_an_episode_goes_on_where_a_callback_stopped_the_training(session: mttp.
 )
 def test_an_episode_that_had_begun_is_not_recorded(session: mttp.Session, kind: Any, arguments: Any) -> None:
     """
-    A model that is recorded amid an episode is recorded from the next one on, as nobody saw how it began.
+    An environment that is in an episode when its model is instrumented is recorded from its next episode on.
     """
     env = cartpole(6)
     model = kind("MlpPolicy", env, **arguments, **small())
@@ -932,7 +934,7 @@ def test_an_episode_that_had_begun_is_not_recorded(session: mttp.Session, kind: 
 
 def test_nothing_is_recorded_once_a_model_is_detached(session: mttp.Session) -> None:
     """
-    Not in the midst of its training either: neither episodes nor updates.
+    During a training, neither episodes nor updates.
     """
     model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
     handle = mttp.instrument(model)
@@ -947,7 +949,7 @@ def test_nothing_is_recorded_once_a_model_is_detached(session: mttp.Session) -> 
 
 def test_a_session_keeps_no_model_and_no_environment(session: mttp.Session) -> None:
     """
-    A search over many models can let each go; what its last episode was ends with the session.
+    Models of a search can be freed while the session is open; their last episodes end with it.
     """
     model = PPO("MlpPolicy", cartpole(), n_steps=8, batch_size=8, n_epochs=1, **small())
     mttp.instrument(model)

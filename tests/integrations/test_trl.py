@@ -1,4 +1,4 @@
-"""TRL itself, teaching a tiny model: what is recorded is what TRL computed, and the training is the same."""
+"""TRL itself, training a tiny model: the recording equals TRL's numbers, and the training is unchanged."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ KINDS = {"grpo": (GRPOConfig, GRPOTrainer), "rloo": (RLOOConfig, RLOOTrainer)}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny model's directory."""
+    """Return a tiny model's directory."""
     return tiny.make(tmp_path_factory.mktemp("model"))
 
 
 def length(completions: list[Any], **_: Any) -> list[float]:
-    """A little more for each character."""
+    """Return a small reward per character."""
     return [len(str(completion)) / 10 for completion in completions]
 
 
 def digits(completions: list[Any], log_extra: Any, log_metric: Any, **_: Any) -> list[float | None]:
-    """How many digits there are; of each third completion nothing is known, of each third something wrong."""
+    """Return the number of digits of each third completion, and None or NaN for the others."""
     log_extra("initial", [str(completion)[:1] for completion in completions])
     log_metric("asked", len(completions))
     found = [sum(character.isdigit() for character in str(completion)) for completion in completions]
@@ -55,13 +55,13 @@ def digits(completions: list[Any], log_extra: Any, log_metric: Any, **_: Any) ->
 
 
 def rows(count: int = 8) -> Any:
-    """Sums, with their answers."""
+    """Return sums with their answers."""
     sums = [{"prompt": f"{number}+{number}=", "answer": str(2 * number)} for number in range(count)]
     return Dataset.from_list(sums)
 
 
 def spied(kind: type[Any]) -> type[Any]:
-    """The trainer, remembering what it computed: a subclass, as users have them."""
+    """Return a trainer class that remembers what it computed: a subclass, as users have them."""
 
     class Spied(kind):  # type: ignore[misc]  # found at run time
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -91,7 +91,7 @@ def trainer(
     given: dict[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A trainer of a tiny model, for two groups of four at a time."""
+    """Return a trainer of a tiny model, with two groups of four per batch."""
     config, base = KINDS[algorithm]
     settings: dict[str, Any] = {
         "output_dir": "out",
@@ -119,12 +119,12 @@ def trainer(
 
 
 def by_row(source: Any) -> list[mttp.Episode]:
-    """The episodes in the order in which the trainer had them."""
+    """Return the episodes in the trainer's order."""
     return sorted(mttp.read(source), key=lambda episode: episode.index or 0)
 
 
 def tokens_of(episode: mttp.Episode) -> mttp.Tokens:
-    """The tokens of an episode of one step."""
+    """Return the tokens of an episode of one step."""
     (step,) = episode.steps
     assert step.tokens is not None
     return step.tokens
@@ -136,7 +136,7 @@ def tokens_of(episode: mttp.Episode) -> mttp.Tokens:
 @pytest.mark.parametrize("algorithm", KINDS)
 def test_values_are_those_of_trls_tensors(session: mttp.Session, model: str, algorithm: str) -> None:
     """
-    Token ids, masks, log probabilities, rewards and advantages are the same, number by number.
+    Token ids, masks, log probabilities, rewards and advantages are equal.
     """
     teacher = trainer(model, algorithm)
     mttp.instrument(teacher)
@@ -170,7 +170,7 @@ def test_values_are_those_of_trls_tensors(session: mttp.Session, model: str, alg
 
 def test_none_nan_and_numbers_are_told_apart(session: mttp.Session, model: str) -> None:
     """
-    To TRL's tensor None and NaN are one; the recording knows what the function said.
+    TRL's tensors do not distinguish None and NaN, the recorded statuses do.
     """
     teacher = trainer(model)
     mttp.instrument(teacher)
@@ -183,7 +183,7 @@ def test_none_nan_and_numbers_are_told_apart(session: mttp.Session, model: str) 
 
 def test_the_combined_reward_is_what_trl_logs(session: mttp.Session, model: str) -> None:
     """
-    The mean of what was paid is TRL's, before anything was normalized.
+    The mean reward before normalization is TRL's.
     """
     teacher = trainer(model)
     mttp.instrument(teacher)
@@ -199,7 +199,7 @@ def test_the_combined_reward_is_what_trl_logs(session: mttp.Session, model: str)
 
 def test_the_recording_is_trls_file_of_completions(session: mttp.Session, model: str) -> None:
     """
-    Prompts, completions, rewards, logged columns and advantages, line by line.
+    Prompts, completions, rewards, logged columns and advantages are equal, line by line.
     """
     pandas = pytest.importorskip("pandas")
     teacher = trainer(model, log_completions=True)
@@ -221,7 +221,7 @@ def test_the_recording_is_trls_file_of_completions(session: mttp.Session, model:
 @pytest.mark.parametrize("algorithm", KINDS)
 def test_updates_are_trls_log_lines(session: mttp.Session, model: str, algorithm: str) -> None:
     """
-    Loss, divergence, entropy, clipping, gradient, learning rate, and every other number under TRL's name.
+    Loss, KL, entropy, clip fraction, gradient norm, learning rate, and every other number under TRL's name.
     """
     teacher = trainer(model, algorithm, num_iterations=2, max_steps=4)
     mttp.instrument(teacher)
@@ -240,7 +240,7 @@ def test_updates_are_trls_log_lines(session: mttp.Session, model: str, algorithm
         assert line.get("asked") == update.metrics.get("asked")
 
 
-def test_updates_between_two_log_lines_are_apart(session: mttp.Session, model: str) -> None:
+def test_updates_between_two_log_lines(session: mttp.Session, model: str) -> None:
     """
     TRL logs the mean over its logging steps; each update has its own numbers all the same.
     """
@@ -276,11 +276,11 @@ def test_updates_between_two_log_lines_are_apart(session: mttp.Session, model: s
     ],
     ids=["group", "batch", "none", "normalize_then_sum", "rloo", "rloo-normalized"],
 )
-def test_groups_say_how_advantages_came_about(
+def test_groups_state_how_advantages_are_computed(
     session: mttp.Session, model: str, algorithm: str, options: dict[str, Any], expected: Any
 ) -> None:
     """
-    Where the convention has words for it, its formula gives TRL's very advantages.
+    Recomputed from a group's rewards, the advantages equal TRL's.
     """
     teacher = trainer(model, algorithm, **options)
     mttp.instrument(teacher)
@@ -310,9 +310,9 @@ def _by_formula(group: mttp.model.Group) -> list[float]:
     return list(baselines.advantages(group.rewards, how, mean=group.reward_mean, std=group.reward_std))
 
 
-def test_the_run_says_what_trained(model: str) -> None:
+def test_the_run_s_facts(model: str) -> None:
     """
-    Trainer, version, algorithm, configuration, seed, network and optimizer, without the user's doing.
+    Trainer, version, algorithm, configuration, seed, network and optimizer.
     """
     with mttp.configure("memory://") as session:
         teacher = trainer(model, "rloo", seed=5)
@@ -339,7 +339,7 @@ def test_the_run_says_what_trained(model: str) -> None:
 
 def test_completions_are_consumed_as_trl_slices_them(session: mttp.Session, model: str) -> None:
     """
-    A batch for several updates, gone through twice: each completion is learned from twice, later each time.
+    A batch for several updates, used twice: each completion has two updates, with growing lag.
     """
     teacher = trainer(model, steps_per_generation=4, num_iterations=2, max_steps=4)
     mttp.instrument(teacher)
@@ -356,7 +356,7 @@ def test_completions_are_consumed_as_trl_slices_them(session: mttp.Session, mode
 
 def test_an_update_may_learn_from_several_batches(session: mttp.Session, model: str) -> None:
     """
-    Where generation is more often than updates are, an update names the groups of all its batches.
+    With more batches than updates, an update names the groups of all its batches.
     """
     teacher = trainer(model, steps_per_generation=1)
     mttp.instrument(teacher)
@@ -370,7 +370,7 @@ def test_an_update_may_learn_from_several_batches(session: mttp.Session, model: 
 
 def test_completions_that_the_loss_leaves_out_are_discarded(session: mttp.Session, model: str) -> None:
     """
-    With mask_truncated_completions nothing is learned from a completion that was cut off.
+    As truncated completions with `mask_truncated_completions`.
     """
     teacher = trainer(model, mask_truncated_completions=True)
     mttp.instrument(teacher)
@@ -386,7 +386,7 @@ def test_completions_that_the_loss_leaves_out_are_discarded(session: mttp.Sessio
 
 def test_an_evaluation_is_recorded_as_one(session: mttp.Session, model: str) -> None:
     """
-    Its episodes are of the split eval, in groups of their own, and nothing learns from them.
+    Its episodes have the split eval and their own groups, and no update.
     """
     options = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
     teacher = trainer(model, given={"eval_dataset": rows(2)}, **options)
@@ -404,7 +404,7 @@ def test_an_evaluation_is_recorded_as_one(session: mttp.Session, model: str) -> 
 
 def test_async_functions_are_awaited_on_trls_thread(session: mttp.Session, model: str) -> None:
     """
-    TRL still sees that they are async, and their answers are recorded.
+    TRL still sees that they are async, and their results are recorded.
     """
 
     async def judged(completions: list[str], **_: Any) -> list[float]:
@@ -422,7 +422,7 @@ def test_async_functions_are_awaited_on_trls_thread(session: mttp.Session, model
 
 def test_an_async_object_is_awaited_too(session: mttp.Session, model: str) -> None:
     """
-    Where TRL knows that an object's call is async, it knows it still.
+    In versions of TRL that support an async `__call__`.
     """
 
     class Judge:
@@ -441,7 +441,7 @@ def test_an_async_object_is_awaited_too(session: mttp.Session, model: str) -> No
 
 def test_a_reward_model_is_left_as_it_is(session: mttp.Session, model: str) -> None:
     """
-    It stays a module, and its scores are parts of the reward.
+    It is not patched, and its scores are components of the reward.
     """
     from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
@@ -463,7 +463,7 @@ def test_a_reward_model_is_left_as_it_is(session: mttp.Session, model: str) -> N
 
 def test_an_error_of_a_function_is_the_callers(session: mttp.Session, model: str) -> None:
     """
-    It is the very exception, and the completions that it cost are recorded with it.
+    It propagates, and its completions are recorded with it.
     """
     error = ZeroDivisionError("nothing to divide")
 
@@ -488,7 +488,7 @@ def test_an_error_of_a_function_is_the_callers(session: mttp.Session, model: str
 
 def test_training_goes_on_from_a_checkpoint(model: str, tmp_path: Path) -> None:
     """
-    Updates and versions count on, and the groups' ids are those of no earlier batch.
+    Updates and versions continue, and group ids are new.
     """
     for steps, checkpoint in ((2, None), (4, "out/checkpoint-2")):
         with mttp.configure(f"file://{tmp_path}/{steps}.jsonl", run_id="one"):
@@ -507,12 +507,12 @@ def test_training_goes_on_from_a_checkpoint(model: str, tmp_path: Path) -> None:
 
 
 def _versions(recording: mttp.Recording) -> list[Any]:
-    """The versions that sampled, in order."""
+    """Return the policy versions of the episodes, in order."""
     return list(dict.fromkeys(episode.policy_version_start for episode in recording))
 
 
 def scripted(kind: type[Any]) -> type[Any]:
-    """A trainer whose model says what a test tells it to, turn by turn."""
+    """Return a trainer whose model says what a test scripts, turn by turn."""
 
     class Scripted(spied(kind)):  # type: ignore[misc]  # found at run time
         says: Callable[[int, int], str]
@@ -553,7 +553,7 @@ async def look_up(word: str) -> str:
 
 
 def conversations() -> tuple[Any, Any]:
-    """A tokenizer that can render calls of tools, and prompts that are messages."""
+    """Return a tokenizer that can render tool calls, and prompts that are messages."""
     tokens = tiny.tokenizer()
     tokens.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text()
     prompt = [{"role": "user", "content": "What is 6 times 7?"}]
@@ -562,7 +562,7 @@ def conversations() -> tuple[Any, Any]:
 
 def test_turns_with_tools_are_steps(session: mttp.Session, model: str) -> None:
     """
-    Each turn has what it was shown, what it said, its own tokens, and the calls with their answers.
+    Each turn has its observation, message, own tokens, and calls with results.
     """
     tokens, data = conversations()
 
@@ -607,9 +607,9 @@ def test_turns_with_tools_are_steps(session: mttp.Session, model: str) -> None:
     _together(teacher.batches[0], 0, multiplied)
 
 
-def test_a_wrong_call_is_answered_as_ever(session: mttp.Session, model: str) -> None:
+def test_a_wrong_call_has_python_s_message(session: mttp.Session, model: str) -> None:
     """
-    The model reads what Python says of its call, and so must read the same where it is recorded.
+    The model reads Python's own error message, also while the trainer is recorded.
     """
     said = []
     for is_recorded in (False, True):
@@ -636,7 +636,7 @@ def test_a_wrong_call_is_answered_as_ever(session: mttp.Session, model: str) -> 
 
 
 def _together(batch: dict[str, Any], row: int, episode: mttp.Episode) -> None:
-    """The steps' tokens, put together, are TRL's."""
+    """Check that the steps' tokens, joined, are TRL's."""
     found: list[int] = []
     sampled: list[int] = []
     prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
@@ -676,7 +676,7 @@ class Room:
 
 def test_an_environment_answers_in_steps(session: mttp.Session, model: str) -> None:
     """
-    What reset shows is in the prompt, its methods are tools, and its own reward is a part of the whole.
+    The reset's text is in the prompt, its methods are tools, and its own reward is a component.
     """
     tokens, data = conversations()
 
@@ -711,7 +711,7 @@ def test_an_environment_answers_in_steps(session: mttp.Session, model: str) -> N
 
 def test_a_rollout_functions_own_turns_are_steps(session: mttp.Session, model: str) -> None:
     """
-    It brings log probabilities and a mask; what else it returns is an input of the rewards.
+    It returns log probabilities and a mask; its other fields are inputs.
     """
 
     def rollout(prompts: list[str], teacher: Any) -> dict[str, Any]:
@@ -741,7 +741,7 @@ def test_a_rollout_functions_own_turns_are_steps(session: mttp.Session, model: s
 
 def test_the_specimen(session: mttp.Session, model: str) -> None:
     """
-    A completion is what it is for every library, log probabilities included.
+    The shared completions read back, with log probabilities.
     """
     places = itertools.cycle(range(len(COMPLETIONS)))
 
@@ -781,7 +781,7 @@ def test_the_specimen(session: mttp.Session, model: str) -> None:
 
 def test_messages_are_kept_as_messages(session: mttp.Session, model: str) -> None:
     """
-    A conversational prompt is a list of messages, and the completion is one.
+    In a conversational dataset, prompt and completion are lists of messages.
     """
     prompt = [{"role": "user", "content": "Hi!"}]
     teacher = trainer(
@@ -799,7 +799,7 @@ def test_messages_are_kept_as_messages(session: mttp.Session, model: str) -> Non
 
 
 def weights(model: str, algorithm: str = "grpo", *, instrumented: bool, **options: Any) -> dict[str, Any]:
-    """What a trainer has learned."""
+    """Return the trained weights."""
     teacher = trainer(model, algorithm, kind=lambda kind: kind, max_steps=3, **options)
     if instrumented:
         mttp.instrument(teacher)
@@ -808,7 +808,7 @@ def weights(model: str, algorithm: str = "grpo", *, instrumented: bool, **option
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether all weights are equal, bit by bit."""
+    """Return whether all weights are equal, bit for bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -816,7 +816,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("slices", [2, 4])
 def test_the_weights_are_the_same(session: mttp.Session, model: str, algorithm: str, slices: int) -> None:
     """
-    With and without recording the training ends in the very same weights.
+    With and without recording.
     """
     plain = weights(model, algorithm, instrumented=False, steps_per_generation=slices)
     recorded = weights(model, algorithm, instrumented=True, steps_per_generation=slices)
@@ -831,7 +831,7 @@ def test_a_hook_that_raises_changes_nothing(
     session: mttp.Session, model: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    The same weights, one line in the log, and a count.
+    The weights are the same, one line is logged, and the fault is counted.
     """
     from mttp.integrations.trl.recorder import TrainerRecorder
 
@@ -839,7 +839,7 @@ def test_a_hook_that_raises_changes_nothing(
         raise RuntimeError("a bug of ours")
 
     plain = weights(model, instrumented=False)
-    monkeypatch.setattr(TrainerRecorder, "_generated", raising)
+    monkeypatch.setattr(TrainerRecorder, "_take_completions", raising)
     with caplog.at_level(logging.WARNING, "mttp"):
         recorded = weights(model, instrumented=True)
 
@@ -848,9 +848,9 @@ def test_a_hook_that_raises_changes_nothing(
     assert 1 == len([record for record in caplog.records if "a bug of ours" in record.getMessage()])
 
 
-def test_all_seams_hold(session: mttp.Session, model: str) -> None:
+def test_all_patches_hold(session: mttp.Session, model: str) -> None:
     """
-    This version of TRL has everything that is surrounded, and gets it back.
+    This version of TRL has all patched methods, and detaching restores them.
     """
     for algorithm in KINDS:
         teacher = trainer(model, algorithm, kind=lambda kind: kind)
@@ -874,7 +874,7 @@ def test_a_class_that_is_patched_is_called(
     session: mttp.Session, model: str, is_library: bool, is_first: bool
 ) -> None:
     """
-    A step of the training that a test takes the place of, before the trainer is instrumented or after.
+    Before the trainer is instrumented or after.
     """
     base = KINDS["grpo"][1]
     if is_library:
@@ -894,7 +894,7 @@ def test_a_class_that_is_patched_is_called(
 
 def test_every_trainer_is_recorded(session: mttp.Session, model: str) -> None:
     """
-    After `instrument()` without a target, those that are made are, subclasses too, until it is detached.
+    After `instrument()` without a target, new trainers are recorded, subclasses too, until it is detached.
     """
     with mttp.instrument(policy="mine"):
         teacher = trainer(model, max_steps=1)
@@ -910,7 +910,7 @@ def test_every_trainer_is_recorded(session: mttp.Session, model: str) -> None:
 
 def test_instrumenting_imports_no_trainer() -> None:
     """
-    It takes seconds, and is left to whoever wants one; from then on each is recorded.
+    The import takes seconds; trainers imported later are recorded.
     """
     code = """
 import sys, trl, mttp
@@ -955,7 +955,7 @@ if torch.distributed.is_initialized():  # else gloo's threads may abort the inte
 
 
 def run(command: list[str], **variables: str) -> subprocess.Popen[str]:
-    """A program in a process of its own."""
+    """Run a program in a process of its own."""
     environment = os.environ | {"HF_HUB_OFFLINE": "1"} | variables
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -970,7 +970,7 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 def test_opentelemetry_instrument_records_a_script(model: str, tmp_path: Path) -> None:
     """
-    The script says nothing of recording; `opentelemetry-instrument` is all there is to it.
+    The script does not mention recording.
     """
     pytest.importorskip("opentelemetry.instrumentation.auto_instrumentation")
     tests = str(Path(__file__).parents[1])
@@ -991,7 +991,7 @@ def test_opentelemetry_instrument_records_a_script(model: str, tmp_path: Path) -
 @pytest.mark.parametrize("batch", [4, 2], ids=["apart", "spread"])
 def test_two_processes_record_each_completion_once(model: str, tmp_path: Path, batch: int) -> None:
     """
-    Also where a group's members are generated by both: one of them records it, with all its members.
+    A group with members of both processes is recorded by one of them, with all members.
     """
     tests = str(Path(__file__).parents[1])
     instrument = "import mttp; mttp.instrument(trainer)"
@@ -1031,7 +1031,7 @@ def test_two_processes_record_each_completion_once(model: str, tmp_path: Path, b
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     import socket
 
     with socket.socket() as listening:
@@ -1041,7 +1041,7 @@ def free_port() -> int:
 
 def test_the_config_is_json(model: str) -> None:
     """
-    What TRL's configuration says can be written down as it is.
+    TRL's configuration is recorded as JSON data.
     """
     from mttp.integrations.trl import facts
 
@@ -1052,6 +1052,6 @@ def test_the_config_is_json(model: str) -> None:
 
 def test_nothing_stays_instrumented() -> None:
     """
-    Every test here starts with TRL as it is.
+    Every test here starts with the original TRL.
     """
     assert instrumentation._everything is None or not instrumentation._everything.attached

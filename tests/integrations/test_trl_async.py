@@ -1,4 +1,4 @@
-"""The process in which TRL's AsyncGRPOTrainer has its rollouts: what is recorded there is of the same run."""
+"""The rollout process of TRL's AsyncGRPOTrainer records into the same run."""
 
 from __future__ import annotations
 
@@ -81,9 +81,10 @@ if __name__ == "__main__":
 """
 
 
-def test_what_a_reward_function_records_in_trl_s_child_is_of_the_run(tmp_path: Path) -> None:
+def test_a_reward_function_in_trl_s_child_records_into_the_run(tmp_path: Path) -> None:
     """
-    The child is spawned, finds run and transport in its environment, and writes all of it before it ends.
+    The spawned child finds run and transport in its environment variables, and writes everything before it
+    ends.
     """
     (tmp_path / "program.py").write_text(PROGRAM)
     paths = os.pathsep.join(path for path in sys.path if path)

@@ -1,4 +1,4 @@
-"""A completion as steps: where turns begin, whose tokens are whose, and which call is which."""
+"""A completion as steps: the boundaries of turns, their tokens and their tool calls."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from mttp.integrations.trl.batch import Use
+from mttp.integrations.trl.batch import ToolUse
 from mttp.integrations.trl.turns import Completion, steps
 
 PROMPT = [{"role": "user", "content": "6*7?"}]
 
 
 def asks(*names: str) -> dict[str, Any]:
-    """A message that asks for tools."""
+    """Return a message with tool calls."""
     calls = [
         {"type": "function", "function": {"name": name, "arguments": {"n": place}}}
         for place, name in enumerate(names)
@@ -22,7 +22,7 @@ def asks(*names: str) -> dict[str, Any]:
 
 
 def answers(name: str, content: str) -> dict[str, str]:
-    """A tool's answer."""
+    """Return a tool message."""
     return {"role": "tool", "name": name, "content": content}
 
 
@@ -30,7 +30,7 @@ SAYS = {"role": "assistant", "content": "42"}
 
 
 def completion(text: Any, sampled: list[int] | None, count: int = 6, **more: Any) -> Completion:
-    """A completion of tokens 0, 1, 2, …"""
+    """Return a completion of tokens 0, 1, 2, …"""
     facts: dict[str, Any] = {
         "prompt": PROMPT,
         "text": text,
@@ -49,13 +49,13 @@ def completion(text: Any, sampled: list[int] | None, count: int = 6, **more: Any
 
 
 def tokens(found: tuple[Any, ...]) -> list[tuple[list[int], list[int], Any]]:
-    """Of each step what was given, what was sampled, and what it continues."""
+    """Return each step's prompt tokens, sampled tokens and parent."""
     return [(step.tokens.prompt_ids.tolist(), step.tokens.ids.tolist(), step.tokens.parent) for step in found]
 
 
 def test_a_completion_without_tools_is_a_step() -> None:
     """
-    It was shown the prompt, and its message stands alone.
+    Its observation is the prompt, and its action the single message.
     """
     (step,) = steps(completion([SAYS], None), trained_reward=0.5)
 
@@ -65,7 +65,7 @@ def test_a_completion_without_tools_is_a_step() -> None:
 
 def test_each_turn_has_its_own_tokens() -> None:
     """
-    What a tool answered is given to the next turn, which continues all that was before.
+    A tool's result is prompt tokens of the next turn, whose parent is the turn before.
     """
     found = steps(completion([asks("add"), answers("add", "3"), SAYS], [1, 1, 0, 0, 1, 1]))
 
@@ -76,7 +76,7 @@ def test_each_turn_has_its_own_tokens() -> None:
 
 def test_calls_are_matched_with_their_answers() -> None:
     """
-    Several calls of one message are told apart by name, and by order where the name is the same.
+    By name, and by order for one name.
     """
     said = [asks("add", "look", "add"), answers("add", "1"), answers("add", "2"), answers("look", "x"), SAYS]
 
@@ -87,11 +87,11 @@ def test_calls_are_matched_with_their_answers() -> None:
     ]
 
 
-def test_what_was_seen_of_a_call_counts() -> None:
+def test_an_observed_call_takes_precedence() -> None:
     """
-    The answer itself, its times, and an error with its class.
+    It has the result itself, times, and an error with its class.
     """
-    uses = [Use("add", {}, 11, 12, result=3), Use("add", {}, 13, 14, error=KeyError("n"))]
+    uses = [ToolUse("add", {}, 11, 12, result=3), ToolUse("add", {}, 13, 14, error=KeyError("n"))]
     said = [asks("add", "add"), answers("add", "3"), answers("add", "{'error': ...}"), SAYS]
 
     first, _ = steps(completion(said, [1, 0, 0, 0, 1, 1], uses=uses))
@@ -108,29 +108,31 @@ def test_what_was_seen_of_a_call_counts() -> None:
 
 def test_a_call_that_could_not_be_made_is_not_the_next_one() -> None:
     """
-    A model may give a list for arguments: the tool was not called, and what is seen of it is the next call's.
+    With a list as arguments the tool is not called, and the next observed call belongs to the next tool call.
     """
     wrong, right = asks("add"), asks("add")
     wrong["tool_calls"][0]["function"]["arguments"] = [1, 2]
     said = [wrong, answers("add", "{'error': ...}"), right, answers("add", "3"), SAYS]
 
-    found = steps(completion(said, [1, 0, 1, 0, 1, 1], uses=[Use("add", {"n": 0}, 11, 12, result=3)]))
+    found = steps(completion(said, [1, 0, 1, 0, 1, 1], uses=[ToolUse("add", {"n": 0}, 11, 12, result=3)]))
 
     assert ["{'error': ...}", 3] == [step.calls[0].result for step in found[:2]]
 
 
 def test_answers_that_did_not_fit_leave_the_call() -> None:
     """
-    TRL takes back what a tool answered where there is no room for it; that it was called stays.
+    TRL removes a tool's result for which there is no room; the call stays.
     """
-    (step,) = steps(completion([asks("add")], None, uses=[Use("add", {}, 11, 12, result=3)], truncated=True))
+    (step,) = steps(
+        completion([asks("add")], None, uses=[ToolUse("add", {}, 11, 12, result=3)], truncated=True)
+    )
 
     assert ([3], True, False) == ([call.result for call in step.calls], step.truncated, step.terminated)
 
 
 def test_a_turn_without_room_to_answer_is_a_step() -> None:
     """
-    The policy was shown an answer, and could say nothing any more.
+    It has an observation and no action.
     """
     said = [asks("add"), answers("add", "3")]
 
@@ -142,7 +144,7 @@ def test_a_turn_without_room_to_answer_is_a_step() -> None:
 
 def test_turns_without_messages_are_read_from_the_tokens() -> None:
     """
-    A rollout function says which tokens are whose, and nothing else.
+    A rollout function may return only tokens and a mask.
     """
     found = steps(completion("all of it", [1, 1, 0, 1, 0, 1]))
 
@@ -150,9 +152,9 @@ def test_turns_without_messages_are_read_from_the_tokens() -> None:
     assert [(91, 92), (2,), (4,)] == [tuple(given) for given, _, _ in tokens(found)]
 
 
-def test_what_an_environment_says_first_is_shown_with_the_prompt() -> None:
+def test_an_environment_s_first_text_is_part_of_the_prompt() -> None:
     """
-    Tokens ahead of the policy's first are part of what it was given.
+    Tokens before the policy's first ones are part of the observation.
     """
     first, *_ = steps(completion("all of it", [0, 0, 1, 1, 0, 1]))
 
@@ -162,7 +164,7 @@ def test_what_an_environment_says_first_is_shown_with_the_prompt() -> None:
 
 def test_messages_that_fit_no_turns_are_one_step() -> None:
     """
-    Where messages and mask don't agree nothing is guessed: all messages are the action, all tokens its own.
+    If messages and mask do not match, all messages are the action, and all tokens its own.
     """
     said = [asks("add"), answers("add", "3"), SAYS, SAYS]
 
@@ -174,7 +176,7 @@ def test_messages_that_fit_no_turns_are_one_step() -> None:
 
 def test_an_empty_completion_is_a_step() -> None:
     """
-    The policy may say nothing at all.
+    The policy may sample nothing.
     """
     (step,) = steps(completion("", None, count=0))
 

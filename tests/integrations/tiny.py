@@ -1,4 +1,4 @@
-"""A language model of a few thousand weights, made on the spot, for trainers to teach; it needs torch."""
+"""A language model of a few thousand weights for the trainers' tests; it needs torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT = (
 
 
 def tokenizer() -> Any:
-    """A token per character."""
+    """Return a tokenizer with a token per character."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -35,7 +35,7 @@ def tokenizer() -> Any:
 
 
 def make(path: Path) -> str:
-    """A model and its tokenizer, saved; where they are."""
+    """Save a model and its tokenizer, and return their directory."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

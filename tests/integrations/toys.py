@@ -1,4 +1,4 @@
-"""Gymnasium environments that do what a test tells them to."""
+"""Gymnasium environments with scripted behaviour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DictEnv", "Nested", "Scripted", "act_out", "by_hand"]
 
 
 class Scripted(gymnasium.Env[Any, Any]):
-    """Plays plays, one per reset, over and over; `infos` are returned turn by turn, likewise."""
+    """Replays plays, one per reset, in a cycle; `infos` are returned turn by turn, in a cycle too."""
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float64)
     action_space = spaces.Discrete(2)
@@ -46,7 +46,7 @@ class Scripted(gymnasium.Env[Any, Any]):
 
 
 class DictEnv(gymnasium.Env[Any, Any]):
-    """Shows a dict, takes a tuple, draws random numbers, and ends at random."""
+    """Returns a dict, takes a tuple, draws random numbers, and ends at random."""
 
     observation_space = spaces.Dict(
         {"position": spaces.Box(-1, 1, (2,), np.float32), "clock": spaces.Discrete(50)}
@@ -70,7 +70,7 @@ class DictEnv(gymnasium.Env[Any, Any]):
 
 
 class Nested(DictEnv):
-    """Shows dicts and tuples within each other, of several types."""
+    """Returns nested dicts and tuples with values of several types."""
 
     observation_space = spaces.Dict(
         {
@@ -89,7 +89,7 @@ class Nested(DictEnv):
 
 
 def act_out(env: Any, plays: Sequence[Play] = PLAYS, **reset: Any) -> None:
-    """Play the plays' actions in an environment that plays them."""
+    """Take the actions of plays in an environment."""
     for play in plays:
         env.reset(**reset)
         for turn in play.turns:
@@ -106,10 +106,9 @@ def by_hand(
     write: Callable[[Any], Any],
 ) -> list[Play]:
     """
-    What is played when an environment is stepped and reset by hand.
-
-    With `skips` the action after an end is left out, as the one that an autoreset takes the place of.
-    `read` and `write` say how observations and actions are recorded.
+    Return the plays of an environment that is stepped and reset by a loop. With `skips` the action after an
+    end is left out, because an autoreset replaces it. `read` and `write` convert observations and actions to
+    their recorded form.
     """
     plays: list[Play] = []
     turns: list[Turn] = []

@@ -1,4 +1,4 @@
-"""A block's episodes as values: all of them, nobody else's, and nothing left behind."""
+"""Captured episodes: complete, separate from other sessions, and without side effects after the block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mttp.testing import Captured, capture_episodes
 
 
 def play(task: str) -> None:
-    """One episode, recorded to whatever session there is."""
+    """Record one episode in the current session."""
     with mttp.episode(env="toy", task=task) as episode, episode.step() as step:
         step.action("left")
         step.reward(0.5)
@@ -35,7 +35,7 @@ def tasks(captured: Captured) -> list[str | None]:
 
 def test_episodes_are_there_inside_the_block_and_after_it() -> None:
     """
-    Whenever one looks.
+    `episodes` can be read inside the block and after it.
     """
     with capture_episodes() as captured:
         play("a")
@@ -49,7 +49,7 @@ def test_episodes_are_there_inside_the_block_and_after_it() -> None:
 
 def test_nothing_is_written(tmp_path: Path) -> None:
     """
-    Where no session was configured, episodes would go to a directory.
+    No file is written, although an unconfigured session would write to a directory.
     """
     with capture_episodes():
         play("a")
@@ -57,9 +57,9 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_an_open_episode_is_seen_unfinished() -> None:
+def test_an_open_episode_is_unfinished() -> None:
     """
-    As far as it has gone.
+    An open episode has the steps that it has so far.
     """
     with capture_episodes() as captured, mttp.episode(task="long") as episode:
         with episode.step():
@@ -72,7 +72,7 @@ def test_an_open_episode_is_seen_unfinished() -> None:
 
 def test_options_are_those_of_configure() -> None:
     """
-    But for the transport.
+    `capture_episodes` takes every option of `configure` except the transport.
     """
     with capture_episodes(run="first", kind="eval", seed=3, config={"lr": 0.1}) as captured:
         pass
@@ -84,7 +84,7 @@ def test_options_are_those_of_configure() -> None:
 
 def test_code_that_configures_a_session_is_captured_too(tmp_path: Path) -> None:
     """
-    What it records goes where it says besides.
+    Its episodes are captured and also go to its own transport.
     """
     with capture_episodes() as captured:
         play("before")
@@ -98,7 +98,7 @@ def test_code_that_configures_a_session_is_captured_too(tmp_path: Path) -> None:
 
 def test_code_that_configures_no_transport_writes_nothing(tmp_path: Path) -> None:
     """
-    The default is the capture, not a directory, and it is captured once.
+    Its default transport is the capture, not a directory, and episodes are captured once.
     """
     with capture_episodes() as captured, mttp.configure(run="own"):
         play("own")
@@ -109,7 +109,7 @@ def test_code_that_configures_no_transport_writes_nothing(tmp_path: Path) -> Non
 
 def test_after_its_session_was_closed_code_records_nothing() -> None:
     """
-    As it would outside of a test; the capture's own session is still open.
+    After the code closed its own session, nothing is recorded, although the capture's session is open.
     """
     with capture_episodes() as captured:
         with mttp.configure():
@@ -122,7 +122,7 @@ def test_after_its_session_was_closed_code_records_nothing() -> None:
 
 def test_two_sessions_of_the_code_at_once_are_an_error() -> None:
     """
-    As ever.
+    The code cannot open a second session inside a capture either.
     """
     with (
         capture_episodes(),
@@ -134,7 +134,7 @@ def test_two_sessions_of_the_code_at_once_are_an_error() -> None:
 
 def test_a_session_that_is_left_open_ends_with_the_block() -> None:
     """
-    And its episodes are whole.
+    The end of the block closes it, and its episodes are complete.
     """
     with capture_episodes() as captured:
         left = mttp.configure("file://own.jsonl")
@@ -146,7 +146,7 @@ def test_a_session_that_is_left_open_ends_with_the_block() -> None:
 
 def test_faults_of_all_sessions_are_counted() -> None:
     """
-    By kind.
+    `faults` adds up the faults of all sessions by kind.
     """
     with capture_episodes() as captured:
         with mttp.episode() as episode:
@@ -160,7 +160,7 @@ def test_faults_of_all_sessions_are_counted() -> None:
 
 def test_coroutines_are_captured() -> None:
     """
-    The block may be around a loop, or within one.
+    The block may be around an event loop or inside a coroutine.
     """
 
     async def rollouts() -> list[str | None]:
@@ -177,9 +177,9 @@ def test_coroutines_are_captured() -> None:
 # What is set aside.
 
 
-def test_a_session_that_was_open_is_set_aside_and_goes_on(session: mttp.Session) -> None:
+def test_an_open_session_is_suspended_and_continues(session: mttp.Session) -> None:
     """
-    A test in the middle of a training leaves no trace in its recording.
+    A capture in the middle of a training leaves no trace in the training's recording.
     """
     play("before")
     with capture_episodes() as captured:
@@ -192,9 +192,9 @@ def test_a_session_that_was_open_is_set_aside_and_goes_on(session: mttp.Session)
     assert ["before", "after"] == [episode.task for episode in mttp.read(session)]
 
 
-def test_an_episode_that_was_open_goes_on_in_its_own_session(session: mttp.Session) -> None:
+def test_an_open_episode_stays_in_its_session(session: mttp.Session) -> None:
     """
-    Inside the block it is not the current one, but its handle still works.
+    Inside the block it is not the current episode, but its handle still records.
     """
     with mttp.episode(task="outer") as episode, episode.step() as step:
         with capture_episodes() as captured:
@@ -213,7 +213,8 @@ def test_an_episode_that_was_open_goes_on_in_its_own_session(session: mttp.Sessi
 
 def test_an_instrumented_environment_records_where_its_episode_began(session: mttp.Session) -> None:
     """
-    One that began before the block goes on in its session, the next is captured, the one after is not.
+    An episode from before the block stays in its session, the next one is captured, and the one after the
+    block is not.
     """
     pytest.importorskip("gymnasium")
     from integrations.toys import Scripted
@@ -235,7 +236,7 @@ def test_an_instrumented_environment_records_where_its_episode_began(session: mt
     assert [(1, 3), (3, 1)] == [(one.seed, len(one.steps)) for one in mttp.read(session)]
 
 
-def test_afterwards_it_is_as_if_nobody_had_configured(tmp_path: Path) -> None:
+def test_afterwards_there_is_no_configured_session(tmp_path: Path) -> None:
     """
     The next episode starts a session by itself, as in a new process.
     """
@@ -248,9 +249,9 @@ def test_afterwards_it_is_as_if_nobody_had_configured(tmp_path: Path) -> None:
     assert ["real"] == [episode.task for episode in mttp.read(tmp_path / "mttp-runs")]
 
 
-def test_a_session_that_started_by_itself_goes_on(tmp_path: Path) -> None:
+def test_a_session_that_started_by_itself_continues(tmp_path: Path) -> None:
     """
-    And gives way afterwards, as before.
+    After the block, `configure` still replaces it.
     """
     play("before")
     with capture_episodes():
@@ -265,7 +266,7 @@ def test_a_session_that_started_by_itself_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"kind": "nonsense"}, {"colour": "red"}, {"transport": "memory://"}])
 def test_wrong_options_leave_nothing_behind(options: dict[str, str], session: mttp.Session) -> None:
     """
-    They are errors at once.
+    They raise before anything is changed.
     """
     environment = dict(os.environ)
     with pytest.raises((ConfigureError, TypeError)), capture_episodes(**options):
@@ -277,7 +278,7 @@ def test_wrong_options_leave_nothing_behind(options: dict[str, str], session: mt
 
 def test_an_exception_leaves_nothing_behind(session: mttp.Session) -> None:
     """
-    It goes on.
+    An exception in the block propagates, and the capture is undone.
     """
     with pytest.raises(ZeroDivisionError), capture_episodes() as captured:
         captured.session.record(mttp.Episode(task=f"a {1 / 0}"))
@@ -286,9 +287,9 @@ def test_an_exception_leaves_nothing_behind(session: mttp.Session) -> None:
     assert [] == tasks(captured)
 
 
-def test_where_recording_is_off_nothing_can_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_recording_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A test that found no episodes would look elsewhere for the reason.
+    A capture raises where OTEL_SDK_DISABLED would leave it empty.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
 
@@ -296,9 +297,9 @@ def test_where_recording_is_off_nothing_can_be_captured(monkeypatch: pytest.Monk
         pass
 
 
-def test_a_capture_in_a_capture_is_seen_by_both() -> None:
+def test_nested_captures_both_capture() -> None:
     """
-    A helper that captures takes nothing from the test that calls it.
+    The inner capture's episodes are in the outer capture too.
     """
     with capture_episodes() as outer:
         play("a")
@@ -314,7 +315,7 @@ def test_a_capture_in_a_capture_is_seen_by_both() -> None:
 
 def test_child_processes_record_nothing_anywhere(tmp_path: Path) -> None:
     """
-    Neither in the recording of whoever runs the test, nor in a directory; the variables are put back.
+    They write neither into the outer recording nor into a directory, and the variables are restored.
     """
     child = "import mttp\nwith mttp.episode(task='child'): pass\nprint(mttp.current_session())"
     with mttp.configure("file://real.jsonl") as session:
@@ -333,7 +334,7 @@ def test_child_processes_record_nothing_anywhere(tmp_path: Path) -> None:
 
 def test_the_variables_for_children_do_not_reach_the_code_itself() -> None:
     """
-    Two sessions that the code configures are two runs, as outside of a test.
+    Two sessions that the code configures are two runs, as outside a test.
     """
     with capture_episodes() as captured:
         for _ in range(2):
@@ -343,9 +344,9 @@ def test_the_variables_for_children_do_not_reach_the_code_itself() -> None:
     assert 3 == len({run.id for run in captured.runs})
 
 
-def test_variables_of_the_test_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_variables_that_the_test_sets_apply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
-    A test may say where recordings go.
+    A test can set the transport and the run id by environment variables.
     """
     with capture_episodes() as captured, monkeypatch.context() as patch:
         patch.setenv("MTTP_TRANSPORT", "file://told.jsonl")
@@ -360,7 +361,8 @@ def test_variables_of_the_test_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_may_leave_the_block(tmp_path: Path) -> None:
     """
-    What was open before goes on there, too; what the child records in the block is not its parent's.
+    A session from before the block continues in the child, and the child's captured episodes are not the
+    parent's.
     """
     with mttp.configure("file://runs/"):
         with capture_episodes() as captured, mttp.configure("memory://"):
@@ -386,7 +388,7 @@ def test_a_forked_child_may_leave_the_block(tmp_path: Path) -> None:
 
 def test_a_deterministic_capture_is_the_same_each_time(tmp_path: Path) -> None:
     """
-    Ids, times and all, whatever else is recorded meanwhile.
+    Ids and times are equal, whatever other threads record.
     """
 
     def once() -> str:
@@ -407,7 +409,7 @@ def test_a_deterministic_capture_is_the_same_each_time(tmp_path: Path) -> None:
 
 def test_times_of_a_deterministic_capture_tell_the_order() -> None:
     """
-    Each look at the time is a millisecond later.
+    Each reading of the clock is a millisecond later.
     """
     with capture_episodes(deterministic=True) as captured:
         play("a")
@@ -421,7 +423,8 @@ def test_times_of_a_deterministic_capture_tell_the_order() -> None:
 
 def test_a_deterministic_capture_has_no_marker_before_its_end() -> None:
     """
-    Whether an episode lasts until something is written is chance; who never ends keeps the identity.
+    Start markers depend on timing, so that none is written before the block ends; unended episodes keep their
+    identity.
     """
     with capture_episodes(deterministic=True) as captured:
         open_ = mttp.episode(task="never ends")
@@ -433,9 +436,9 @@ def test_a_deterministic_capture_has_no_marker_before_its_end() -> None:
     assert [("never ends", "unfinished")] == [(one.task, one.status) for one in captured.episodes]
 
 
-def test_a_deterministic_capture_keeps_to_itself() -> None:
+def test_a_deterministic_capture_is_not_part_of_an_outer_one() -> None:
     """
-    Its ids are the same as those of the next one.
+    Its ids equal those of the next deterministic capture.
     """
     with capture_episodes() as outer:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""A clock that stands still, or ticks: what is recorded has the times that the test says."""
+"""The frozen clock: recordings have the times that the test sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mttp.testing import FrozenClock, frozen_clock
 
 def test_time_stands_still_until_it_is_advanced() -> None:
     """
-    Durations are what the test says they are.
+    Durations are the sums of the calls of `advance`.
     """
     with frozen_clock() as clock, mttp.configure("memory://") as session, mttp.episode() as episode:
         clock.advance(1.5)
@@ -29,9 +29,9 @@ def test_time_stands_still_until_it_is_advanced() -> None:
     )
 
 
-def test_each_look_may_be_a_tick_later() -> None:
+def test_each_reading_can_advance_the_clock() -> None:
     """
-    Things that happen one after the other have times in that order.
+    With `tick`, events have increasing times.
     """
     with frozen_clock(1000, tick=2e-9):
         seen = [Clock().now(), Clock().now(), Clock().now()]
@@ -39,9 +39,9 @@ def test_each_look_may_be_a_tick_later() -> None:
     assert [1000, 1002, 1004] == seen
 
 
-def test_afterwards_time_goes_on() -> None:
+def test_afterwards_clocks_are_real() -> None:
     """
-    For clocks that were made before and inside the block alike.
+    Clocks created before and inside the block show the real time again.
     """
     before = Clock()
     with frozen_clock(5):
@@ -52,9 +52,9 @@ def test_afterwards_time_goes_on() -> None:
     assert abs(inside.now() - time.time_ns()) < 60e9
 
 
-def test_an_inner_clock_gives_way_to_the_outer_one() -> None:
+def test_nested_clocks() -> None:
     """
-    Blocks in blocks undo what they did.
+    After an inner block, the outer block's clock applies again.
     """
     with frozen_clock(5), frozen_clock(7):
         pass
@@ -68,7 +68,7 @@ def test_an_inner_clock_gives_way_to_the_outer_one() -> None:
 
 def test_an_episode_from_before_ends_no_earlier_than_it_began() -> None:
     """
-    Whatever time it is by then.
+    The end time is not before the start time, although the frozen clock is behind.
     """
     with mttp.configure("memory://") as session:
         episode = mttp.episode()
@@ -79,9 +79,9 @@ def test_an_episode_from_before_ends_no_earlier_than_it_began() -> None:
     assert (0.0, ()) == (found.duration, found.faults)
 
 
-def test_looks_of_mttp_itself_move_nothing() -> None:
+def test_readings_by_mttp_s_threads_do_not_advance_the_clock() -> None:
     """
-    When its threads look is a matter of chance.
+    Their timing varies.
     """
     clock = FrozenClock(1000, tick=1.0)
     seen: list[int] = []
@@ -93,13 +93,13 @@ def test_looks_of_mttp_itself_move_nothing() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_time_never_runs_backwards(seconds: float) -> None:
+def test_wrong_ticks_are_errors(seconds: float) -> None:
     """
-    Nor to the end of time.
+    A negative, infinite or NaN tick raises ValueError.
     """
     clock = FrozenClock()
 
-    with pytest.raises(ValueError, match="time can't move by"):
+    with pytest.raises(ValueError, match="a clock can't move by"):
         clock.advance(seconds)
-    with pytest.raises(ValueError, match="time can't move by"):
+    with pytest.raises(ValueError, match="a clock can't move by"):
         FrozenClock(tick=seconds)

@@ -1,4 +1,4 @@
-"""A comparison that fails says where, and one that should not fail does not."""
+"""Comparisons of recorded values: each difference is named by its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPISODE = mttp.Episode(
 
 
 def step(index: int, **changes: Any) -> mttp.Episode:
-    """The episode with one step changed."""
+    """Return the episode with one step changed."""
     steps = [replace(one, **changes) if one.index == index else one for one in EPISODE.steps]
     return replace(EPISODE, steps=tuple(steps))
 
@@ -60,7 +60,7 @@ def step(index: int, **changes: Any) -> mttp.Episode:
 )
 def test_a_difference_is_named_by_its_place(actual: mttp.Episode, place: str) -> None:
     """
-    With what was expected there, and what was.
+    The message has the expected and the actual value.
     """
     assert [place] == where_different(EPISODE, actual)
     with pytest.raises(AssertionError) as raised:
@@ -70,7 +70,7 @@ def test_a_difference_is_named_by_its_place(actual: mttp.Episode, place: str) ->
 
 def test_many_differences_are_abridged() -> None:
     """
-    Two other recordings are other in everything.
+    A comparison with many differences lists the first ones and counts the others.
     """
     with pytest.raises(AssertionError) as raised:
         assert_same(list(range(50)), list(range(50, 100)))
@@ -79,9 +79,9 @@ def test_many_differences_are_abridged() -> None:
     assert ("what was recorded differs in 50 places:", "  … and 30 more") == (lines[0], lines[-1])
 
 
-def test_the_same_is_the_same() -> None:
+def test_equal_values_have_no_differences() -> None:
     """
-    Where `==` finds no difference there is none, NaN and arrays included.
+    Values that `==` finds equal have no differences, with NaN and arrays.
     """
     other = replace(EPISODE, span_id="00f067aa0ba902b7", start_time=1, end_time=2)
 
@@ -93,7 +93,7 @@ def test_the_same_is_the_same() -> None:
 
 def test_fields_may_be_ignored() -> None:
     """
-    Episodes recorded one after the other differ in their ids, wherever these stand.
+    Ignored fields are ignored at every depth.
     """
     other = replace(EPISODE, trace_id="00", id="00", env="maze")
 
@@ -101,9 +101,9 @@ def test_fields_may_be_ignored() -> None:
     assert_same([EPISODE], [step(1, action="left")], ignore=["action"])
 
 
-def test_another_kind_of_value_is_a_difference() -> None:
+def test_values_of_different_types_differ() -> None:
     """
-    Also at the top, where there is no path.
+    Also at the top level, where there is no path.
     """
     assert ["it: expected Reward(), was Call(operation='chat')"] == where_different(
         mttp.Reward(), mttp.model.Call(operation="chat")

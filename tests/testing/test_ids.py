@@ -1,4 +1,4 @@
-"""Ids that count up: readable, valid, the same each time, and gone afterwards."""
+"""Counting ids: valid, deterministic, and only inside the block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mttp.testing import CountingIds, counting_ids
 
 def test_ids_count_up_from_one() -> None:
     """
-    Zero is OpenTelemetry's "no id"; traces, spans and runs are counted each for themselves.
+    0 is an invalid id in OpenTelemetry; traces, spans and runs are counted separately.
     """
     with counting_ids():
         drawn = [ids.trace_id(), ids.trace_id(), ids.span_id(), ids.run_id(), ids.run_id()]
@@ -28,7 +28,7 @@ def test_ids_count_up_from_one() -> None:
 
 def test_afterwards_ids_are_random_again() -> None:
     """
-    Also where the block was left by an exception.
+    Also after an exception in the block.
     """
     before = ids.trace_id, ids.span_id, ids.run_id
     with pytest.raises(KeyError), counting_ids():
@@ -37,9 +37,9 @@ def test_afterwards_ids_are_random_again() -> None:
     assert before == (ids.trace_id, ids.span_id, ids.run_id)
 
 
-def test_what_is_recorded_has_these_ids() -> None:
+def test_recordings_have_counting_ids() -> None:
     """
-    In the order in which the code under test asks for them.
+    In the order in which the code under test needs them.
     """
     with counting_ids(), mttp.configure("memory://") as session:
         for _ in range(2):
@@ -50,9 +50,9 @@ def test_what_is_recorded_has_these_ids() -> None:
     assert [("01", "01"), ("02", "03")] == found
 
 
-def test_what_mttp_itself_needs_is_counted_apart() -> None:
+def test_mttp_s_threads_count_separately() -> None:
     """
-    A marker that its thread leaves at some time shifts nobody's ids.
+    A start marker, whose timing varies, does not change other ids.
     """
     counting = CountingIds()
     drawn: list[int] = []
@@ -65,7 +65,7 @@ def test_what_mttp_itself_needs_is_counted_apart() -> None:
 
 def test_threads_never_share_an_id() -> None:
     """
-    However many ask at once.
+    Ids are unique with many threads at once.
     """
     counting = CountingIds()
     with ThreadPoolExecutor(8) as pool:
@@ -77,7 +77,7 @@ def test_threads_never_share_an_id() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_a_range_of_its_own() -> None:
     """
-    Its episodes are told from its parent's.
+    Its ids differ from its parent's.
     """
     counting = CountingIds()
     counting.span_id()
@@ -97,9 +97,9 @@ def test_a_forked_child_has_a_range_of_its_own() -> None:
     assert drawn < 2**64
 
 
-def test_nobody_keeps_the_functions() -> None:
+def test_no_module_imports_the_id_functions_by_name() -> None:
     """
-    They are replaced where they stand: whoever had imported one by its name would go on with random ids.
+    The functions are replaced in their module; a module that imported one by name would keep random ids.
     """
     kept = [
         path.name

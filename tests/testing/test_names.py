@@ -1,4 +1,4 @@
-"""What `mttp.testing` offers, and what importing it costs."""
+"""The public names of `mttp.testing`, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mttp import testing
 
 def test_exported_names() -> None:
     """
-    The public names are these; a change here is a change to everybody's tests.
+    A change here changes the public API.
     """
     expected = """
         Behaviour Captured CountingIds FrozenClock OtlpReceiver
@@ -25,7 +25,7 @@ def test_exported_names() -> None:
 @pytest.mark.parametrize("name", testing.__all__)
 def test_every_name_is_where_the_table_says(name: str) -> None:
     """
-    A name is imported when it is asked for.
+    Each name is imported lazily from its module.
     """
     assert name == getattr(testing, name).__name__
 
@@ -40,7 +40,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     """
-    Every pytest run of an environment with mttp in it imports the plugin.
+    Importing the plugin, as every pytest run does, imports no other module of mttp.
     """
     script = "import pytest, sys; before = set(sys.modules); import mttp.testing.plugin\n"
     script += "print(*sorted(set(sys.modules) - before))"

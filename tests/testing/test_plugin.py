@@ -1,4 +1,4 @@
-"""Pytest with the plugin: what tests record is kept, found by test, and changes no test's outcome."""
+"""The pytest plugin records test sessions by test, and changes no test's outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLAYING = """
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> Run:
-    """Run tests, in this process."""
+    """Run tests in this process."""
     pytester.makepyfile(playing=PLAYING)
     pytester.syspathinsert()
 
@@ -41,7 +41,7 @@ def run(pytester: pytest.Pytester) -> Run:
 
 
 def found(path: Path) -> list[tuple[str | None, str]]:
-    """The recorded episodes: task, and test by its name in the file."""
+    """Return the recorded episodes: task, and the test's name in its file."""
     return [(episode.task, episode.extra[a.TEST_CASE_NAME].partition("::")[2]) for episode in mttp.read(path)]
 
 
@@ -50,7 +50,7 @@ def found(path: Path) -> list[tuple[str | None, str]]:
 
 def test_episodes_are_written_with_the_test_that_recorded_them(run: Run, pytester: pytest.Pytester) -> None:
     """
-    All of them in one run.
+    All of them belong to one run.
     """
     result = run(
         """
@@ -81,7 +81,7 @@ class TestGroup:
 @pytest.mark.parametrize("place", ["runs/", "runs", "new/deep/runs", "a.jsonl.gz", "file://a.jsonl"])
 def test_the_path_is_a_directory_or_a_file(place: str, run: Run, pytester: pytest.Pytester) -> None:
     """
-    A name without an ending is a directory; a transport's address is one, too.
+    A name without a suffix is a directory; a transport's address works too.
     """
     run("def test_play(): play('a')", f"--mttp={place}").assert_outcomes(passed=1)
 
@@ -90,9 +90,9 @@ def test_the_path_is_a_directory_or_a_file(place: str, run: Run, pytester: pytes
     assert [("a", "test_play")] == found(path)
 
 
-def test_another_run_is_added(run: Run, pytester: pytest.Pytester) -> None:
+def test_another_run_is_appended(run: Run, pytester: pytest.Pytester) -> None:
     """
-    To what is in the file already.
+    A second test session appends to the file.
     """
     for _ in range(2):
         run("def test_play(): play('a')", "--mttp=episodes.jsonl")
@@ -103,7 +103,7 @@ def test_another_run_is_added(run: Run, pytester: pytest.Pytester) -> None:
 
 def test_tests_that_record_nothing_leave_a_run_without_episodes(run: Run, pytester: pytest.Pytester) -> None:
     """
-    There is something to read all the same.
+    The recording can be read all the same.
     """
     run("def test_nothing(): pass", "--mttp=episodes.jsonl").stdout.fnmatch_lines(["mttp: 0 episodes in*"])
 
@@ -113,7 +113,7 @@ def test_tests_that_record_nothing_leave_a_run_without_episodes(run: Run, pytest
 
 def test_without_the_option_the_plugin_does_nothing(run: Run, pytester: pytest.Pytester) -> None:
     """
-    No session is open, and nothing is said.
+    No session is open, and nothing is printed.
     """
     result = run("def test_session(): assert mttp.current_session() is None")
 
@@ -121,9 +121,9 @@ def test_without_the_option_the_plugin_does_nothing(run: Run, pytester: pytest.P
     assert "mttp:" not in result.stdout.str()
 
 
-def test_the_configuration_file_may_say_where(run: Run, pytester: pytest.Pytester) -> None:
+def test_the_configuration_file_can_set_the_path(run: Run, pytester: pytest.Pytester) -> None:
     """
-    Seen from there; the option overrules it, and turns it off where it is empty.
+    Relative to its directory; the option overrides it, and turns it off if empty.
     """
     pytester.makeini("[pytest]\nmttp_path = kept/always.jsonl")
     source = "def test_play(mttp_episodes): play('a')"
@@ -138,9 +138,9 @@ def test_the_configuration_file_may_say_where(run: Run, pytester: pytest.Pyteste
     assert [("a", "test_play")] == found(pytester.path / "other.jsonl")
 
 
-def test_a_path_that_cannot_be_written_is_said_at_once(run: Run, pytester: pytest.Pytester) -> None:
+def test_a_path_that_cannot_be_written_is_an_error_at_the_start(run: Run, pytester: pytest.Pytester) -> None:
     """
-    Before any test is run.
+    Before any test runs.
     """
     (pytester.path / "occupied").write_text("")
     result = run("def test_play(): play('a')", "--mttp=occupied/a.jsonl")
@@ -149,9 +149,9 @@ def test_a_path_that_cannot_be_written_is_said_at_once(run: Run, pytester: pytes
     result.stderr.fnmatch_lines(["*--mttp occupied/a.jsonl: *can't write*"])
 
 
-def test_where_recording_is_off_it_is_said_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_recording_is_an_error_at_the_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Whoever asks for episodes hears why there are none.
+    The message names OTEL_SDK_DISABLED.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     result = run("def test_play(): play('a')", "--mttp=a.jsonl")
@@ -163,11 +163,10 @@ def test_where_recording_is_off_it_is_said_at_once(run: Run, monkeypatch: pytest
 # Tests that have sessions of their own.
 
 
-def test_sessions_of_the_code_are_kept_too_and_are_what_they_were(
-    run: Run, pytester: pytest.Pytester
-) -> None:
+def test_sessions_of_the_code_are_recorded_and_unchanged(run: Run, pytester: pytest.Pytester) -> None:
     """
-    They go where they say, without a label, under run ids of their own; tests after them are recorded on.
+    They write to their own transports, without a label, under their own run ids; later tests are recorded
+    too.
     """
     result = run(
         """
@@ -233,9 +232,9 @@ def test_it(session, number):
     assert [("1", "test_it[1]"), ("2", "test_it[2]")] == found(pytester.path / "episodes.jsonl")
 
 
-def test_what_was_open_at_a_crash_has_its_test(run: Run, pytester: pytest.Pytester) -> None:
+def test_an_episode_open_at_a_crash_has_its_test(run: Run, pytester: pytest.Pytester) -> None:
     """
-    An episode that nobody ends is found unfinished, by the test that began it.
+    It is unfinished, and has the name of the test that started it.
     """
     run(
         """
@@ -256,7 +255,7 @@ def test_other():
 
 def test_a_test_begins_as_in_a_new_process(run: Run) -> None:
     """
-    Without a session, until something is recorded; nothing is said on the terminal then.
+    It begins without a session until it records, and nothing is printed then.
     """
     run(
         """
@@ -276,7 +275,7 @@ def test_it(_, capfd):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_processes_record_their_part(run: Run, pytester: pytest.Pytester) -> None:
     """
-    Whether or not the test has recorded anything before, and in sessions of its own, too.
+    Whether or not the test has recorded before, and in sessions of their own too.
     """
     run(
         """
@@ -310,7 +309,7 @@ def test_own():
 
 def test_processes_that_a_test_starts_join_its_run(run: Run, pytester: pytest.Pytester) -> None:
     """
-    Where they configure nothing else; which test started them they can't know.
+    If they configure nothing else; their episodes do not name the test.
     """
     run(
         """
@@ -334,9 +333,9 @@ def test_child():
 # The fixture.
 
 
-def test_the_fixture_gives_the_test_its_episodes(run: Run, pytester: pytest.Pytester) -> None:
+def test_the_fixture_captures_the_test_s_episodes(run: Run, pytester: pytest.Pytester) -> None:
     """
-    They are this test's only, and kept for `--mttp` as well.
+    They are only this test's, and `--mttp` records them too.
     """
     source = """
 import pytest
@@ -355,7 +354,7 @@ def test_play(mttp_episodes, task):
 
 def test_episodes_with_counted_ids_are_left_out(run: Run, pytester: pytest.Pytester) -> None:
     """
-    Those of another test have the same ids.
+    Their ids are equal in every test.
     """
     run(
         """
@@ -408,7 +407,7 @@ def test_others():
 
 def test_workers_record_one_run_together(pytester: pytest.Pytester) -> None:
     """
-    Each of pytest-xdist's workers appends its part to the same file.
+    Each worker of pytest-xdist appends to the same file.
     """
     pytester.makepyfile(playing=PLAYING)
     source = "import pytest\nfrom playing import *\n"
@@ -427,7 +426,7 @@ def test_workers_record_one_run_together(pytester: pytest.Pytester) -> None:
 
 def test_pytest_finds_the_plugin() -> None:
     """
-    By the entry point that the package declares.
+    By the package's entry point.
     """
     project = Path(__file__).parents[2] / "pyproject.toml"
 

@@ -1,4 +1,4 @@
-"""The receiver takes what OTLP senders send, and misbehaves as it is told to."""
+"""The OTLP receiver: it accepts OTLP senders, and fails as configured."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from mttp.testing import Behaviour, OtlpReceiver
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
-    """A receiver that is open."""
+    """Open a receiver."""
     with OtlpReceiver() as opened:
         yield opened
 
 
 def post(receiver: OtlpReceiver, body: bytes, kind: str = "application/x-protobuf", **options: Any) -> Any:
-    """Post a body, and answer with status, content type and content."""
+    """Post a body; return status, content type and content of the response."""
     headers = {"Content-Type": kind, "Connection": "close", **options}
     with requests.post(
         f"{receiver.http_address}/v1/traces", data=body, headers=headers, timeout=20
@@ -43,7 +43,7 @@ def post(receiver: OtlpReceiver, body: bytes, kind: str = "application/x-protobu
 
 def test_the_official_exporters_deliver_to_it(receiver: OtlpReceiver) -> None:
     """
-    It is a receiver like any other.
+    OpenTelemetry's own exporters, over HTTP and gRPC.
     """
     over_http = HttpExporter(f"{receiver.http_address}/v1/traces")
     over_grpc = GrpcExporter(receiver.grpc_address.replace("grpc", "http"))
@@ -56,9 +56,9 @@ def test_the_official_exporters_deliver_to_it(receiver: OtlpReceiver) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_it_took_is_read_like_a_recording(receiver: OtlpReceiver, protocol: str) -> None:
+def test_received_spans_are_read_like_a_recording(receiver: OtlpReceiver, protocol: str) -> None:
     """
-    Spans come back in order of arrival, also after it has closed.
+    In order of arrival, also after it was closed.
     """
     step = mttp.Step(observation=np.eye(2, dtype=np.float32), tokens=mttp.Tokens(ids=[1, 2]))
     spans = recorded(mttp.Episode(env="toy", steps=(step,)))
@@ -74,9 +74,9 @@ def test_what_it_took_is_read_like_a_recording(receiver: OtlpReceiver, protocol:
 
 
 @pytest.mark.parametrize("compress", [lambda body: body, gzip.compress])
-def test_it_takes_json_and_answers_in_json(receiver: OtlpReceiver, compress: Any) -> None:
+def test_it_accepts_json_and_responds_in_json(receiver: OtlpReceiver, compress: Any) -> None:
     """
-    As senders in browsers and other languages speak it.
+    OTLP/JSON over HTTP.
     """
     body = b"".join(encode_records([record(span(7, answer=42))]))
     encoding = {} if compress(body) == body else {"Content-Encoding": "gzip"}
@@ -92,18 +92,18 @@ def test_it_takes_json_and_answers_in_json(receiver: OtlpReceiver, compress: Any
 @pytest.mark.parametrize(
     ("body", "kind"), [(b"\xff\xff", "application/x-protobuf"), (b"[1", "application/json")]
 )
-def test_it_refuses_what_is_no_request(receiver: OtlpReceiver, body: bytes, kind: str) -> None:
+def test_it_refuses_an_invalid_request(receiver: OtlpReceiver, body: bytes, kind: str) -> None:
     """
-    And keeps a note of it.
+    The request is listed in `requests`.
     """
     assert 400 == post(receiver, body, kind)[0]
 
     assert [(0, "INVALID_ARGUMENT")] == [(one.spans, one.status) for one in receiver.requests]
 
 
-def test_it_refuses_what_can_not_be_decompressed(receiver: OtlpReceiver) -> None:
+def test_it_refuses_a_damaged_compressed_body(receiver: OtlpReceiver) -> None:
     """
-    The answer says so.
+    The response says so.
     """
     headers = {"Content-Encoding": "gzip", "Connection": "close"}
     address = f"{receiver.http_address}/v1/traces"
@@ -114,9 +114,9 @@ def test_it_refuses_what_can_not_be_decompressed(receiver: OtlpReceiver) -> None
 @pytest.mark.parametrize(
     ("encoding", "compress"), [("", bytes), ("gzip", gzip.compress), ("deflate", zlib.compress)]
 )
-def test_it_takes_no_larger_message_than_it_may(encoding: str, compress: Any) -> None:
+def test_it_refuses_messages_above_the_limit(encoding: str, compress: Any) -> None:
     """
-    Whatever it was compressed to: 100 MB that come as 100 KB are not held.
+    The limit applies after decompression: 100 MB that arrive as 100 KB are not kept in memory.
     """
     headers = {"Content-Encoding": encoding} if encoding else {}
     tracemalloc.start()
@@ -135,9 +135,9 @@ def test_it_takes_no_larger_message_than_it_may(encoding: str, compress: Any) ->
     assert peak < 20 << 20
 
 
-def test_a_body_may_be_compressed_in_several_parts(receiver: OtlpReceiver) -> None:
+def test_a_body_may_have_several_gzip_members(receiver: OtlpReceiver) -> None:
     """
-    One after the other, as gzip allows; one that breaks off is refused.
+    An incomplete one is refused.
     """
     body = b"".join(encode_records([record(span(1))]))
     parts = gzip.compress(body[:20]) + gzip.compress(body[20:])
@@ -148,18 +148,18 @@ def test_a_body_may_be_compressed_in_several_parts(receiver: OtlpReceiver) -> No
 
 
 @pytest.mark.parametrize("status", [0, 600, "OK", "UNAVAILBLE", ""])
-def test_a_status_that_there_is_not_is_an_error_at_once(status: int | str) -> None:
+def test_an_unknown_status_is_an_error(status: int | str) -> None:
     """
-    A test with a misspelled one would test something else.
+    A misspelled status raises when the behaviour is created.
     """
-    with pytest.raises(ConfigureError, match="neither HTTP's"):
+    with pytest.raises(ConfigureError, match="neither an HTTP status"):
         Behaviour(status=status)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_any_success_takes_the_spans(receiver: OtlpReceiver, protocol: str) -> None:
+def test_any_success_status_keeps_the_spans(receiver: OtlpReceiver, protocol: str) -> None:
     """
-    As the sender believes.
+    Like 200.
     """
     receiver.behave(Behaviour(status=202), forever=True)
     with mttp.configure(transport=getattr(receiver, f"{protocol}_address")) as session, mttp.episode():
@@ -170,7 +170,7 @@ def test_any_success_takes_the_spans(receiver: OtlpReceiver, protocol: str) -> N
 
 def test_another_path_is_not_found(receiver: OtlpReceiver) -> None:
     """
-    A base URL that was taken for the whole one shows.
+    A base URL without `/v1/traces` gets 404.
     """
     with requests.post(
         receiver.http_address, data=b"", headers={"Connection": "close"}, timeout=20
@@ -179,9 +179,9 @@ def test_another_path_is_not_found(receiver: OtlpReceiver) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_behaviours_are_taken_in_turn(receiver: OtlpReceiver, protocol: str) -> None:
+def test_behaviours_apply_in_turn(receiver: OtlpReceiver, protocol: str) -> None:
     """
-    Then it is good again, unless the last one is to stay.
+    Then requests succeed again, unless the last one stays forever.
     """
     bad = 400 if protocol == "http" else "INTERNAL"
     opened = transport(receiver, protocol)
@@ -198,9 +198,9 @@ def test_behaviours_are_taken_in_turn(receiver: OtlpReceiver, protocol: str) -> 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_partial_success_takes_all_but_the_first(receiver: OtlpReceiver, protocol: str) -> None:
+def test_partial_success_drops_the_first_spans(receiver: OtlpReceiver, protocol: str) -> None:
     """
-    What it says that it rejects, it has not got.
+    The rejected spans are not kept.
     """
     receiver.behave(Behaviour(rejected=2))
     opened = transport(receiver, protocol)
@@ -212,9 +212,9 @@ def test_partial_success_takes_all_but_the_first(receiver: OtlpReceiver, protoco
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_hangs_is_let_go_when_it_closes(protocol: str) -> None:
+def test_closing_releases_hanging_requests(protocol: str) -> None:
     """
-    A test that fails halfway does not hang itself.
+    A test that fails before `release` does not block.
     """
     with OtlpReceiver() as receiver:
         receiver.behave(Behaviour(hang=True), forever=True)
@@ -228,16 +228,16 @@ def test_what_hangs_is_let_go_when_it_closes(protocol: str) -> None:
     opened.shutdown()
 
 
-def test_waiting_for_requests_that_never_come_ends(receiver: OtlpReceiver) -> None:
+def test_waiting_for_requests_times_out(receiver: OtlpReceiver) -> None:
     """
-    The answer says that they didn't.
+    `wait` returns False then.
     """
     assert not receiver.wait(1, timeout=0.01)
 
 
-def test_requests_are_noted(receiver: OtlpReceiver) -> None:
+def test_requests_are_listed(receiver: OtlpReceiver) -> None:
     """
-    Where they went, what was in them, and what they were answered.
+    With path, headers, sizes, number of spans and status.
     """
     opened = transport(receiver, "http", compression="gzip", headers={"tenant": "a"})
     opened.export([span(filling="x" * 5000)])
@@ -256,7 +256,7 @@ def test_requests_are_noted(receiver: OtlpReceiver) -> None:
 
 def test_before_it_is_open_it_has_no_address() -> None:
     """
-    The error says how it is opened.
+    The error says how to open it.
     """
     with pytest.raises(MttpError, match="with OtlpReceiver"):
         _ = OtlpReceiver().http_address
@@ -264,7 +264,7 @@ def test_before_it_is_open_it_has_no_address() -> None:
 
 def test_it_closes_twice_and_opens_again() -> None:
     """
-    What was taken stays.
+    Received spans stay.
     """
     receiver = OtlpReceiver()
     for number in range(2):

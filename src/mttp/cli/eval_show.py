@@ -33,9 +33,7 @@ def eval_show(
     tasks: Annotated[bool, typer.Option("--tasks", help="List every task of each evaluation.")] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            "--baseline", metavar="PATH", help="Compare with the evaluations of this recording instead."
-        ),
+        typer.Option("--baseline", metavar="PATH", help="Compare with the evaluations of this recording."),
     ] = None,
     sizes: Annotated[
         list[int] | None,

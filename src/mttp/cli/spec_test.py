@@ -52,7 +52,9 @@ def spec_test(
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="RUN", help="Score these recorded episodes instead; may be repeated."),
+        typer.Option(
+            "--on", metavar="RUN", help="Score these recorded episodes, not the cases; may be repeated."
+        ),
     ] = None,
     human: Annotated[
         Path | None, typer.Option("--human", metavar="CSV", help="Human scores, in columns case and human.")
@@ -91,7 +93,7 @@ def spec_test(
     from mttp.rewards.spec import RewardSpec
 
     if max_unstable is not None and repeats < 2:
-        raise typer.BadParameter("it needs --repeats 2 or more", param_hint="--max-unstable")
+        raise typer.BadParameter("needs --repeats 2 or more", param_hint="--max-unstable")
     if on and (human is not None or junit is not None):
         raise typer.BadParameter(
             "it can't be combined with --human or --junit, which need cases", param_hint="--on"

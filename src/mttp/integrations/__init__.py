@@ -1,8 +1,8 @@
 """
-Libraries whose episodes are recorded without changes to the code that uses them.
+Integrations with training libraries and model clients.
 
-Each integration is a module with the three functions of `contract.Integration`.
-It is chosen by the packages that a target's classes come from, so that nothing foreign is imported to decide.
+Each integration is a module that implements `contract.Integration`.
+`integration_of` selects it by the packages that the target's classes come from, without importing them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["LIBRARIES", "LibraryInfo", "integration_of", "load"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryInfo:
-    """What is known of a library without importing it."""
+    """A supported library, described without importing it."""
 
     module: str
-    """The module of ours that knows it."""
+    """The module of the integration."""
     extra: str
-    """The extra of ours that brings it."""
+    """The extra of mttp that installs the library."""
     requires: str
-    """The distribution and the versions that can be recorded, as pip understands it."""
+    """The distribution and the supported versions, as a pip requirement."""
     tested: str
-    """The versions that the tests have seen."""
+    """The tested versions, for messages."""
 
     @property
     def distribution(self) -> str:
-        """The name that it is installed by."""
+        """The name of the distribution."""
         return self.requires.partition(">")[0].strip()
 
 
@@ -65,35 +65,35 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         tested="1.66 to 3.52",
     ),
 }
-"""The libraries that can be recorded, by top-level package."""
+"""The supported libraries, by top-level package."""
 
 
 def load(package: str) -> Integration:
-    """The integration for a library; it imports the library."""
+    """Import the integration for a top-level package, and the library with it."""
     return cast("Integration", import_module(LIBRARIES[package].module))
 
 
 def integration_of(target: object) -> Integration:
-    """The integration that knows the target's class, or functions; raises InstrumentError for all else."""
+    """Return the integration for a target; raises InstrumentError if there is none."""
     packages = _packages(type(target))
     for package in packages:
         if package in LIBRARIES:
             return load(package)
     if isinstance(target, classmethod) or (callable(target) and not isinstance(target, type)):
         return cast("Integration", import_module("mttp.integrations.functions"))
-    raise InstrumentError(_unknown(target, packages))
+    raise InstrumentError(_unsupported(target, packages))
 
 
 def _packages(kind: type) -> list[str]:
-    """The top-level packages that a class and its bases are from, nearest first."""
+    """Return the top-level packages of a class and its bases, in method resolution order."""
     return list(dict.fromkeys(base.__module__.partition(".")[0] for base in kind.__mro__))
 
 
-def _unknown(target: object, packages: list[str]) -> str:
+def _unsupported(target: object, packages: list[str]) -> str:
     supported = ", ".join(sorted(LIBRARIES))
     if isinstance(target, type):
         return f"{target.__qualname__} is a class; instrument an instance of it (supported: {supported})"
     kind = type(target)
     named = f"{kind.__module__}.{kind.__qualname__}"
     origin = ", ".join(package for package in packages if package != "builtins") or "builtins"
-    return f"nothing here knows how to record {named} (packages: {origin}); supported: {supported}"
+    return f"mttp has no integration for {named} (packages: {origin}); supported: {supported}"

@@ -1,13 +1,13 @@
 """
-What every integration promises.
+The protocol of an integration.
 
-An integration is a module (a package where it needs several) that knows one library, and a row in
-`integrations.LIBRARIES`. It finds out what to call by `seams`, counts what fails in its hooks by `faults`,
-and looks at `covering` for who else records.
+An integration is a module or package for one library, and a row in `integrations.LIBRARIES`.
+It patches the library with `patching`, counts errors in its hooks with `faults`, and uses `nesting` so that
+only one recorder records a call.
 
-What it attaches to outlives sessions, so that none is given: an environment goes on after a session was
-closed, and a fork, a test or a second run has a session of its own. Each episode goes to the one that is
-open when it starts (`configuration.recording_session()`), which is started without `configure`.
+An integration gets no session, because its targets outlive sessions: an environment keeps working after a
+session is closed, and a fork, a test or a second run has its own session. Each episode belongs to the session
+that is open when it starts (`configuration.recording_session()` opens one if needed).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ __all__ = ["Attach", "AttachAll", "Detach", "Integration", "Wrap"]
 
 
 class Detach(Protocol):
-    """What set-up gives back: it undoes it, by `detach` or at the end of its `with` block."""
+    """The handle that instrumenting returns; `detach`, or leaving its `with` block, removes the patches."""
 
     def detach(self) -> None:
-        """Take everything off again; a second call does nothing."""
+        """Remove all patches; a second call does nothing."""
 
     def status(self) -> dict[str, bool]:
-        """Each seam by name, and whether it holds: whether calls pass through it."""
+        """Return each patch by name, and whether calls still pass through it."""
 
     def __enter__(self) -> Self:
-        """Go on recording inside the block."""
+        """Return the handle."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -39,28 +39,28 @@ class Detach(Protocol):
 
 
 class Attach(Protocol):
-    """Record what `target` does from here on, and leave its identity and class as they are."""
+    """Instrument one object in place, keeping its identity and class."""
 
     def __call__(self, target: Any, /, **options: Any) -> Detach:
-        """Raises InstrumentError where the target is nothing that can be recorded."""
+        """Record `target` from now on; raises InstrumentError if it cannot be recorded."""
 
 
 class Wrap(Protocol):
-    """The target in a wrapper of the library's own kind, which records; for libraries that have such."""
+    """Wrap one object in a recording wrapper of the library's own type."""
 
     def __call__(self, target: Any, /, **options: Any) -> Any:
-        """Raises InstrumentError where the target can't be wrapped."""
+        """Return the wrapper; raises InstrumentError if the target cannot be wrapped."""
 
 
 class AttachAll(Protocol):
-    """Record everything that the library makes from here on."""
+    """Instrument every object that the library creates from now on."""
 
     def __call__(self, **options: Any) -> Detach:
-        """Called again, it gives the same handle back."""
+        """Return the handle; further calls return the same one."""
 
 
 class Integration(Protocol):
-    """A module that knows one library; it may have `wrap`, too."""
+    """A module that integrates one library; `wrap` is optional."""
 
     attach: Attach
     attach_all: AttachAll

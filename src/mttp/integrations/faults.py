@@ -1,4 +1,4 @@
-"""Faults of an integration: the training goes on, and what failed is counted and logged once."""
+"""Faults of integrations: an error in a hook is counted and logged once, and the training continues."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from mttp.codec.plain import scalar_text
 from mttp.otlp.spans import qualified_name
 from mttp.recording import configuration
 
-__all__ = ["INTEGRATION_ERROR", "failed", "fault", "guard"]
+__all__ = ["INTEGRATION_ERROR", "fault", "guard", "hook_failed"]
 
 INTEGRATION_ERROR = "integration_error"
-"""The kind of fault that it is when a hook of ours raised."""
+"""The kind of fault for an exception in one of mttp's hooks."""
 
 _T = TypeVar("_T")
 
 
 def fault(kind: str, detail: str) -> None:
-    """Count a fault in the session that records, if one does."""
+    """Count a fault in the current session, if there is one."""
     session = configuration.current_session()
     if session is not None:
         session._fault(kind, detail)
 
 
-def failed(library: str, what: str, error: BaseException) -> None:
-    """Count that a hook of ours raised; whatever its error is, saying so raises nothing."""
+def hook_failed(library: str, hook: str, error: BaseException) -> None:
+    """Count an exception in one of mttp's hooks; never raises."""
     with contextlib.suppress(Exception):
         session = configuration.current_session()
         if session is not None:
-            session._fault(INTEGRATION_ERROR, f"{library}: {what}: {scalar_text(error)}")
+            session._fault(INTEGRATION_ERROR, f"{library}: {hook}: {scalar_text(error)}")
             session.stats.failed(library, qualified_name(error))
 
 
-def guard(library: str, tell: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:
-    """Tell a hook of ours something; where it raises, that is counted, and the answer is None."""
+def guard(library: str, hook: Callable[..., _T], *args: Any, **kwargs: Any) -> _T | None:
+    """Call a hook and return its result; an exception is counted, and None is returned."""
     try:
-        return tell(*args, **kwargs)
+        return hook(*args, **kwargs)
     except Exception as error:
-        failed(library, getattr(tell, "__name__", "hook"), error)
+        hook_failed(library, getattr(hook, "__name__", "hook"), error)
         return None

@@ -1,7 +1,7 @@
 """
-Functions of the user's own: a call of one is an episode, or what it returns is what an episode is paid.
+Recorded functions: a call is an episode, or its return value is a reward.
 
-Nothing is known of such a function but that it is called, so that it is replaced where it is named:
+A function cannot be patched in place, so that the recorded function replaces it by name:
 `rollout = mttp.instrument(rollout)`, or as a decorator.
 """
 
@@ -41,23 +41,23 @@ class FunctionOptions(Options):
 
     records: str | None = None
     """
-    What a call is: "episode", or "reward", what it returns being what an episode or a step is paid.
+    "episode": each call is an episode; "reward": the return value is the reward of a step or an episode.
 
-    By default it is a reward where an episode goes on, and an episode where none does.
+    By default a call inside an episode is a reward, and any other call is an episode.
     """
     env: str | None = None
-    """The environment that its episodes name; by default the function's name."""
+    """The environment's name; by default the function's name."""
     inputs: bool = True
-    """Whether its arguments are recorded as the inputs of its episodes."""
+    """Whether the arguments are recorded as the episode's inputs."""
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
         if self.records is not None and self.records not in KINDS:
-            raise InstrumentError(f"records={self.records!r} is none of {', '.join(KINDS)}")
+            raise InstrumentError(f"records={self.records!r} is not one of {', '.join(KINDS)}")
 
 
 class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
-    """A function that is recorded, which looks like the original; it undoes itself by `detach`."""
+    """A recorded function with the name, signature and result of the original; `detach` stops recording."""
 
     __bound_function_wrapper__ = Bound
 
@@ -65,20 +65,20 @@ class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gene
         is_async = inspect.iscoroutinefunction(_function(wrapped)) or inspect.iscoroutinefunction(
             getattr(wrapped, "__call__", None)  # noqa: B004 - an instance's, which may be async
         )
-        super().__init__(wrapped, self._around_async if is_async else self._around)
+        super().__init__(wrapped, self._record_async if is_async else self._record)
         self._self_options = options
         self._self_attached = True
 
     def use(self, options: FunctionOptions) -> None:
-        """Take other options from here on."""
+        """Use new options from now on, and record again after `detach`."""
         self._self_options, self._self_attached = options, True
 
     def detach(self) -> None:
-        """Record no more calls; a second call of this does nothing."""
+        """Stop recording; a second call does nothing."""
         self._self_attached = False
 
     def status(self) -> dict[str, bool]:
-        """The function by name, and whether its calls are recorded."""
+        """Return the function's name, and whether its calls are recorded."""
         return {_name(self.__wrapped__): self._self_attached}
 
     def __enter__(self) -> Self:
@@ -90,13 +90,13 @@ class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gene
         self.detach()
 
     def __copy__(self) -> Any:
-        return self._like(copy.copy(self.__wrapped__))
+        return self._recording(copy.copy(self.__wrapped__))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return self._like(copy.deepcopy(self.__wrapped__, memo))
+        return self._recording(copy.deepcopy(self.__wrapped__, memo))
 
-    def _like(self, wrapped: Callable[..., Any]) -> RecordedFunction:
-        """Another one recorded likewise; a plain function, of which there are no copies, is itself."""
+    def _recording(self, wrapped: Callable[..., Any]) -> RecordedFunction:
+        """Return a recorded copy; this object where copying returned the function itself."""
         return self if wrapped is self.__wrapped__ else RecordedFunction(wrapped, self._self_options)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -104,8 +104,8 @@ class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gene
             return RecordedFunction, (self.__wrapped__, self._self_options)
         return by_name(self.__wrapped__)
 
-    def _around(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        call = self._call(wrapped, args, kwargs)
+    def _record(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        call = self._start(wrapped, args, kwargs)
         if call is None:
             return wrapped(*args, **kwargs)
         with call:
@@ -113,8 +113,8 @@ class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gene
             call.returned(result)
             return result
 
-    async def _around_async(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        call = self._call(wrapped, args, kwargs)
+    async def _record_async(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        call = self._start(wrapped, args, kwargs)
         if call is None:
             return await wrapped(*args, **kwargs)
         with call:
@@ -122,45 +122,47 @@ class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gene
             call.returned(result)
             return result
 
-    def _call(self, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> _Call | None:
-        """What is recorded of a call; None where nothing is."""
+    def _start(self, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> _FunctionCall | None:
+        """Start recording a call; returns None if it is not recorded."""
         if not self._self_attached or is_suppressed():
             return None
-        return guard(_LIBRARY, _opened, self._self_options, wrapped, args, kwargs)
+        return guard(_LIBRARY, _recorded_call, self._self_options, wrapped, args, kwargs)
 
 
-def _opened(options: FunctionOptions, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> _Call | None:
+def _recorded_call(
+    options: FunctionOptions, wrapped: Callable[..., Any], args: Any, kwargs: Any
+) -> _FunctionCall | None:
     kind = options.records or (REWARD if current_episode() else EPISODE)
     if kind == REWARD:
-        return _Scoring(_name(wrapped), [*args, *kwargs.values()])
+        return _RewardCall(_name(wrapped), [*args, *kwargs.values()])
     episode = configuration.episode(
         env=options.env or _name(wrapped),
-        task=_of_call(options.task, args, kwargs),
-        group=_of_call(options.group, args, kwargs),
+        task=_evaluated(options.task, args, kwargs),
+        group=_evaluated(options.group, args, kwargs),
         policy=options.policy,
         inputs=_arguments(wrapped, args, kwargs) if options.inputs else None,
         metadata=options.metadata,
     )
-    return _Playing(episode) if episode else None
+    return _EpisodeCall(episode) if episode else None
 
 
-class _Call:
-    """What is recorded of one call."""
+class _FunctionCall:
+    """One recorded call of a function."""
 
     def returned(self, result: Any) -> None:
-        """It returned this."""
+        """Record the return value."""
 
     def __enter__(self) -> None:
-        """It begins."""
+        """Start the call."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It is over; what it raised goes on."""
+        """End the call; an exception propagates."""
 
 
-class _Playing(_Call):
-    """A call that is an episode."""
+class _EpisodeCall(_FunctionCall):
+    """A call that is recorded as an episode."""
 
     def __init__(self, episode: OpenEpisode) -> None:
         self._episode = episode
@@ -174,8 +176,8 @@ class _Playing(_Call):
         self._episode.__exit__(kind, error, trace)
 
 
-class _Scoring(_Call):
-    """A call that scores: the episodes or steps among its arguments, or else the current one."""
+class _RewardCall(_FunctionCall):
+    """A call that returns rewards: of the episodes or steps in its arguments, or of the current one."""
 
     def __init__(self, name: str, arguments: list[Any]) -> None:
         self._name = name
@@ -186,29 +188,29 @@ class _Scoring(_Call):
         self._log.__enter__()
 
     def returned(self, result: Any) -> None:
-        """Each target is paid its score."""
-        guard(_LIBRARY, self._score, result)
+        """Record the reward of each target."""
+        guard(_LIBRARY, self._record_rewards, result)
 
-    def _score(self, result: Any) -> None:
+    def _record_rewards(self, result: Any) -> None:
         if not self._targets:
-            fault("reward_without_episode", f"{self._name} was called where no episode goes on")
+            fault("reward_without_episode", f"{self._name} was called outside an episode")
             return
-        scores = _each(result, len(self._targets)) if self._is_batch else [result]
-        if len(scores) != len(self._targets):
-            answer = f"{len(scores)} in a {type(result).__name__}"
-            fault("rewards_unaligned", f"{self._name}: {answer} for {len(self._targets)} episodes")
+        rewards = _per_target(result, len(self._targets)) if self._is_batch else [result]
+        if len(rewards) != len(self._targets):
+            returned = f"{len(rewards)} rewards in a {type(result).__name__}"
+            fault("rewards_unaligned", f"{self._name}: {returned} for {len(self._targets)} episodes")
             return
-        for target, score in zip(self._targets, scores, strict=True):
-            self._pay(target, score, **({"status": "abstained"} if score is None else {}))
+        for target, reward in zip(self._targets, rewards, strict=True):
+            self._record_reward(target, reward, **({"status": "abstained"} if reward is None else {}))
 
-    def _pay(self, target: OpenEpisode | OpenStep, score: Any, **more: Any) -> None:
-        """The calls that were made for several are the first one's."""
+    def _record_reward(self, target: OpenEpisode | OpenStep, reward: Any, **more: Any) -> None:
+        """Record one reward; model calls made for several targets are recorded on the first."""
         if target is self._targets[0] and self._log.calls:
             more["calls"] = self._log.calls
         if target.ended:
-            feedback.score(target, score, grader=self._name, **more)
+            feedback.score(target, reward, grader=self._name, **more)
         else:
-            target.reward(score, grader=self._name, **more)
+            target.reward(reward, grader=self._name, **more)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -216,11 +218,11 @@ class _Scoring(_Call):
         self._log.__exit__()
         if isinstance(error, Exception):
             for target in self._targets:
-                guard(_LIBRARY, self._pay, target, None, status="error", error=error)
+                guard(_LIBRARY, self._record_reward, target, None, status="error", error=error)
 
 
 def _targets(arguments: list[Any]) -> tuple[list[OpenEpisode | OpenStep], bool]:
-    """What is scored, and whether it is a batch, of which each member has a score of its own."""
+    """Return the episodes or steps to reward, and whether they are a batch with one reward each."""
     for argument in arguments:
         if isinstance(argument, (OpenEpisode, OpenStep)):
             return [argument], False
@@ -234,10 +236,8 @@ def _is_batch(argument: Any) -> bool:
     return bool(argument) and all(isinstance(item, (OpenEpisode, OpenStep)) for item in argument)
 
 
-def _each(result: Any, count: int) -> list[Any]:
-    """
-    The scores of so many; none where they can't be gone through, or only once, which is the caller's to do.
-    """
+def _per_target(result: Any, count: int) -> list[Any]:
+    """Return the rewards of a batch; an iterator is left to the caller, and gives an empty list."""
     if result is None:
         return [None] * count
     if isinstance(result, (Iterator, Mapping)) or not isinstance(result, Iterable):
@@ -245,12 +245,13 @@ def _each(result: Any, count: int) -> list[Any]:
     return list(result)
 
 
-def _of_call(given: object, args: Any, kwargs: Any) -> Any:
-    return given(*args, **kwargs) if callable(given) else given
+def _evaluated(option: object, args: Any, kwargs: Any) -> Any:
+    """Return an option's value for one call: the option itself, or its result if it is a function."""
+    return option(*args, **kwargs) if callable(option) else option
 
 
 def _arguments(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    """Its arguments by name; where it has no signature, or refuses them, as they are."""
+    """Return the arguments by name; without a signature that accepts them, unnamed ones under "args"."""
     try:
         bound = inspect.signature(wrapped).bind(*args, **kwargs)
     except (TypeError, ValueError):
@@ -259,7 +260,7 @@ def _arguments(wrapped: Callable[..., Any], args: Any, kwargs: Any) -> dict[str,
 
 
 def _function(target: Any) -> Any:
-    """What a static method or a class method is made of; all else is itself."""
+    """Return the function inside a static method or class method, or the target itself."""
     return getattr(target, "__func__", target)
 
 
@@ -271,10 +272,9 @@ def _name(wrapped: Callable[..., Any]) -> str:
 
 def attach(target: Any, /, **options: Any) -> RecordedFunction:
     """
-    The function, recorded: its calls are episodes, or rewards.
+    Return the recorded function; a function that is already recorded gets the new options.
 
-    One that is recorded already comes back as it is, and takes the options that are given.
-    Raises InstrumentError for a generator function: it has not played when it returns.
+    Raises InstrumentError for a generator function, which returns before its rollout runs.
     """
     chosen = FunctionOptions.of(options)
     if isinstance(target, RecordedFunction):
@@ -282,5 +282,7 @@ def attach(target: Any, /, **options: Any) -> RecordedFunction:
             target.use(chosen)
         return target
     if inspect.isgeneratorfunction(_function(target)) or inspect.isasyncgenfunction(_function(target)):
-        raise InstrumentError(f"{_name(target)} is a generator; write `with mttp.episode():` in it instead")
+        raise InstrumentError(
+            f"{_name(target)} is a generator function; write `with mttp.episode():` in it instead"
+        )
     return RecordedFunction(target, chosen)

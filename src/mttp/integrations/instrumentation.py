@@ -1,4 +1,4 @@
-"""Recording without changes to the code that plays: `instrument` and `wrap`."""
+"""`instrument` and `wrap`, which record libraries, objects and functions."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _R_co = TypeVar("_R_co", covariant=True)
 
 
 class _Recorded(Detach, Protocol[_P, _R_co]):
-    """A function that is recorded."""
+    """A recorded function."""
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R_co:
-        """Call it."""
+        """Call the function and record the call."""
 
 
 class _Decorator(Protocol):
-    """What records the function that it is given."""
+    """A decorator that records a function."""
 
     def __call__(self, target: Callable[_P, _T], /) -> _Recorded[_P, _T]:
-        """The function, recorded."""
+        """Return the recorded function."""
 
 
 @overload
@@ -59,22 +59,24 @@ def instrument(target: object = None, /, **options: Any) -> Detach: ...
 
 def instrument(target: Any = None, /, **options: Any) -> Any:
     """
-    Record what `target` does from here on; without one, whatever the supported libraries make from here on.
+    Record an environment, trainer, model, client or function from now on.
 
-    The target stays the same object of the same class. A library that is not imported yet is not imported:
-    it is instrumented when it is.
-    The options are those of `mttp.integrations.options.Options`.
-    The handle undoes it; instrumenting again gives the same handle back.
+    Without a target, every object that the supported libraries create from now on is recorded; a library that
+    is not imported yet is instrumented when it is imported.
+    The target stays the same object of the same class.
+    Options are those of `mttp.integrations.options.Options`.
+    Returns a handle whose `detach` removes the patches; a second call for the target returns it again.
 
-    A function comes back recorded, to be called in place of the original: a call is an episode or, where an
-    episode goes on, what it returns is a reward. `records="episode"` or `records="reward"` says which it is,
-    and makes `instrument` a decorator where no function is given; its options are those of
-    `mttp.integrations.functions.FunctionOptions`.
+    A function is not changed: the recorded function is returned, to be called in its place.
+    Outside an episode each call is an episode; inside one, the return value is a reward.
+    `records="episode"` or `records="reward"` sets this; without a function, `instrument` is then a decorator.
+    Options for a function are those of `mttp.integrations.functions.FunctionOptions`.
 
-    Episodes go to the session that is open when they start; without `configure`, one is started then.
+    Each episode belongs to the session that is open when it starts; without `configure`, a session with the
+    default transport is opened.
 
-    Raises InstrumentError for a target that nothing here knows, MissingExtra where no supported library is
-    installed.
+    Raises InstrumentError for an unsupported target or a wrong option, and MissingExtra if the library, or
+    without a target every supported library, is not installed.
     """
     if target is None and "records" in options:
         return partial(instrument, **options)
@@ -85,14 +87,15 @@ def instrument(target: Any = None, /, **options: Any) -> Any:
 
 def wrap(env: Any, /, **options: Any) -> Any:
     """
-    `env` in a wrapper of its library's own kind, which records; options and errors are those of `instrument`.
+    Return `env` in a recording wrapper of its library's own type.
 
-    What is wrapped already comes back as it is, unless there are options.
+    Options and errors are those of `instrument`.
+    An env that is already such a wrapper is returned unchanged, unless options are given.
     """
     found: Wrap | None = getattr(integrations.integration_of(env), "wrap", None)
     if found is None:
         kind = f"{type(env).__module__}.{type(env).__qualname__}"
-        raise InstrumentError(f"{kind} has no wrappers; mttp.instrument records it as it is")
+        raise InstrumentError(f"{kind} cannot be wrapped; use mttp.instrument, which records it in place")
     return found(env, **options)
 
 
@@ -111,14 +114,14 @@ def _instrument_everything(options: Mapping[str, Any]) -> Libraries:
 
 
 def instrument_libraries(packages: Iterable[str], options: Mapping[str, Any]) -> Libraries:
-    """Record what these libraries make from here on, each once it is imported."""
+    """Record every object that these libraries create, from the import of each library on."""
     libraries = Libraries()
     libraries.attach(packages, options)
     return libraries
 
 
 class Libraries:
-    """Supported libraries: those that are imported are instrumented at once, the others when they are."""
+    """The handle for several libraries, each of which is instrumented as soon as it is imported."""
 
     def __init__(self) -> None:
         self.attached = True
@@ -127,7 +130,7 @@ class Libraries:
         self._options: Mapping[str, Any] = {}
 
     def attach(self, packages: Iterable[str], options: Mapping[str, Any]) -> None:
-        """Instrument these libraries; one that is instrumented already takes the options that are given."""
+        """Instrument these libraries; new options replace those of a library that is already instrumented."""
         Options.of(options)
         self._claims += 1
         if self not in _attached:
@@ -141,7 +144,7 @@ class Libraries:
                 wrapt.register_post_import_hook(self._imported, package)
 
     def _imported(self, module: Any) -> None:
-        """A library was imported at last; whatever goes wrong is not its importer's fault."""
+        """Instrument a library after its import; errors are logged, so that the import succeeds."""
         if not self.attached:
             return
         try:
@@ -152,9 +155,9 @@ class Libraries:
 
     def detach(self) -> None:
         """
-        Remove all patches, except those that another call holds too; a second call does nothing.
+        Remove all patches, except those that another handle also holds; a second call does nothing.
 
-        OpenTelemetry's command may have instrumented a library in which a script instruments a block.
+        For example, `opentelemetry-instrument` keeps a library patched that a script instruments for a block.
         """
         self.attached = False
         if self in _attached:
@@ -164,7 +167,11 @@ class Libraries:
                 handle.detach()
 
     def status(self) -> dict[str, bool]:
-        """Each seam by name, and whether it holds; a library that is not imported yet by its name alone."""
+        """
+        Return each patch by name, and whether calls still pass through it.
+
+        A library that is not imported yet is listed by its name, as False.
+        """
         found: dict[str, bool] = {}
         for package, handle in self._handles.items():
             found |= {package: False} if handle is None else handle.status()

@@ -1,7 +1,8 @@
 """
-Instrumentors, one per library, as OpenTelemetry's command `opentelemetry-instrument` finds them.
+OpenTelemetry instrumentors, one per library.
 
-They are for that command, and for those who call `instrument()` and `uninstrument()` themselves.
+The command `opentelemetry-instrument` finds them by entry point; programs can also call `instrument()` and
+`uninstrument()` on them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ except ImportError as error:
     raise MissingExtra(
         package="opentelemetry-instrumentation",
         extra="auto",
-        purpose="an instrumentor of OpenTelemetry's kind",
+        purpose="an OpenTelemetry instrumentor",
     ) from error
 
 __all__ = [
@@ -34,18 +35,18 @@ __all__ = [
 
 
 class LibraryInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
-    """Records what one library makes; a library that is not imported yet is instrumented when it is."""
+    """Records everything that one library creates, as soon as the library is imported."""
 
     package: ClassVar[str]
     """The library's top-level package."""
     _libraries: Libraries | None = None
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """The library, in the versions that can be recorded."""
+        """Return the supported versions of the library, as a pip requirement."""
         return [integrations.LIBRARIES[self.package].requires]
 
     def _instrument(self, **kwargs: Any) -> None:
-        """OpenTelemetry hands on arguments of its own, a tracer provider say, which are not for us."""
+        """Instrument the library; OpenTelemetry's own arguments, such as a tracer provider, are ignored."""
         known = {item.name for item in fields(Options)}
         options = {name: value for name, value in kwargs.items() if name in known}
         self._libraries = instrument_libraries([self.package], options)
@@ -56,24 +57,24 @@ class LibraryInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
 
 
 class GymnasiumInstrumentor(LibraryInstrumentor):
-    """For Gymnasium."""
+    """Records Gymnasium environments."""
 
     package = "gymnasium"
 
 
 class TrlInstrumentor(LibraryInstrumentor):
-    """For TRL."""
+    """Records TRL trainers."""
 
     package = "trl"
 
 
 class StableBaselines3Instrumentor(LibraryInstrumentor):
-    """For Stable-Baselines3."""
+    """Records Stable-Baselines3 models."""
 
     package = "stable_baselines3"
 
 
 class OpenAIInstrumentor(LibraryInstrumentor):
-    """For clients of OpenAI's kind."""
+    """Records OpenAI clients."""
 
     package = "openai"

@@ -1,58 +1,45 @@
-"""Who records what is being called: of several that could, the outermost does, and the others are silent."""
+"""Nested recorders: the outermost one records a call, the recorders inside it do not."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 from opentelemetry import context as otel_context
 
-from mttp.recording.handle import current, detach
+from mttp.recording.handle import current
 
-__all__ = ["EVERYTHING", "WITHIN_KEY", "ActiveRecorder", "covering", "is_suppressed", "within"]
+__all__ = [
+    "ACTIVE_RECORDERS_KEY",
+    "EVERYTHING",
+    "ActiveRecorder",
+    "active_recorders",
+    "is_suppressed",
+]
 
 EVERYTHING: Any = object()
-"""The key of who records every environment that is called within it."""
-WITHIN_KEY = otel_context.create_key("mttp-within")
-"""Where the OpenTelemetry context holds those who record what is being called."""
+"""The key of a recorder that records every environment called inside it."""
+ACTIVE_RECORDERS_KEY = otel_context.create_key("mttp-active-recorders")
+"""The OpenTelemetry context's key for the active recorders."""
 _SUPPRESSED_KEY = otel_context._SUPPRESS_INSTRUMENTATION_KEY
-_SUPPRESSED_KEY_OF_OLD = "suppress_instrumentation"
-"""What OpenTelemetry's instrumentations look at."""
+_OLD_SUPPRESSED_KEY = "suppress_instrumentation"
+"""The key that older OpenTelemetry instrumentations check."""
 
 
 class ActiveRecorder(Protocol):
-    """Who records what is being called."""
+    """A recorder around the current call."""
 
     @property
     def key(self) -> Any:
-        """The environment that is recorded, or EVERYTHING."""
+        """The recorded environment, or EVERYTHING."""
 
 
-class _Everything:
-    key = EVERYTHING
-
-
-_EVERYTHING = _Everything()
-
-
-def within() -> tuple[ActiveRecorder, ...]:
-    """Those who record what is being called, outermost first."""
-    found: tuple[ActiveRecorder, ...] = current().get(WITHIN_KEY, ())  # type: ignore[assignment]  # ours
+def active_recorders() -> tuple[ActiveRecorder, ...]:
+    """Return the recorders around the current call, outermost first."""
+    found: tuple[ActiveRecorder, ...] = current().get(ACTIVE_RECORDERS_KEY, ())  # type: ignore[assignment]
     return found
 
 
 def is_suppressed() -> bool:
-    """Whether OpenTelemetry instrumentation is suppressed in the current context."""
-    around = current()
-    return bool(around.get(_SUPPRESSED_KEY) or around.get(_SUPPRESSED_KEY_OF_OLD))
-
-
-@contextlib.contextmanager
-def covering() -> Iterator[None]:
-    """Record whatever environments are called in the block: they stay silent."""
-    token = otel_context.attach(otel_context.set_value(WITHIN_KEY, (*within(), _EVERYTHING)))
-    try:
-        yield
-    finally:
-        detach(token)
+    """Return whether OpenTelemetry instrumentation is suppressed in the current context."""
+    context = current()
+    return bool(context.get(_SUPPRESSED_KEY) or context.get(_OLD_SUPPRESSED_KEY))

@@ -1,4 +1,4 @@
-"""What the user decides about recording, whichever library it is of: one word means one thing everywhere."""
+"""The options of `instrument` and `wrap`, which all integrations share."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ __all__ = ["Options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of `instrument` and `wrap`; a library for which one says nothing ignores it."""
+    """The options of `instrument` and `wrap`; a library ignores options that do not apply to it."""
 
     observations: bool = True
     """Whether observations are recorded."""
     actions: bool = True
     """Whether actions are recorded."""
     max_bytes: int = 65536
-    """Size of one observation or action beyond which only its dtype and shape are recorded."""
+    """The size in bytes above which only the dtype and shape of an observation or action are recorded."""
     policy: object = None
-    """The policy's id, stated with every episode."""
+    """The policy's id, recorded on every episode."""
     group: object = None
-    """The group that every episode is compared within."""
+    """The group's id, recorded on every episode."""
     task: object = None
-    """The task's id, stated with every episode."""
+    """The task's id, recorded on every episode."""
     metadata: Mapping[str, object] | None = None
-    """Facts of the user's own, stated with every episode."""
+    """Metadata of the user, recorded on every episode."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """The options that are given by name; raises InstrumentError for one that there is not."""
+        """Build options from keyword arguments; raises InstrumentError for an unknown name."""
         known = [item.name for item in fields(cls)]
         unknown = [name for name in given if name not in known]
         if unknown:
-            raise InstrumentError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
+            raise InstrumentError(f"there is no option {unknown[0]!r}; the options are {', '.join(known)}")
         return cls(**given)
 
     def __post_init__(self) -> None:
         if type(self.max_bytes) is not int or self.max_bytes < 0:
-            raise InstrumentError(f"max_bytes is a number of bytes, not {self.max_bytes!r}")
+            raise InstrumentError(f"max_bytes={self.max_bytes!r} is not a non-negative integer")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
-            raise InstrumentError(f"metadata maps names to facts; it can't be {self.metadata!r}")
+            raise InstrumentError(f"metadata={self.metadata!r} is not a mapping")
 
     def identity(self) -> dict[str, Any]:
-        """What is stated with every episode."""
+        """Return the ids that are recorded on every episode."""
         return {"policy": self.policy, "group": self.group, "task": self.task}

@@ -1,4 +1,4 @@
-"""Seams: other people's functions and methods, replaced where they stand, and put back."""
+"""Patches of functions and methods of other libraries, and their removal."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ __all__ = [
 _log = logging.getLogger("mttp")
 
 Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
-"""What runs instead: it is given what it replaces, the instance, and the call's arguments."""
+"""A wrapper: called with the original, the instance, and the call's positional and keyword arguments."""
 
 
 def by_name(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """How pickle is to find a function again."""
+    """Return how pickle finds a function: by its module and qualified name."""
     from pkgutil import resolve_name
 
     return resolve_name, (f"{function.__module__}:{function.__qualname__}",)
 
 
 class Bound(wrapt.BoundFunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
-    """A method that is surrounded in its class; a copy of it is that of a copy of its object."""
+    """A bound method of a patched class; its copy is the method of a copy of the object."""
 
     def __copy__(self) -> Any:
         return self
@@ -62,10 +62,10 @@ class Bound(wrapt.BoundFunctionWrapper):  # type: ignore[type-arg]  # generic si
 
 class PatchedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only
     """
-    A function or bound method with ours around it, which looks like the original.
+    A function or bound method with a wrapper around it; its name and signature are the original's.
 
-    Copying or pickling it gives the original: a copy of an instrumented object is not instrumented.
-    After its handle is detached it only calls the original: other code may still hold it.
+    A copy or pickle of it is the original: a copy of an instrumented object is not instrumented.
+    After its handle is detached, it only calls the original, because other code may still hold it.
     """
 
     __bound_function_wrapper__ = Bound
@@ -76,7 +76,7 @@ class PatchedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gener
 
     @property
     def handle(self) -> Patches | None:
-        """What takes it off; None where it is part of a copy, which nothing records."""
+        """The handle that removes the patch; None in a copy, which is not recorded."""
         return self._self_handle
 
     def __copy__(self) -> Any:
@@ -93,14 +93,14 @@ class PatchedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # gener
 
 class PatchedMethod(PatchedFunction):
     """
-    A seam over a method that an object has from its class.
+    A patch, on an object, of a method of its class.
 
-    The method is looked up at each call, so that one that a program patches or overrides later is called.
+    The class's method is looked up at each call, so that later patches and overrides of it apply.
     """
 
     def __init__(self, owner: Any, name: str, around: Around, handle: Patches | None) -> None:
-        called = _looking_up(owner, name, around, handle)
-        wrapt.FunctionWrapper.__init__(self, _method(owner, name), called)
+        wrapper = _looking_up(owner, name, around, handle)
+        wrapt.FunctionWrapper.__init__(self, _method(owner, name), wrapper)
         self._self_handle = handle
         self._self_object = owner
         self._self_attribute = name
@@ -109,15 +109,16 @@ class PatchedMethod(PatchedFunction):
         return getattr(_method(self._self_object, self._self_attribute), name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return PatchedMethod(copy.deepcopy(self._self_object, memo), self._self_attribute, _through, None)
+        copied = copy.deepcopy(self._self_object, memo)
+        return PatchedMethod(copied, self._self_attribute, _call_original, None)
 
 
 def _looking_up(owner: Any, name: str, around: Around, handle: Patches | None) -> Around:
-    """`around`, given the method that the owner's class has at the time of the call."""
+    """Return a wrapper that calls `around` with the method that the owner's class has at call time."""
 
     def call(_: Any, __: Any, args: Any, kwargs: Any) -> Any:
         found = type(owner).__dict__.get(name)
-        if type(found) is FunctionType:  # nearly always, and in half the time
+        if type(found) is FunctionType:  # the usual case, in half the time of `_method`
             method: Any = MethodType(found, owner)
         else:
             method = _method(owner, name)
@@ -128,12 +129,12 @@ def _looking_up(owner: Any, name: str, around: Around, handle: Patches | None) -
     return call
 
 
-def _through(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+def _call_original(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
     return wrapped(*args, **kwargs)
 
 
 def _method(owner: Any, name: str) -> Any:
-    """The method as the owner's class has it now, whatever stands in the owner itself."""
+    """Return the bound method of the owner's class, ignoring the owner's own attributes."""
     kind = type(owner)
     for base in kind.__mro__:
         if name in base.__dict__:
@@ -145,8 +146,8 @@ def _method(owner: Any, name: str) -> Any:
     raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
 
 
-def _seam(owner: Any, name: str, around: Around, handle: Patches) -> PatchedFunction:
-    """A seam for that attribute of the owner."""
+def _patch(owner: Any, name: str, around: Around, handle: Patches) -> PatchedFunction:
+    """Create the patch for an attribute of the owner."""
     if isinstance(owner, type):
         return PatchedFunction(inspect.getattr_static(owner, name), around, handle)
     if name in getattr(owner, "__dict__", ()):
@@ -156,21 +157,21 @@ def _seam(owner: Any, name: str, around: Around, handle: Patches) -> PatchedFunc
 
 @dataclass(frozen=True, slots=True)
 class PatchTarget:
-    """Where a seam stands."""
+    """The place of an installed patch."""
 
     owner: Any
-    """The object or module."""
+    """The patched object, class or module."""
     name: str
-    """The attribute."""
-    seam: PatchedFunction
-    """What stands there now."""
+    """The patched attribute."""
+    patch: PatchedFunction
+    """The patch."""
     original: Any
-    """What stood there; None where the attribute came from the owner's class."""
+    """The attribute's value before; None where the attribute came from the owner's class."""
 
     @property
     def holds(self) -> bool:
-        """Whether the patch is still in place, and not replaced."""
-        return vars(self.owner).get(self.name) is self.seam
+        """Whether the patch is still in place."""
+        return vars(self.owner).get(self.name) is self.patch
 
     def restore(self) -> None:
         """Restore the original, unless other code has replaced the patch."""
@@ -183,7 +184,7 @@ class PatchTarget:
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute, past what an instance's class makes of that; only a class has to be asked."""
+    """Set an attribute of a class, or write it to an instance's `__dict__`, past its `__setattr__`."""
     if isinstance(owner, type):
         setattr(owner, name, value)
     else:
@@ -197,22 +198,22 @@ def _remove(owner: Any, name: str) -> None:
         del vars(owner)[name]
 
 
-def install(owner: Any, name: str, seam: PatchedFunction) -> PatchTarget:
-    """Put a seam over an attribute; raises InstrumentError where the owner does not let it be replaced."""
+def install(owner: Any, name: str, patch: PatchedFunction) -> PatchTarget:
+    """Put a patch in place of an attribute; raises InstrumentError if the owner does not allow it."""
     attributes = getattr(owner, "__dict__", None)
     if attributes is None:
-        raise InstrumentError(f"{type(owner).__qualname__} has no __dict__ to put a recording {name} in")
-    place = PatchTarget(owner, name, seam, attributes.get(name))
-    _put(owner, name, seam)
-    if not isinstance(owner, type) and getattr(owner, name) is not seam:
+        raise InstrumentError(f"{type(owner).__qualname__} has no __dict__, so that {name} can't be patched")
+    place = PatchTarget(owner, name, patch, attributes.get(name))
+    _put(owner, name, patch)
+    if not isinstance(owner, type) and getattr(owner, name) is not patch:
         place.restore()
         owned = f"{name!r} of {type(owner).__qualname__}"
-        raise InstrumentError(f"{owned} is a property, and can't be replaced; use mttp.wrap instead")
+        raise InstrumentError(f"{owned} is a property and can't be patched; use mttp.wrap instead")
     return place
 
 
 class Patches:
-    """A set of seams, and what else ends with them."""
+    """The handle for a set of patches; `on_detach` is called after they are removed."""
 
     def __init__(self, on_detach: Callable[[], None]) -> None:
         self._on_detach = on_detach
@@ -222,41 +223,41 @@ class Patches:
         self._claims = 1
 
     def claim(self) -> Self:
-        """This handle for one more caller: each detaches on its own."""
+        """Return this handle for one more caller; the last `with` block that ends detaches it."""
         self._claims += 1
         return self
 
-    def install(self, owner: Any, seams: Iterable[tuple[str, str, Around]]) -> None:
-        """Put seams, `(label, attribute, around)` each, over attributes of the owner: all of them or none."""
+    def install(self, owner: Any, patches: Iterable[tuple[str, str, Around]]) -> None:
+        """Patch attributes of the owner, all or none; each patch is `(label, attribute, around)`."""
         try:
-            for label, name, around in seams:
-                self._places[label] = install(owner, name, _seam(owner, name, around, self))
+            for label, name, around in patches:
+                self._places[label] = install(owner, name, _patch(owner, name, around, self))
         except BaseException:
             self._restore()
             raise
 
-    def expect(self, library: str, seams: Iterable[tuple[str, Any, str, Around]]) -> None:
+    def install_existing(self, library: str, patches: Iterable[tuple[str, Any, str, Around]]) -> None:
         """
-        Put seams, `(label, owner, attribute, around)` each, where a library has what they are put over.
+        Patch the attributes that the library has; each patch is `(label, owner, attribute, around)`.
 
-        What it has no more under that name is not recorded, which is said once; the other seams are there.
+        Attributes that this version of the library lacks are named in one warning.
         """
         missing = []
-        for label, owner, name, around in seams:
+        for label, owner, name, around in patches:
             if getattr(owner, name, None) is not None:
-                self._places[label] = install(owner, name, _seam(owner, name, around, self))
+                self._places[label] = install(owner, name, _patch(owner, name, around, self))
             else:
                 missing.append(label)
         self._missing |= dict.fromkeys(missing, False)
         if missing:
             _warn(library, tuple(missing))
 
-    def cover(self, label: str, owner: Any, name: str, like: str) -> None:
-        """Put the seam that is known as `like` over another name of the same function."""
-        self._places[label] = install(owner, name, self._places[like].seam)
+    def install_again(self, label: str, owner: Any, name: str, like: str) -> None:
+        """Install the patch with the label `like` at another name of the same function."""
+        self._places[label] = install(owner, name, self._places[like].patch)
 
     def detach(self) -> None:
-        """Take everything off again; a second call does nothing."""
+        """Remove all patches; a second call does nothing."""
         if self._attached:
             self._attached = False
             self._restore()
@@ -264,7 +265,7 @@ class Patches:
             self._on_detach = _nothing
 
     def _restore(self) -> None:
-        """Put back everything, and hold nothing of it any more."""
+        """Restore all originals and release them."""
         for place in reversed(self._places.values()):
             place.restore()
         self._missing |= dict.fromkeys(self._places, False)
@@ -272,11 +273,11 @@ class Patches:
 
     @property
     def attached(self) -> bool:
-        """Whether it has not been detached."""
+        """Whether the handle is not detached."""
         return self._attached
 
     def status(self) -> dict[str, bool]:
-        """Each seam by name, and whether it holds: whether calls pass through it."""
+        """Return each patch by name, and whether calls still pass through it."""
         return {label: place.holds for label, place in self._places.items()} | self._missing
 
     def __enter__(self) -> Self:
@@ -290,15 +291,15 @@ class Patches:
             self.detach()
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
-        return f"<{'attached' if self._attached else 'detached'}: {held}>"
+        patches = ", ".join(f"{label} {'held' if held else 'gone'}" for label, held in self.status().items())
+        return f"<{'attached' if self._attached else 'detached'}: {patches}>"
 
 
 _H = TypeVar("_H", bound=Patches)
 
 
 def handle_in(owner: Any, kind: type[_H], *names: str) -> _H | None:
-    """The attached handle of that kind whose seam stands in one of these attributes, by default in any."""
+    """Return the attached handle of that class that patches one of these attributes, by default any."""
     attributes = getattr(owner, "__dict__", {})
     for found in map(attributes.get, names) if names else list(attributes.values()):
         if isinstance(found, PatchedFunction) and isinstance(found.handle, kind) and found.handle.attached:
@@ -307,19 +308,19 @@ def handle_in(owner: Any, kind: type[_H], *names: str) -> _H | None:
 
 
 def _nothing() -> None:
-    """Nothing ends any more with a handle that was detached."""
+    """The `on_detach` of a handle that is already detached."""
 
 
 @functools.cache
 def _warn(library: str, missing: tuple[str, ...]) -> None:
-    """Say, once, which parts of a library are not recorded since it has them no more."""
+    """Warn, once, which attributes a version of a library lacks."""
     known = integrations.LIBRARIES[library]
     try:
         found = version(known.distribution)
     except PackageNotFoundError:
         found = "of unknown version"
     _log.warning(
-        "mttp: %s %s has no %s: what passed through there is not recorded, the rest is (tested: %s)",
+        "mttp: %s %s has no %s: what mttp records there is missing, the rest is recorded (tested: %s)",
         known.distribution,
         found,
         ", ".join(missing),

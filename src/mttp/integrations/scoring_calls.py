@@ -1,4 +1,4 @@
-"""Calls of models while a reward is computed: they belong to the scoring, and are no steps of the policy."""
+"""Model calls while a reward is computed; they belong to the scoring and are not steps of the policy."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ context_with(current)
 
 
 def log_here() -> CallLog | None:
-    """The log of the component that is being called, unless an episode or a step began within it."""
+    """Return the log of the running reward component, or None where an episode or step started inside it."""
     log = current_log()
     if log is None:
         return None
-    here, around = current(), log.context
-    if around is not None and any(here.get(key) is not around.get(key) for key in (TRAJECTORY_KEY, STEP_KEY)):
+    here, outer = current(), log.context
+    if outer is not None and any(here.get(key) is not outer.get(key) for key in (TRAJECTORY_KEY, STEP_KEY)):
         return None
     return log
 
 
 class LoggedCall:
-    """A call of a model that is logged as a value once it is over; it takes what an `OpenCall` takes."""
+    """A model call that is logged as a value when it ends; it has the methods of an `OpenCall`."""
 
     span = trace.INVALID_SPAN
 
@@ -42,14 +42,14 @@ class LoggedCall:
         self._is_logged = False
         log.begun.append(self)
         self._before_end: Callable[[], object] | None = None
-        """Called ahead of the end: for an answer that is still coming in."""
+        """Called before the end, for a response that is still streaming."""
 
     def __bool__(self) -> bool:
-        """Whether it has a span that others can be children of."""
+        """Return False: a logged call has no span that could be a parent."""
         return False
 
     def response(self, *, model: str | None, finish_reasons: Sequence[str], **facts: Any) -> None:
-        """What the model's answer says about itself."""
+        """Set the facts of the response."""
         self._call = replace(self._call, response_model=model, finish_reasons=tuple(finish_reasons), **facts)
 
     def __exit__(
@@ -58,7 +58,7 @@ class LoggedCall:
         self.log(error)
 
     def log(self, error: BaseException | None = None) -> None:
-        """Add the call to the log's, as it is by now, unless it was added."""
+        """Add the call to the log, once."""
         if self._is_logged:
             return
         self._is_logged = True

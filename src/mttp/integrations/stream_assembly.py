@@ -1,4 +1,4 @@
-"""An answer of OpenAI's kind that comes in pieces, put together to what it would have been as a whole."""
+"""Assembling a streamed OpenAI response from its chunks."""
 
 from __future__ import annotations
 
@@ -7,122 +7,122 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-__all__ = ["AssembledResponse", "Choice", "Gathered", "Logprobs"]
+__all__ = ["AssembledResponse", "AssembledChoice", "ResponseAssembler", "Logprobs"]
 
-_SAID_ONCE = ("role", "id", "type", "name", "index")
-"""What does not come in pieces, though a server may repeat it."""
+_WHOLE_FIELDS = ("role", "id", "type", "name", "index")
+"""Fields of a message that are sent whole; a server may repeat them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Logprobs:
-    """Log probabilities, as far as they came."""
+    """The log probabilities of one choice."""
 
     content: list[Any] | None = None
-    """Of a chat: objects that have a `logprob`, one per token."""
+    """For a chat: objects with a `logprob`, one per token."""
     token_logprobs: list[float] | None = None
-    """Of a text: one per token."""
+    """For a text: one per token."""
 
     def add(self, piece: Any) -> None:
-        """Go on with a piece's."""
-        if (content := _of(piece, "content")) is not None:
+        """Append the log probabilities of a chunk."""
+        if (content := _attribute(piece, "content")) is not None:
             self.content = self.content or []
             self.content.extend(content)
-        if (numbers := _of(piece, "token_logprobs")) is not None:
+        if (numbers := _attribute(piece, "token_logprobs")) is not None:
             self.token_logprobs = self.token_logprobs or []
             self.token_logprobs.extend(numbers)
 
 
 @dataclass(slots=True, kw_only=True)
-class Choice:
-    """One of the answers."""
+class AssembledChoice:
+    """One choice of the response."""
 
     finish_reason: str | None = None
-    """Why it stopped; None where it was not read to its end."""
+    """The finish reason; None where the stream was not read to its end."""
     deltas: list[Mapping[str, Any]] = field(default_factory=list)
-    """Pieces of a chat's message."""
+    """The deltas of a chat message."""
     texts: list[str] = field(default_factory=list)
-    """Pieces of a text."""
+    """The pieces of a text completion."""
     logprobs: Logprobs = field(default_factory=Logprobs)
-    """What each token's log probability is, where the server says it."""
+    """The log probabilities, where the server sends them."""
     token_ids: list[int] | None = None
-    """Ids of its tokens, where the server says them."""
+    """The token ids, where the server sends them."""
     prompt_token_ids: Sequence[int] | None = None
-    """Ids of the prompt's tokens, where the server says them here."""
+    """The token ids of the prompt, where the server sends them per choice."""
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """A chat's message; None of a text."""
-        return _whole(self.deltas) if self.deltas else None
+        """The chat message; None for a text completion."""
+        return _merged(self.deltas) if self.deltas else None
 
     @property
     def text(self) -> str:
-        """What a text says."""
+        """The text of a text completion."""
         return "".join(self.texts)
 
     def add(self, piece: Any) -> None:
-        """Go on with a piece's choice."""
-        self.finish_reason = _of(piece, "finish_reason") or self.finish_reason
-        if (delta := _of(piece, "delta")) is not None:
+        """Append this choice's part of a chunk."""
+        self.finish_reason = _attribute(piece, "finish_reason") or self.finish_reason
+        if (delta := _attribute(piece, "delta")) is not None:
             self.deltas.append(delta.model_dump(exclude_none=True))
-        if (text := _of(piece, "text")) is not None:
+        if (text := _attribute(piece, "text")) is not None:
             self.texts.append(text)
-        if (ids := _of(piece, "token_ids")) is not None:
+        if (ids := _attribute(piece, "token_ids")) is not None:
             self.token_ids = self.token_ids or []
             self.token_ids.extend(ids)
         if self.prompt_token_ids is None:
-            self.prompt_token_ids = _of(piece, "prompt_token_ids")
-        if (logprobs := _of(piece, "logprobs")) is not None:
+            self.prompt_token_ids = _attribute(piece, "prompt_token_ids")
+        if (logprobs := _attribute(piece, "logprobs")) is not None:
             self.logprobs.add(logprobs)
 
 
 @dataclass(slots=True, kw_only=True)
 class AssembledResponse:
-    """What came, under the names that a whole answer has."""
+    """A response with the attribute names of the library's complete responses."""
 
     model: str | None = None
-    """Who answered."""
+    """The model that responded."""
     id: str | None = None
-    """The server's id of the answer."""
+    """The server's id of the response."""
     usage: Any = None
-    """How many tokens it took, where the server says so, which it does at the end."""
+    """The token counts, which a server sends at the end if asked to."""
     prompt_token_ids: Sequence[int] | None = None
-    """Ids of the prompt's tokens, where the server says them here."""
-    choices: list[Choice] = field(default_factory=list)
-    """The answers, in the server's order."""
+    """The token ids of the prompt, where the server sends them per response."""
+    choices: list[AssembledChoice] = field(default_factory=list)
+    """The choices, by index."""
 
 
-class Gathered:
-    """The pieces of one answer."""
+class ResponseAssembler:
+    """Collects the chunks of one response."""
 
     def __init__(self) -> None:
-        self._answer = AssembledResponse()
-        self._choices: dict[int, Choice] = {}
+        self._response = AssembledResponse()
+        self._choices: dict[int, AssembledChoice] = {}
 
-    def add(self, piece: Any) -> None:
-        """Take another piece."""
-        answer = self._answer
+    def add(self, chunk: Any) -> None:
+        """Add a chunk."""
+        response = self._response
         for name in ("model", "id", "prompt_token_ids"):
-            if getattr(answer, name) is None:
-                setattr(answer, name, _of(piece, name))
-        answer.usage = _of(piece, "usage") or answer.usage
-        for choice in _of(piece, "choices") or ():
-            self._choices.setdefault(choice.index, Choice()).add(choice)
+            if getattr(response, name) is None:
+                setattr(response, name, _attribute(chunk, name))
+        response.usage = _attribute(chunk, "usage") or response.usage
+        for choice in _attribute(chunk, "choices") or ():
+            self._choices.setdefault(choice.index, AssembledChoice()).add(choice)
 
     @property
-    def answer(self) -> AssembledResponse:
-        """What they come to."""
-        self._answer.choices = [self._choices[index] for index in sorted(self._choices)]
-        return self._answer
+    def response(self) -> AssembledResponse:
+        """The response so far."""
+        self._response.choices = [self._choices[index] for index in sorted(self._choices)]
+        return self._response
 
 
-def _of(piece: Any, name: str) -> Any:
-    """An attribute, or None: a model of pydantic's takes microseconds to say that it has no such."""
+def _attribute(piece: Any, name: str) -> Any:
+    """Return an attribute or None; pydantic's `getattr` takes microseconds for a missing one."""
     found = vars(piece).get(name)
     return (piece.__pydantic_extra__ or {}).get(name) if found is None else found
 
 
-def _whole(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the pieces of a message come to."""
+def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the deltas of a message, field by field."""
     found: dict[str, list[Any]] = {}
     for part in parts:
         for name, value in part.items():
@@ -131,22 +131,23 @@ def _whole(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _joined(name: str, values: list[Any]) -> Any:
-    if name in _SAID_ONCE:
+    """Join the values of one field: text is concatenated, mappings and indexed lists are merged."""
+    if name in _WHOLE_FIELDS:
         return next((value for value in values if value), values[0])
     if all(isinstance(value, str) for value in values):
         return "".join(values)
     if all(isinstance(value, Mapping) for value in values):
-        return _whole(values)
+        return _merged(values)
     if all(isinstance(value, list) for value in values):
-        return _listed(list(chain.from_iterable(values)))
+        return _by_index(list(chain.from_iterable(values)))
     return values[-1]
 
 
-def _listed(items: list[Any]) -> list[Any]:
-    """Items that say which they are a piece of, such as calls of tools, put together; others as they came."""
+def _by_index(items: list[Any]) -> list[Any]:
+    """Merge items with the same `index`, such as parts of tool calls; return other items unchanged."""
     if not all(isinstance(item, Mapping) and "index" in item for item in items):
         return items
     found: dict[int, list[Mapping[str, Any]]] = {}
     for item in items:
         found.setdefault(item["index"], []).append({key: item[key] for key in item if key != "index"})
-    return [_whole(found[index]) for index in sorted(found)]
+    return [_merged(found[index]) for index in sorted(found)]

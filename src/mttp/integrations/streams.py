@@ -1,4 +1,4 @@
-"""Streams that a library returns: a listener sees each piece, and the end, as the user reads."""
+"""Listening to streams that a library returns, while the user reads them."""
 
 from __future__ import annotations
 
@@ -10,85 +10,87 @@ import wrapt
 
 from mttp.integrations.faults import guard
 
-__all__ = ["Listener", "listen"]
+__all__ = ["StreamListener", "listen"]
 
 
-class Listener(Protocol):
-    """Who hears what a stream gives."""
+class StreamListener(Protocol):
+    """A listener to one stream."""
 
-    def heard(self, piece: Any) -> None:
-        """The user is about to get this piece."""
+    def on_chunk(self, chunk: Any) -> None:
+        """Called with each chunk before the user gets it."""
 
-    def over(self, error: BaseException | None = None) -> None:
-        """There is no more: it was read to its end, closed before, or raised this; said at least once."""
+    def on_end(self, error: BaseException | None = None) -> None:
+        """Called, possibly more than once, when the stream ends, is closed, or raises `error`."""
 
 
-class _Pieces(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic since wrapt 2 only
-    """An iterator, whose pieces are heard."""
+class _ChunkIterator(wrapt.ObjectProxy):  # type: ignore[type-arg]  # generic since wrapt 2 only
+    """The iterator of a stream's chunks, with a listener."""
 
-    def __init__(self, wrapped: Any, heard: Callable[[Any], object], over: Callable[..., object]) -> None:
+    def __init__(
+        self, wrapped: Any, on_chunk: Callable[[Any], object], on_end: Callable[..., object]
+    ) -> None:
         super().__init__(wrapped)
-        self._self_heard = heard
-        self._self_over = over
+        self._self_on_chunk = on_chunk
+        self._self_on_end = on_end
 
     def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
         try:
-            piece = next(self.__wrapped__)
+            chunk = next(self.__wrapped__)
         except StopIteration:
-            self._self_over()
+            self._self_on_end()
             raise
         except BaseException as error:
-            self._self_over(error)
+            self._self_on_end(error)
             raise
-        self._self_heard(piece)
-        return piece
+        self._self_on_chunk(chunk)
+        return chunk
 
     def __aiter__(self) -> Any:
         return self
 
     async def __anext__(self) -> Any:
         try:
-            piece = await anext(self.__wrapped__)
+            chunk = await anext(self.__wrapped__)
         except StopAsyncIteration:
-            self._self_over()
+            self._self_on_end()
             raise
         except BaseException as error:
-            self._self_over(error)
+            self._self_on_end(error)
             raise
-        self._self_heard(piece)
-        return piece
+        self._self_on_chunk(chunk)
+        return chunk
 
 
-def listen(library: str, stream: Any, listener: Listener, *, iterator: str, is_async: bool) -> None:
+def listen(library: str, stream: Any, listener: StreamListener, *, iterator: str, is_async: bool) -> None:
     """
-    Hear what a stream gives from here on; it stays the same object.
+    Call the listener for each chunk and at the end of a stream, which stays the same object.
 
-    `iterator` is the attribute from which it takes its pieces; raises AttributeError where there is none.
+    `iterator` is the stream's attribute that yields its chunks; raises AttributeError if it does not exist.
     """
-    over = partial(guard, library, listener.over)
-    pieces = _Pieces(getattr(stream, iterator), partial(guard, library, listener.heard), over)
+    on_end = partial(guard, library, listener.on_end)
+    chunks = _ChunkIterator(getattr(stream, iterator), partial(guard, library, listener.on_chunk), on_end)
     closing = _closing_async if is_async else _closing
-    vars(stream).update({iterator: pieces, "close": wrapt.FunctionWrapper(stream.close, closing(over))})
+    vars(stream).update({iterator: chunks, "close": wrapt.FunctionWrapper(stream.close, closing(on_end))})
 
 
-def _closing(over: Callable[[], object]) -> Callable[..., Any]:
+def _closing(on_end: Callable[[], object]) -> Callable[..., Any]:
     def close(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         try:
             return wrapped(*args, **kwargs)
         finally:
-            over()
+            on_end()
 
     return close
 
 
-def _closing_async(over: Callable[[], object]) -> Callable[..., Any]:
+def _closing_async(on_end: Callable[[], object]) -> Callable[..., Any]:
     async def close(wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         try:
             return await wrapped(*args, **kwargs)
         finally:
-            over()
+            on_end()
 
     return close

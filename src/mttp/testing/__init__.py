@@ -1,8 +1,7 @@
 """
-For tests of code that records: captured episodes, ids that count, a clock that stands still, comparisons.
+Tools for testing code that records: captured episodes, counting ids, a frozen clock, comparisons, a receiver.
 
-The pytest plugin is in `mttp.testing.plugin`; pytest finds it by itself.
-Nothing heavy is imported until it is used.
+pytest loads the plugin in `mttp.testing.plugin` by its entry point.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The episodes that a block of code records, as values."""
+"""Capturing the episodes that a block of code records."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _TICK = 0.001
 
 
 class Captured:
-    """What was recorded so far, inside the block or after it."""
+    """The recording of a `capture_episodes` block; it can be read inside the block and after it."""
 
-    def __init__(self, memory: MemoryTransport, apart: IsolatedRecording) -> None:
+    def __init__(self, memory: MemoryTransport, isolated: IsolatedRecording) -> None:
         self._memory = memory
-        self._apart = apart
+        self._isolated = isolated
 
     @property
     def session(self) -> Session:
-        """The session that is open from the start of the block to its end."""
-        return cast(Session, self._apart.session)
+        """The block's own session."""
+        return cast(Session, self._isolated.session)
 
     @property
     def recording(self) -> Recording:
-        """Everything that was recorded, its problems included."""
-        for session in self._apart.opened:
+        """Everything recorded so far, with problems and tables."""
+        for session in self._isolated.opened:
             session.flush()
         return read(self._memory)
 
     @property
     def episodes(self) -> list[Episode]:
-        """The episodes, in order of start; one that is still open has the status unfinished."""
+        """The episodes, in order of start; an open episode has the status "unfinished"."""
         return self.recording.episodes
 
     @property
@@ -59,8 +59,8 @@ class Captured:
 
     @property
     def faults(self) -> Counter[str]:
-        """What was wrong with what was recorded, counted by kind."""
-        return sum((session.stats.faults for session in self._apart.opened), Counter[str]())
+        """Recording faults, counted by kind."""
+        return sum((session.stats.faults for session in self._isolated.opened), Counter[str]())
 
     def __repr__(self) -> str:
         return f"<Captured: {self.recording!r}>"
@@ -69,38 +69,39 @@ class Captured:
 @contextmanager
 def capture_episodes(*, deterministic: bool = False, **options: Any) -> Iterator[Captured]:
     """
-    Keep what the block records in memory; `options` are those of `mttp.configure`, but for the transport.
+    Keep everything that the block records in memory.
 
-    A session of the block's own is open in it, under a run id of its own.
-    Sessions and episodes that were open before are set aside, and go on after the block.
-    What a session records that the block configures itself is captured too, and goes where it says besides.
-    With `deterministic`, ids count up and each look at the time is a millisecond later than the one before:
-    the same code records the same each time, whatever it is part of, but for what a run says of its machine.
+    `options` are the arguments of `mttp.configure` without the transport.
+    The block has a session and a run of its own.
+    Sessions and episodes that are open before are suspended, and continue after the block.
+    A session that the block configures itself is captured too, and also writes to its own transport.
+    With `deterministic`, ids count up and each reading of the clock is a millisecond later than the last, so
+    that the same code makes the same recording each time, except for the run's facts about the machine.
 
-    Raises ConfigureError where the variable OTEL_SDK_DISABLED forbids recording, and what `configure` raises.
+    Raises ConfigureError if the variable OTEL_SDK_DISABLED disables recording, and the errors of `configure`.
     """
     memory = MemoryTransport()
     with ExitStack() as stack:
         if deterministic:
             stack.enter_context(counting_ids())
             stack.enter_context(frozen_clock(tick=_TICK))
-        stack.enter_context(_nothing_current())
-        apart = stack.enter_context(configuration.apart(memory, alone=deterministic, **options))
+        stack.enter_context(_no_current_episode())
+        isolated = stack.enter_context(configuration.apart(memory, alone=deterministic, **options))
         if deterministic:
             stack.enter_context(_no_markers())
-        yield Captured(memory, apart)
+        yield Captured(memory, isolated)
 
 
 @contextmanager
 def _no_markers() -> Iterator[None]:
-    """Whether an open episode leaves a marker is a matter of time: it leaves none before the block ends."""
+    """Write no start markers of open episodes, which depend on timing, before the block ends."""
     with patch.object(RunRecorder, "mark", lambda _: None):
         yield
 
 
 @contextmanager
-def _nothing_current() -> Iterator[None]:
-    """Code in the block is in no episode but those of the block."""
+def _no_current_episode() -> Iterator[None]:
+    """Hide the current episode and step from the block."""
     context = otel_context.set_value(TRAJECTORY_KEY, None)
     context = otel_context.set_value(STEP_KEY, None, context)
     if isinstance(trace.get_current_span(), RecordingSpan):

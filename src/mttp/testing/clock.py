@@ -1,4 +1,4 @@
-"""A clock that stands still or ticks, so that what is recorded is the same each time."""
+"""A frozen clock, which makes recordings deterministic."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ START = 1_735_689_600 * 10**9
 
 class FrozenClock:
     """
-    A time that moves by itself only as far as `tick` says: so many seconds with each look at it.
+    A clock that advances by `tick` seconds at each reading; by default it stands still.
 
     `start` is in nanoseconds since the Unix epoch.
-    Looks by mttp's own threads move nothing.
-    Raises ValueError for a time that would run backwards.
+    Readings by mttp's own threads do not advance it.
+    Raises ValueError for a negative, infinite or NaN `tick`.
     """
 
     def __init__(self, start: int = START, tick: float = 0.0) -> None:
@@ -33,28 +33,28 @@ class FrozenClock:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """Look at the time, in nanoseconds since the Unix epoch."""
+        """Return the time in nanoseconds since the Unix epoch."""
         with self._lock:
-            shown = self._time
+            time = self._time
             if not on_writing_thread():
                 self._time += self._tick
-            return shown
+            return time
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Move the clock forward; raises ValueError for a negative, infinite or NaN number."""
         with self._lock:
             self._time += _nanoseconds(seconds)
 
 
 def _nanoseconds(seconds: float) -> int:
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"time can't move by {seconds!r} seconds; give zero or more")
+        raise ValueError(f"a clock can't move by {seconds!r} seconds; give a finite number of at least 0")
     return round(seconds * 1e9)
 
 
 @contextmanager
 def frozen_clock(start: int = START, *, tick: float = 0.0) -> Iterator[FrozenClock]:
-    """Have everything that is recorded inside the block timed by a `FrozenClock`."""
+    """Use a `FrozenClock` for everything that is recorded inside the block."""
     frozen = FrozenClock(start, tick)
     slot = vars(Clock)["offset"]
     offset = property(lambda _: 0, slot.__set__)

@@ -1,4 +1,4 @@
-"""Where two recorded values differ, in words."""
+"""Comparing recorded values, with a line for each difference."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ABSENT: Any = type("_Absent", (), {"__repr__": lambda _: "nothing"})()
 
 def assert_same(expected: object, actual: object, *, ignore: Collection[str] = ()) -> None:
     """
-    Raise AssertionError with every place in which two values differ.
+    Raise AssertionError with the places in which two values differ.
 
-    They are values of the vocabulary, or lists and mappings of these.
-    They differ where `==` says so: NaN equals NaN, and neither span ids nor clock times count.
-    `ignore` names fields that count nowhere, as `{"trace_id", "id", "run_id"}` of episodes recorded apart.
+    The values are those of `mttp.model`, or lists and mappings of them.
+    They are compared with `==`: NaN equals NaN, and span ids and clock times are ignored.
+    `ignore` names fields that are not compared, such as `{"trace_id", "id", "run_id"}`.
     """
     places = where_different(expected, actual, ignore=ignore)
     if places:
@@ -41,7 +41,7 @@ def assert_same(expected: object, actual: object, *, ignore: Collection[str] = (
 
 
 def where_different(expected: object, actual: object, *, ignore: Collection[str] = ()) -> list[str]:
-    """A line for each place in which two values differ: `path: expected this, was that`."""
+    """Return a line for each place in which two values differ: `path: expected this, was that`."""
     return [f"{path or 'it'}: {difference}" for path, difference in _places(expected, actual, "", ignore)]
 
 
@@ -66,7 +66,7 @@ def _places(expected: Any, actual: Any, path: str, ignore: Collection[str]) -> I
 
 
 def _array_difference(expected: Any, actual: Any) -> str:
-    """How two arrays of one dtype and shape differ; empty for anything else."""
+    """Return how two arrays of one dtype and shape differ; empty for other values."""
     if not (_is_array(expected) and _is_array(actual)):
         return ""
     if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):

@@ -1,4 +1,4 @@
-"""Ids that count up, so that what is recorded is the same each time."""
+"""Ids that count up, which make recordings deterministic."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PROCESS_BIT = 40
 
 class CountingIds:
     """
-    Trace, span and run ids from 1 on: 00…01, 00…02.
+    Trace, span and run ids that count from 1: 00…01, 00…02.
 
-    What mttp's own threads need is counted apart, from 2³² on: when they need it is a matter of time.
-    A forked child has a range of its own, by its process number.
+    mttp's own threads, whose timing varies, count separately from 2³².
+    A forked child counts in a range of its own, which contains its process id.
     """
 
     def __init__(self) -> None:
@@ -31,19 +31,19 @@ class CountingIds:
         self._counts: dict[tuple[str, int], itertools.count[int]] = {}
 
     def trace_id(self) -> int:
-        """The next trace id."""
+        """Return the next trace id."""
         return self._next("trace")
 
     def span_id(self) -> int:
-        """The next span id."""
+        """Return the next span id."""
         return self._next("span")
 
     def span_ids(self) -> Iterator[int]:
-        """The next span ids, as they are taken."""
-        return _Taken(self.span_id)
+        """Return an iterator over the next span ids, which it takes one by one."""
+        return _SpanIds(self.span_id)
 
     def run_id(self) -> str:
-        """The next run id, 16 hex digits."""
+        """Return the next run id, 16 hex digits."""
         return f"{self._next('run'):016x}"
 
     def _next(self, kind: str) -> int:
@@ -53,11 +53,11 @@ class CountingIds:
         return base + next(self._counts.setdefault((kind, base), itertools.count(1)))
 
 
-class _Taken:
-    """Ids of another counter, and how many were taken here."""
+class _SpanIds:
+    """An iterator over ids that counts down how many are left."""
 
-    def __init__(self, take: Callable[[], int]) -> None:
-        self._take = take
+    def __init__(self, next_id: Callable[[], int]) -> None:
+        self._next_id = next_id
         self._left = MOST
 
     def __iter__(self) -> Iterator[int]:
@@ -65,7 +65,7 @@ class _Taken:
 
     def __next__(self) -> int:
         self._left -= 1
-        return self._take()
+        return self._next_id()
 
     def __length_hint__(self) -> int:
         return self._left
@@ -73,7 +73,7 @@ class _Taken:
 
 @contextmanager
 def counting_ids() -> Iterator[CountingIds]:
-    """Have all ids count up inside the block; for tests only, since they are the same in every process."""
+    """Make all ids count up inside the block; for tests only, because two processes count the same ids."""
     counting = CountingIds()
     with patch.multiple(
         ids,
@@ -86,5 +86,5 @@ def counting_ids() -> Iterator[CountingIds]:
 
 
 def on_writing_thread() -> bool:
-    """Whether this is a thread of mttp's own, which writes what others record."""
+    """Return whether the current thread is one of mttp's own."""
     return threading.current_thread().name.startswith("mttp-")

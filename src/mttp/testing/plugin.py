@@ -1,7 +1,7 @@
 """
-Pytest's plugin: `--mttp PATH` keeps what a test session records, and the fixtures below.
+The pytest plugin: `--mttp PATH` records a test session, and the fixtures capture and gate episodes.
 
-Where none of these is used, pytest imports this small file and nothing else of mttp.
+Until one of them is used, pytest imports this small module and nothing else of mttp.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ __all__ = ["mttp_episodes", "mttp_gate", "pytest_addoption", "pytest_assertrepr_
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option, and its twin in the configuration file."""
+    """Add the command-line option and the setting of the configuration file."""
     parser.getgroup("mttp", "recorded episodes").addoption(
         "--mttp",
         metavar="PATH",
         help="write the episodes that the tests record to PATH: a file, a directory or a transport's address",
     )
-    parser.addini("mttp_path", "where to write the episodes that the tests record, where --mttp doesn't say")
+    parser.addini("mttp_path", "the default of --mttp")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record the test session if `--mttp` or `mttp_path` asks for it."""
-    given, base = config.getoption("--mttp"), config.invocation_params.dir
-    if given is None:
-        given, base = config.getini("mttp_path"), config.rootpath
-    if given:
+    """Record the test session if `--mttp` or `mttp_path` is set."""
+    path, base = config.getoption("--mttp"), config.invocation_params.dir
+    if path is None:
+        path, base = config.getini("mttp_path"), config.rootpath
+    if path:
         from mttp.testing.suite import Suite
 
-        config.pluginmanager.register(Suite(config, given, base), "mttp-suite")
+        config.pluginmanager.register(Suite(config, path, base), "mttp-suite")
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Explain `assert expected == actual` for recorded values by the places in which they differ."""
+    """List the places in which recorded values differ when `assert expected == actual` fails."""
     kind = type(left[0] if isinstance(left, (list, tuple)) and left else left)
     if op != "==" or type(left) is not type(right) or kind.__module__ != "mttp.model.episodes":
         return None
@@ -51,7 +51,7 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.fixture
 def mttp_episodes() -> Iterator[Captured]:
-    """What this test records, as values: `.episodes`, `.runs`, `.faults` and more, at any time."""
+    """The captured recording of this test: `.episodes`, `.runs`, `.faults`, `.recording`, `.session`."""
     from mttp.testing.capture import capture_episodes
 
     with capture_episodes() as captured:
@@ -61,19 +61,19 @@ def mttp_episodes() -> Iterator[Captured]:
 @pytest.fixture
 def mttp_gate() -> Callable[..., GateResult]:
     """
-    `mttp.gate` that fails the test unless the verdict is `promote`; its arguments are those of `mttp.gate`.
+    A function that calls `mttp.gate` with its arguments, and fails the test unless the verdict is `promote`.
 
     With `strict=False` an inconclusive verdict passes.
     """
     from mttp.study import gate
 
     def gated(*args: Any, strict: bool = True, **options: Any) -> GateResult:
-        found = gate(*args, **options)
-        if found.verdict == "reject" or (strict and found.verdict == "inconclusive"):
+        result = gate(*args, **options)
+        if result.verdict == "reject" or (strict and result.verdict == "inconclusive"):
             lines = [
-                f"{rule.verdict}: {rule.name}: {rule.evidence}" for rule in found if rule.verdict != "pass"
+                f"{rule.verdict}: {rule.name}: {rule.evidence}" for rule in result if rule.verdict != "pass"
             ]
-            pytest.fail("\n".join([f"{found.candidate}: {found.verdict}", *lines]), pytrace=False)
-        return found
+            pytest.fail("\n".join([f"{result.candidate}: {result.verdict}", *lines]), pytrace=False)
+        return result
 
     return gated

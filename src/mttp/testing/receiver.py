@@ -1,4 +1,4 @@
-"""An OTLP receiver within the process, which also misbehaves on demand."""
+"""An OTLP receiver in the test's process, with configurable failures."""
 
 from __future__ import annotations
 
@@ -38,66 +38,67 @@ _METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """How a request is answered; by default its spans are taken and the answer is a success."""
+    """The response to a request; by default a success."""
 
     status: int | str = 200
     """
-    HTTP's status, or the name of gRPC's, e.g. `"UNAVAILABLE"`; spans are taken where it is a success.
+    The HTTP status, or the name of a gRPC status, e.g. `"UNAVAILABLE"`; spans are kept if it is a success.
 
-    Over the other protocol a name is the status 400, and a number that is no success UNKNOWN.
+    The name of a gRPC status is HTTP status 400, and an HTTP status that is not a success is gRPC's UNKNOWN.
     """
     message: str = ""
-    """What the answer says."""
+    """The message of the response."""
     retry_after: float | None = None
     """Seconds, in a Retry-After header or a RetryInfo."""
     rejected: int = 0
-    """Partial success: so many spans are not taken, the first ones."""
+    """A partial success: the first `rejected` spans are not kept."""
     body: bytes | None = None
-    """HTTP: the body, instead of a good one."""
+    """HTTP only: the body of the response."""
     hang: bool = False
-    """Answer only when the receiver is told to `release`, or closes."""
+    """Respond only when the receiver's `release` or `close` is called."""
     reset: bool = False
-    """HTTP: break the connection off within the answer, before its status where there is no `body`."""
+    """HTTP only: reset the connection during the response, or before its status if there is no `body`."""
 
     def __post_init__(self) -> None:
         known = 100 <= self.status < 600 if isinstance(self.status, int) else self.status in _GRPC_FAILURES
         if not known:
             raise ConfigureError(
-                f"status {self.status!r} is neither HTTP's, from 100 to 599, nor the name of a gRPC failure: "
+                f"status {self.status!r} is neither an HTTP status, 100 to 599, nor a gRPC error: "
                 + ", ".join(_GRPC_FAILURES)
             )
 
     @property
     def is_success(self) -> bool:
-        """Whether spans are taken."""
+        """Whether spans are kept."""
         return isinstance(self.status, int) and 200 <= self.status < 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedRequest:
-    """One request, as it came in."""
+    """One received request."""
 
     path: str
-    """HTTP's path, or gRPC's method."""
+    """The HTTP path, or the gRPC method."""
     headers: Mapping[str, str]
-    """Headers, or metadata, names in lower case."""
+    """The headers or gRPC metadata, with names in lower case."""
     wire_bytes: int
-    """Bytes of the body as it was sent; over gRPC those of the message."""
+    """The size of the body as sent; over gRPC the size of the message."""
     bytes: int
-    """Bytes of the message after decompression."""
+    """The size of the decompressed message."""
     spans: int
-    """How many spans there were."""
+    """The number of spans."""
     status: int | str
-    """What was answered."""
+    """The status of the response."""
 
 
 class OtlpReceiver:
     """
-    Receives traces over HTTP and gRPC on ports of its own, while its block lasts.
+    A context manager that receives traces over HTTP and gRPC on free ports.
 
-    `mttp.read(receiver)` reads what was taken.
-    With `certificate` and `key`, files in PEM format, it uses TLS; with `client_ca` it asks for certificates.
-    Larger messages than `max_http_bytes` and `max_grpc_bytes` are refused, as collectors do by default.
+    `mttp.read(receiver)` reads the received spans.
+    With `certificate` and `key`, files in PEM format, it uses TLS; with `client_ca` it requires client
+    certificates.
+    Messages larger than `max_http_bytes` and `max_grpc_bytes` are refused; the defaults are the Collector's.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class OtlpReceiver:
         max_grpc_bytes: int = 4 * 2**20,
     ) -> None:
         self.requests: list[ReceivedRequest] = []
-        """Every request that came in whole, in order of arrival."""
+        """The complete requests, in order of arrival."""
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._max_http_bytes = max_http_bytes
         self._max_grpc_bytes = max_grpc_bytes
@@ -124,7 +125,7 @@ class OtlpReceiver:
         self._grpc_port = 0
 
     def __enter__(self) -> OtlpReceiver:
-        self._http = AppServer(partial(_answer, self), name="mttp-receiver", tls=_server_context(self))
+        self._http = AppServer(partial(_respond, self), name="mttp-receiver", tls=_server_context(self))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,12 +133,12 @@ class OtlpReceiver:
 
     @property
     def http_address(self) -> str:
-        """Where it takes OTLP over HTTP, e.g. `http://127.0.0.1:41234`."""
+        """The address for OTLP over HTTP, e.g. `http://127.0.0.1:41234`."""
         return f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self._started().port}"
 
     @property
     def grpc_address(self) -> str:
-        """Where it takes OTLP over gRPC, e.g. `grpc://127.0.0.1:41235`; it does so from the first look on."""
+        """The address for OTLP over gRPC, e.g. `grpc://127.0.0.1:41235`; first use starts the server."""
         self._started()
         if self._grpc is None:
             self._grpc, self._grpc_port = _grpc_server(self, self._max_grpc_bytes)
@@ -149,15 +150,15 @@ class OtlpReceiver:
         return self._certificate is not None
 
     def records(self) -> Iterator[SpanRecord]:
-        """The spans that were taken, in order of arrival."""
+        """Return an iterator over the received spans, in order of arrival."""
         with self._changed:
             return iter(list(self._records))
 
     def behave(self, *behaviours: Behaviour, forever: bool = False) -> None:
         """
-        Answer the next requests so, in turn, and those after them well; with `forever` the last one stays.
+        Respond to the next requests with these behaviours in turn, and then with successes.
 
-        Without any, be good from now on.
+        With `forever`, the last behaviour stays. Without behaviours, respond with successes from now on.
         """
         with self._changed:
             self._behaviours = list(behaviours)
@@ -165,18 +166,18 @@ class OtlpReceiver:
             self._released = False
 
     def release(self) -> None:
-        """Answer the requests that hang."""
+        """Respond to the requests that hang."""
         with self._changed:
             self._released = True
             self._changed.notify_all()
 
     def wait(self, requests: int = 1, *, timeout: float = 30.0) -> bool:
-        """Wait until so many requests came in altogether; whether they did within `timeout` seconds."""
+        """Wait for a total number of requests; returns False if `timeout` seconds pass before."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.requests) >= requests, timeout)
 
     def close(self) -> None:
-        """Stop; what was taken stays readable."""
+        """Stop the servers; the received spans stay readable."""
         self.release()
         http, self._http = self._http, None
         if http is not None:
@@ -188,16 +189,16 @@ class OtlpReceiver:
     def _started(self) -> AppServer:
         if self._http is None:
             raise MttpError(
-                "the receiver is not open; use it as a context manager: with OtlpReceiver() as it"
+                "the receiver is not open; use it as a context manager: with OtlpReceiver() as receiver"
             )
         return self._http
 
-    # What both servers call.
+    # For both servers.
 
     def _received(
         self, path: str, headers: Mapping[str, str], wire_bytes: int, message: bytes, *, is_json: bool = False
     ) -> Behaviour:
-        """Take a message in, as the next behaviour has it; returns what to answer."""
+        """Decode and keep a message as the next behaviour says, and return the behaviour for the response."""
         records: list[SpanRecord] = []
         refused = None
         if len(message) > self._max_http_bytes and path != _METHOD:
@@ -231,13 +232,13 @@ class OtlpReceiver:
         return self._forever or Behaviour()
 
     def _hold(self, context: Any = None) -> None:
-        """Wait until `release` is called, or the caller is gone."""
+        """Wait until `release` is called or the client disconnects."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._released or (context is not None and not context.is_active())
             )
 
-    def _stir(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -245,11 +246,11 @@ class OtlpReceiver:
 # HTTP.
 
 
-async def _answer(receiver: OtlpReceiver, scope: Scope, receive: Receive, send: Send) -> None:
-    """Take an export request, and answer as the next behaviour has it."""
+async def _respond(receiver: OtlpReceiver, scope: Scope, receive: Receive, send: Send) -> None:
+    """The ASGI app: receive an export request, and respond as the next behaviour says."""
     request = Request(scope, receive)
     try:
-        behaviour = await _taken(receiver, request)
+        behaviour = await _read_request(receiver, request)
     except ClientDisconnect:
         return
     while behaviour.hang and not receiver._released:
@@ -270,12 +271,12 @@ async def _answer(receiver: OtlpReceiver, scope: Scope, receive: Receive, send: 
             pass
 
 
-async def _taken(receiver: OtlpReceiver, request: Request) -> Behaviour:
-    """What to answer to a request, once its body is there; of that no more is held than may be taken."""
+async def _read_request(receiver: OtlpReceiver, request: Request) -> Behaviour:
+    """Read a request, up to the size limit, and return the behaviour for the response."""
     limit, size, body = receiver._max_http_bytes, 0, bytearray()
-    async for piece in request.stream():
-        size += len(piece)
-        body += piece[: limit + 1 - len(body)]
+    async for chunk in request.stream():
+        size += len(chunk)
+        body += chunk[: limit + 1 - len(body)]
     if request.url.path != "/v1/traces":
         return Behaviour(status=404, message="no such path")
     try:
@@ -287,7 +288,7 @@ async def _taken(receiver: OtlpReceiver, request: Request) -> Behaviour:
 
 
 def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
-    """A body without its compression, cut off one byte after the limit; raises zlib.error."""
+    """Return a decompressed body, cut off one byte after the limit; raises zlib.error if it is damaged."""
     if encoding not in ("gzip", "deflate"):
         return body
     found = b""
@@ -295,7 +296,7 @@ def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
         member = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
         found += member.decompress(body, limit + 1 - len(found))
         if not member.eof and len(found) <= limit:
-            raise zlib.error("it breaks off")
+            raise zlib.error("it is incomplete")
         body = member.unused_data
     return found
 
@@ -328,12 +329,12 @@ def _server_context(receiver: OtlpReceiver) -> ssl.SSLContext | None:
 
 
 def _grpc_server(receiver: OtlpReceiver, max_bytes: int) -> tuple[Any, int]:
-    """A server that runs, and its port."""
+    """Start a gRPC server and return it with its port."""
     import grpc
 
     def export(message: bytes, context: Any) -> bytes:
         headers = {key: str(value) for key, value in context.invocation_metadata()}
-        context.add_callback(receiver._stir)
+        context.add_callback(receiver._notify)
         behaviour = receiver._received(_METHOD, headers, len(message), message)
         if behaviour.hang:
             receiver._hold(context)
@@ -374,7 +375,7 @@ def _listen(server: Any, receiver: OtlpReceiver) -> int:
 
 
 def _retry_info(behaviour: Behaviour) -> tuple[tuple[str, bytes], ...]:
-    """Where a receiver says when to try again: among the details of its status."""
+    """Return the trailing metadata with the delay before a retry, as a detail of the status."""
     if behaviour.retry_after is None:
         return ()
     info = RetryInfo()

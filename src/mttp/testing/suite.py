@@ -1,4 +1,4 @@
-"""One test session's episodes, written where `--mttp` says."""
+"""Recording a test session to the path of `--mttp`."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ _RUN = "pytest"
 
 class Suite:
     """
-    Records a test session as one run, each worker of pytest-xdist its part.
+    A pytest plugin object that records a test session as one run.
 
-    The process that only hands out tests to the workers records nothing, and adds up what they say.
+    With pytest-xdist the workers record, and the controlling process adds up their numbers of episodes.
     """
 
     def __init__(self, config: pytest.Config, path: str, base: Path) -> None:
-        handed: dict[str, str] = getattr(config, "workerinput", {})
+        workerinput: dict[str, str] = getattr(config, "workerinput", {})
         self._config = config
         self._path = path
-        self._address = handed.get("mttp_address") or _address(path, base)
-        self._run_id = handed.get("mttp_run_id") or ids.run_id()
+        self._address = workerinput.get("mttp_address") or _address(path, base)
+        self._run_id = workerinput.get("mttp_run_id") or ids.run_id()
         self._episodes = 0
-        self._transport: _Labelling | None = None
-        self._apart: IsolatedRecording | None = None
-        self._ending = ExitStack()
+        self._transport: _LabellingTransport | None = None
+        self._isolated: IsolatedRecording | None = None
+        self._exit_stack = ExitStack()
 
     def pytest_sessionstart(self) -> None:
-        """Begin to record."""
+        """Start recording."""
         if self._config.pluginmanager.hasplugin("dsession"):
             return
         try:
-            transport = self._transport = _Labelling(transports.open(self._address))
-            recorded = configuration.apart(transport, run=_RUN, run_id=self._run_id)
-            self._apart = self._ending.enter_context(recorded)
+            transport = self._transport = _LabellingTransport(transports.open(self._address))
+            isolated = configuration.apart(transport, run=_RUN, run_id=self._run_id)
+            self._isolated = self._exit_stack.enter_context(isolated)
         except MttpError as error:
             raise pytest.UsageError(f"--mttp {self._path}: {error}") from error
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """A test begins as in a new process, but for what fixtures have open."""
+        """Set the test's name, and let a session start by itself again, as in a new process."""
         if self._transport is not None:
             self._transport.test = item.nodeid
             configuration.resume()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_teardown(self) -> Iterator[None]:
-        """Have everything written that the test recorded, while it is known which test that was."""
+        """Write the test's episodes before the next test sets its name."""
         yield
-        if self._apart is not None:
-            self._apart.opened = [session for session in self._apart.opened if not session.closed]
-            for session in self._apart.opened:
+        if self._isolated is not None:
+            self._isolated.opened = [session for session in self._isolated.opened if not session.closed]
+            for session in self._isolated.opened:
                 if session.stats.pending:
                     session.flush()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """End the run."""
-        self._ending.close()
+        self._exit_stack.close()
         if self._transport is not None:
             self._transport.release()
             self._episodes = self._transport.episodes
@@ -86,25 +86,25 @@ class Suite:
             self._config.workeroutput["mttp_episodes"] = self._episodes
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what there is."""
+        """Print the number of episodes and the path."""
         counted = "one episode" if self._episodes == 1 else f"{self._episodes} episodes"
         terminalreporter.write_line(f"mttp: {counted} in {self._path}")
 
-    # What pytest-xdist calls, where tests are handed out.
+    # Hooks of pytest-xdist in the controlling process.
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where to write, and which run it is part of."""
+        """Pass the transport's address and the run id to a worker."""
         node.workerinput |= {"mttp_address": self._address, "mttp_run_id": self._run_id}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Add up what a worker recorded."""
+        """Add a worker's number of episodes."""
         self._episodes += getattr(node, "workeroutput", {}).get("mttp_episodes", 0)
 
 
 def _address(path: str, base: Path) -> str:
-    """The transport's address; a name without an ending is a directory."""
+    """Return the transport's address; a path without a suffix is a directory."""
     if "://" in path:
         return path
     place = base / Path(path).expanduser()
@@ -112,8 +112,8 @@ def _address(path: str, base: Path) -> str:
     return f"file://{quote(str(place))}{'/' if is_directory else ''}"
 
 
-class _Labelling:
-    """A transport that says of each episode which test recorded it, and counts the episodes."""
+class _LabellingTransport:
+    """A transport that adds the test's name to each episode, and counts the episodes."""
 
     def __init__(self, inner: Transport) -> None:
         self.test = ""
@@ -122,28 +122,28 @@ class _Labelling:
 
     @property
     def episodes(self) -> int:
-        """How many episodes were handed on."""
+        """The number of exported episodes."""
         return len(self._traces)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Hand the spans on, but for those with counting ids: these are the same in every test."""
-        kept = [self._labelled(span) for span in spans if not _is_counted(span)]
-        answer = self._inner.export(kept)
-        if answer is SpanExportResult.SUCCESS:
+        """Export the spans, except those with counting ids, which are the same in every test."""
+        kept = [self._labelled(span) for span in spans if not _has_counting_id(span)]
+        result = self._inner.export(kept)
+        if result is SpanExportResult.SUCCESS:
             self._traces |= {span.trace_id for span in kept if _is_root(span)}
-        return answer
+        return result
 
     def shutdown(self) -> None:
-        """A session ended; there may be others."""
+        """Do nothing: other sessions of the test session use the transport."""
 
     def release(self) -> None:
-        """The test session ended."""
+        """Shut the transport down at the end of the test session."""
         self._inner.shutdown()
 
     def _labelled(self, span: ReadableSpan) -> ReadableSpan:
         if not isinstance(span, RecordingSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
             return span
-        labelled = copy.copy(span)  # the test's own sessions have no label
+        labelled = copy.copy(span)  # the same span also goes to the test's own transport, without the label
         labelled.values = {**span.values, a.TEST_CASE_NAME: self.test}
         return labelled
 
@@ -154,7 +154,7 @@ class _Labelling:
         return repr(self._inner)
 
 
-def _is_counted(span: ReadableSpan) -> bool:
+def _has_counting_id(span: ReadableSpan) -> bool:
     context = span.get_span_context()
     return context is not None and context.trace_id < 2**64
 

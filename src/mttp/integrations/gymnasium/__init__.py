@@ -1,8 +1,8 @@
 """
-Gymnasium environments, one by one and in vectors.
+Gymnasium environments and vector environments.
 
-An environment is recorded where it stands in its stack of wrappers: what that layer is given and returns.
-Of several recorded layers of one stack, the outermost does the recording.
+An environment is recorded at the instrumented layer of its wrapper stack.
+Where several layers of one stack are instrumented, the outermost one records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is watched of a single environment."""
+"""Recording a single environment."""
 
 from __future__ import annotations
 
@@ -20,60 +20,60 @@ __all__ = ["SingleEnv"]
 
 class SingleEnv:
     """
-    One environment, and whichever wrappers are within.
+    One environment with its inner wrappers.
 
-    Where one of them is `Autoreset`, the call after an episode's end is a reset, whatever it is called.
+    With an `Autoreset` wrapper, a step after an episode's end is a reset.
     """
 
     def __init__(self, env: Any, options: Options) -> None:
         self.key = env.unwrapped
         self._resets_itself = any(isinstance(layer, Autoreset) for layer in facts.layers(env))
         self._entered: OpenStep | None = None
-        self._began = 0
+        self._reset_at = 0
         self._source = GeneratorSource(self.key)
-        self._track = EnvEpisodes(
+        self._episodes = EnvEpisodes(
             options,
             partial(facts.of_env, env),
-            lane=EnvSteps,
+            buffered_steps=EnvSteps,
         )
 
     @property
-    def lane(self) -> EnvSteps | None:
-        """What takes the steps of an episode that is packed."""
-        return self._track.lane  # type: ignore[no-any-return]  # made by the function below
+    def buffered_steps(self) -> EnvSteps | None:
+        """Records the steps of the open episode without handles; None where they have handles."""
+        return self._episodes.buffered_steps  # type: ignore[no-any-return]  # `EnvSteps`, given in __init__
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
-        self._track.use(options)
+        """Use new options from now on."""
+        self._episodes.use(options)
 
-    def resets(self, seed: Any, _: Any = None, *, at: int) -> None:
-        """A reset is about to be made."""
-        self._began = at
+    def before_reset(self, seed: Any, _: Any = None, *, at: int) -> None:
+        """Prepare for a reset."""
+        self._reset_at = at
         self._source.before(seed)
 
-    def was_reset(self, result: Any, *, at: int) -> None:
-        """It was made, and gave this."""
+    def after_reset(self, result: Any, *, at: int) -> None:
+        """Take the result of a reset."""
         observation, _ = result
         self._begin(observation, at)
 
     def _begin(self, observation: Any, at: int) -> None:
-        self._track.abort("reset", self._began)
-        self._track.begin(observation, began=self._began, shown=at, **self._source.after())
+        self._episodes.abort("reset", self._reset_at)
+        self._episodes.begin(observation, reset_at=self._reset_at, observed_at=at, **self._source.after())
 
-    def acts(self, action: Any, *, at: int) -> None:
-        """A step is about to be taken."""
-        if not self._track.over:
-            self._track.act(action)
-            self._entered = self._track.step
+    def before_step(self, action: Any, *, at: int) -> None:
+        """Start a step."""
+        if not self._episodes.is_over:
+            self._episodes.start_step(action)
+            self._entered = self._episodes.step
             if self._entered is not None:
                 self._entered.__enter__()
         elif self._resets_itself:
-            self.resets(None, at=at)
+            self.before_reset(None, at=at)
         else:
-            fault("step_after_end", f"{type(self.key).__name__} was stepped after its episode had ended")
+            fault("step_after_end", f"{type(self.key).__name__} was stepped after the end of its episode")
 
-    def reacts(self, result: Any, *, at: int) -> None:
-        """It was taken, and gave this."""
+    def after_step(self, result: Any, *, at: int) -> None:
+        """Take the result of a step."""
         try:
             self._take(*result, at=at)
         finally:
@@ -82,28 +82,28 @@ class SingleEnv:
     def _take(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
-        if not self._track.over:
-            self._track.over = bool(terminated) or bool(truncated)
-            self._track.react(observation, reward, terminated, truncated, info, at=at)
+        if not self._episodes.is_over:
+            self._episodes.is_over = bool(terminated) or bool(truncated)
+            self._episodes.finish_step(observation, reward, terminated, truncated, info, at=at)
         elif self._resets_itself:
             self._begin(observation, at)
 
-    def fails(self, error: BaseException) -> None:
-        """It raised."""
+    def on_error(self, error: BaseException) -> None:
+        """End the step and its episode in error; a failed reset aborts the open episode."""
         try:
-            if self._track.step is None:
-                self._track.abort("reset", self._began)
+            if self._episodes.step is None:
+                self._episodes.abort("reset", self._reset_at)
             else:
-                self._track.fail(error)
+                self._episodes.fail(error)
         finally:
             self._exit()
 
     def _exit(self) -> None:
-        """Make the step that was entered the current one no more, whatever became of it."""
+        """Restore the context from before the step."""
         step, self._entered = self._entered, None
         if step is not None:
             step.__exit__(None, None, None)
 
-    def leaves(self, reason: str, *, at: int) -> None:
-        """Whatever goes on is left unfinished."""
-        self._track.close(reason, at)
+    def abort(self, reason: str, *, at: int) -> None:
+        """Abort the open episode."""
+        self._episodes.close(reason, at)

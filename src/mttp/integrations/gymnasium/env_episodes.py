@@ -1,4 +1,4 @@
-"""One environment's episodes, one after the other: each starts with the first step after a reset."""
+"""The recorded episodes of one environment; each starts with the first step after a reset."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ from mttp.recording.session import Session
 
 __all__ = ["MISSING", "EnvEpisodes"]
 
-MakeLane: TypeAlias = Callable[..., Any]
-"""Called with a track, its episode, the observation that is shown, its faults and `at` when."""
+MakeBufferedSteps: TypeAlias = Callable[..., Any]
+"""Called with an `EnvEpisodes`, a session, the first observation and the options."""
 MISSING: Any = object()
-"""Stands for a missing observation."""
+"""The value of an observation that the environment does not return."""
 
 
 @dataclass(slots=True)
-class _Shown:
-    """The observation that the policy acts on next."""
+class _Observation:
+    """The latest observation, which the policy acts on next."""
 
     value: Any
     faults: Faults
     at: int
-    """When it was there."""
+    """When it was available, in nanoseconds since the Unix epoch."""
 
 
-class _Open(NamedTuple):
-    """The episode that goes on, and where."""
+class _OpenEnvEpisode(NamedTuple):
+    """The open episode, its session and that session's recorder."""
 
     episode: OpenEpisode
     session: Session
-    share: object
+    recorder: object
 
-    def lives(self) -> bool:
-        """Whether it can take anything: its session may have been closed, or this may be a forked child."""
-        return self.session._records_for(self.share)
+    def is_recording(self) -> bool:
+        """Return False if the session was closed, or if this is a forked child."""
+        return self.session._records_for(self.recorder)
 
 
 class EnvEpisodes:
     """
-    What is recorded of one environment.
+    Records the episodes of one environment.
 
-    `begin` after a reset, then `act` before and `react` after each step; `abort` leaves one unfinished.
-    `identity` says what the environment is, and is asked once.
-    `lane` makes what takes the steps of packed episodes, where the caller lets it.
+    Call `begin` after a reset, `start_step` before and `finish_step` after each step, and `abort` to end an
+    episode early.
+    `identity` returns the environment's facts and is called once.
+    `buffered_steps` creates the recorder of steps without handles; without it, each step has a handle.
     """
 
     def __init__(
@@ -61,151 +62,154 @@ class EnvEpisodes:
         options: Options,
         identity: Callable[[Faults], dict[str, Any]],
         *,
-        lane: MakeLane | None = None,
+        buffered_steps: MakeBufferedSteps | None = None,
     ) -> None:
-        self.closing: Mapping[str, Any] = {}
-        """What is stated at the episode's end, besides how it ended."""
-        self._make_lane = lane
+        self.end_facts: Mapping[str, Any] = {}
+        """Further facts that are recorded at the episode's end."""
+        self._make_buffered_steps = buffered_steps
         self._identity = identity
-        self._known: dict[str, Any] | None = None
+        self._env_facts: dict[str, Any] | None = None
         self._template: tuple[object, Template] | None = None
-        """What all its episodes say, and in which share of a session."""
-        self._start: dict[str, Any] | None = None
-        self._shown: _Shown | None = None
-        self._open: _Open | None = None
+        """The attributes that all episodes share, and the run recorder that they are encoded for."""
+        self._start_facts: dict[str, Any] | None = None
+        self._observation: _Observation | None = None
+        self._open: _OpenEnvEpisode | None = None
         self._step: OpenStep | None = None
-        self.lane: Any = None
-        """What takes the steps of an episode without handles."""
-        self._last_lane: Any = None
-        """What took the last such episode's, and may take the next one's."""
-        self.over = False
-        """Whether the episode has ended, and nothing was reset since."""
+        self.buffered_steps: Any = None
+        """Records the steps of the open episode without handles; None where they have handles."""
+        self._previous_buffered_steps: Any = None
+        """The one of an earlier episode, for reuse."""
+        self.is_over = False
+        """Whether the episode has ended, and the environment was not reset since."""
         self.use(options)
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
         self._options = options
-        if self.lane is not None:
-            self._shown = _Shown(self.lane.shown, [], self.lane.at)
-            self._leave_lane()
+        steps = self.buffered_steps
+        if steps is not None:
+            self._observation = _Observation(steps.observation, [], steps.observed_at)
+            self._leave_buffered_steps()
 
     @property
     def episode(self) -> OpenEpisode:
-        """The episode that goes on; an inert one where none does."""
+        """The open episode, or an inert one."""
         return inert_episode() if self._open is None else self._open.episode
 
     @property
     def step(self) -> OpenStep | None:
-        """The step that goes on."""
+        """The open step, if it has a handle."""
         return self._step
 
-    def begin(self, observation: Any, *, began: int, shown: int, **facts: Any) -> None:
+    def begin(self, observation: Any, *, reset_at: int, observed_at: int, **facts: Any) -> None:
         """
-        A reset was made at `began` and showed an observation at `shown`.
+        Prepare an episode after a reset at `reset_at`, whose observation was available at `observed_at`.
 
-        `facts` are the new episode's own; it starts when a step is taken.
+        `facts` are arguments for the new episode, which is opened by its first step.
         """
-        self._leave_lane()
+        self._leave_buffered_steps()
         self._open = self._step = None
-        self.over = False
+        self.is_over = False
         if not configuration.may_record():
-            self._start = self._shown = None
+            self._start_facts = self._observation = None
             return
-        self._start = {"start_time": began, **facts}
-        self._show(observation, shown)
+        self._start_facts = {"start_time": reset_at, **facts}
+        self._observe(observation, observed_at)
 
-    def show(self, observation: Any, *, at: int) -> None:
-        """An observation is there, which the policy acts on next."""
-        if self.lane is not None:
-            self.lane.show(observation, at=at)
+    def observe(self, observation: Any, *, at: int) -> None:
+        """Set the observation that the policy acts on next."""
+        if self.buffered_steps is not None:
+            self.buffered_steps.observe(observation, at=at)
         else:
-            self._show(observation, at)
+            self._observe(observation, at)
 
-    def _show(self, observation: Any, at: int) -> None:
+    def _observe(self, observation: Any, at: int) -> None:
         faults: Faults = []
-        self._shown = _Shown(self.keep(observation, faults), faults, at)
+        self._observation = _Observation(self.keep_observation(observation, faults), faults, at)
 
-    def keep(self, observation: Any, faults: Faults) -> Any:
-        """An observation as it is recorded, safe from later changes; None where none is to be."""
+    def keep_observation(self, observation: Any, faults: Faults) -> Any:
+        """Return a copy of an observation for recording; None if observations are not recorded."""
         options = self._options
         return spaces.keep(observation, faults, max_bytes=options.max_bytes) if options.observations else None
 
     def keep_action(self, action: Any, faults: Faults) -> Any:
-        """An action, as plain data."""
+        """Return a copy of an action for recording; None if actions are not recorded."""
         options = self._options
         return spaces.keep(action, faults, max_bytes=options.max_bytes) if options.actions else None
 
-    def act(self, action: Any) -> None:
-        """A step is about to be taken: by the lane, where there is one then."""
+    def start_step(self, action: Any) -> None:
+        """Start a step, and with the first step the episode."""
         self._step = None
-        if self._start is not None:
-            self._open = self._opened(self._start)
-            self._start = None
-        if self._open is None or self._shown is None:
+        if self._start_facts is not None:
+            self._open = self._open_episode(self._start_facts)
+            self._start_facts = None
+        if self._open is None or self._observation is None:
             return
-        if not self._open.lives():
+        if not self._open.is_recording():
             self.forget()
             return
-        if self.lane is None and self._make_lane is not None:
-            self.lane = self._next_lane(self._make_lane, self._open, self._shown)
-        if self.lane is None:
-            faults = self._shown.faults
-            given = action if self._options.actions else None
-            self.enter(self._shown.value, given, faults, at=self._shown.at)
+        first = self._observation
+        if self.buffered_steps is None and self._make_buffered_steps is not None:
+            self.buffered_steps = self._next_buffered_steps(self._make_buffered_steps, self._open, first)
+        if self.buffered_steps is None:
+            recorded_action = action if self._options.actions else None
+            self.open_step(first.value, recorded_action, first.faults, at=first.at)
 
-    def _next_lane(self, make: MakeLane, opened: _Open, shown: _Shown) -> Any:
-        lane = self._last_lane
-        if lane is None or not lane.takes(opened.session, shown.value, self._options):
-            lane = make(self, opened.session, shown.value, self._options)
-        takes = lane.begin(opened.episode, shown.value, shown.faults, at=shown.at)
-        return lane if takes else None
+    def _next_buffered_steps(
+        self, make: MakeBufferedSteps, opened: _OpenEnvEpisode, first: _Observation
+    ) -> Any:
+        steps = self._previous_buffered_steps
+        if steps is None or not steps.can_take(opened.session, first.value, self._options):
+            steps = make(self, opened.session, first.value, self._options)
+        has_begun = steps.begin(opened.episode, first.value, first.faults, at=first.at)
+        return steps if has_begun else None
 
     @property
-    def lives(self) -> bool:
-        """Whether an episode goes on that can take anything."""
-        return self._open is not None and self._open.lives()
+    def is_recording(self) -> bool:
+        """Whether there is an open episode in an open session of this process."""
+        return self._open is not None and self._open.is_recording()
 
-    def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
-        """Open a step that began at that time."""
+    def open_step(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
+        """Open a step with a handle that started at `at`."""
         assert self._open is not None
         step = self._step = self._open.episode.step(start_time=at)
         if observation is not None:
             step.observation(observation, max_bytes=self._options.max_bytes)
         if action is not None:
             step.action(action, max_bytes=self._options.max_bytes)
-        _note(step, faults)
+        _record_faults(step, faults)
         return step
 
-    def _opened(self, start: Mapping[str, Any]) -> _Open | None:
+    def _open_episode(self, start: Mapping[str, Any]) -> _OpenEnvEpisode | None:
         session = configuration.recording_session()
         if session is None:
             return None
         faults: Faults = []
-        if self._known is None:
-            self._known = _written(self._identity(faults), faults)
+        if self._env_facts is None:
+            self._env_facts = _with_encoded_documents(self._identity(faults), faults)
         metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
         if self._template is None or self._template[0] is not session._recorder:
-            self._template = session._recorder, session._template(self._known, faults)
+            self._template = session._recorder, session._template(self._env_facts, faults)
         facts = {**self._options.identity(), **start, "metadata": metadata or None}
         episode = session._episode_like(self._template[1], facts)
-        return _Open(episode, session, session._recorder) if episode else None
+        return _OpenEnvEpisode(episode, session, session._recorder) if episode else None
 
-    def react(
+    def finish_step(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
-        """The step was taken: what came of it, at that time; an observation may be `MISSING`."""
+        """End the open step with the environment's result; an observation may be `MISSING`."""
         if self._step is None or self._open is None:
             return
-        self.pay(self._step, reward, terminated, truncated, info, at=at)
+        self.end_step(self._step, reward, terminated, truncated, info, at=at)
         if terminated or truncated:
-            self.finish(observation, terminated, truncated, info, at=at)
+            self.end_episode(observation, terminated, truncated, info, at=at)
         else:
-            self._show(observation, at)
+            self._observe(observation, at)
 
-    def pay(
+    def end_step(
         self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
-        """End a step."""
+        """End a step that has a handle."""
         self._step = None
         parts, result = infos.components(info), infos.scored(info)
         if result is not None:
@@ -215,12 +219,12 @@ class EnvEpisodes:
             step.reward(reward, **scoring)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
 
-    def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
+    def end_episode(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
         """End the episode."""
         opened = self._open
         if opened is None:
             return
-        self.over = True
+        self.is_over = True
         if observation is not MISSING and self._options.observations:
             opened.episode.final_observation(observation, max_bytes=self._options.max_bytes)
         opened.episode.end(
@@ -228,12 +232,12 @@ class EnvEpisodes:
             truncated=bool(truncated),
             outcome=infos.outcome(info),
             end_time=at,
-            **self.closing,
+            **self.end_facts,
         )
         self.forget()
 
     def fail(self, error: BaseException) -> None:
-        """The step raised: it and its episode end in error."""
+        """End the open step and its episode with an exception of the environment."""
         step, opened = self._step, self._open
         self.forget()
         if step is not None:
@@ -242,39 +246,43 @@ class EnvEpisodes:
             opened.episode.__exit__(type(error), error, error.__traceback__)
 
     def abort(self, reason: str, at: int) -> None:
-        """The episode that goes on, if one does, is left unfinished."""
-        opened = self._open
-        shown = self.lane.shown if self.lane is not None else self._shown and self._shown.value
+        """End the open episode, if there is one, with the status "aborted"."""
+        opened, observation = self._open, self._last_observation()
         self.forget()
-        if opened is None or not opened.lives():
+        if opened is None or not opened.is_recording():
             return
-        if shown is not None:
-            opened.episode.final_observation(shown, max_bytes=self._options.max_bytes)
-        opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.closing)
+        if observation is not None:
+            opened.episode.final_observation(observation, max_bytes=self._options.max_bytes)
+        opened.episode.end(status="aborted", stop_reason=reason, end_time=at, **self.end_facts)
+
+    def _last_observation(self) -> Any:
+        if self.buffered_steps is not None:
+            return self.buffered_steps.observation
+        return None if self._observation is None else self._observation.value
 
     def close(self, reason: str, at: int) -> None:
-        """As `abort`, of an environment that is left."""
+        """Abort the open episode, and drop the reference cycle with the buffered steps."""
         self.abort(reason, at)
-        self._last_lane = None  # which holds this, and neither is to wait for the garbage collector
+        self._previous_buffered_steps = None
 
     def forget(self) -> None:
         """Record nothing until the next reset."""
-        self._leave_lane()
-        self._start = self._shown = self._open = self._step = None
+        self._leave_buffered_steps()
+        self._start_facts = self._observation = self._open = self._step = None
 
-    def _leave_lane(self) -> None:
-        lane, self.lane = self.lane, None
-        if lane is not None:
-            self._last_lane = lane
-            lane.leave()
+    def _leave_buffered_steps(self) -> None:
+        steps, self.buffered_steps = self.buffered_steps, None
+        if steps is not None:
+            self._previous_buffered_steps = steps
+            steps.stop()
 
 
-def _note(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
+def _record_faults(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
     if faults and isinstance(handle.span, RecordingSpan):
         handle.span.note(faults)
 
 
-def _written(known: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    """What an environment is, its documents as text: each of its episodes says them."""
-    documents = {name: known[name] for name in ("env_kwargs", "env_spaces") if known.get(name)}
-    return known | {name: Written(to_json(value, faults)) for name, value in documents.items()}
+def _with_encoded_documents(facts: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return an environment's facts with the documents among them as JSON text, encoded once."""
+    documents = {name: facts[name] for name in ("env_kwargs", "env_spaces") if facts.get(name)}
+    return facts | {name: Written(to_json(value, faults)) for name, value in documents.items()}

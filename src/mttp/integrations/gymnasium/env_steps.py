@@ -1,4 +1,4 @@
-"""Steps taken with the least there is to do for each: they gather, and are packed together."""
+"""Recording a single environment's steps as rows of the episode's buffer, at a low cost per step."""
 
 from __future__ import annotations
 
@@ -32,115 +32,115 @@ __all__ = ["EnvSteps", "EnvStepsOwner"]
 
 _T = TypeVar("_T")
 Failed = Callable[[str, Exception], None]
-"""Called with what could not be recorded of a step, and why."""
+"""Called with the name of a hook and the exception that it raised."""
 _Kind = tuple[Any, tuple[int, ...]]
 """An array's dtype and shape."""
-_NONE = (None, None)  # as a dtype that is float64, but no array has such a shape
+_NO_KIND = (None, None)  # numpy compares the dtype None like float64, but no array has the shape None
 _ndarray = np.ndarray
-_AT_ONCE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
-"""Observations and actions that need neither a copy nor a second look."""
+_IMMUTABLE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
+"""Types of observations and actions that are recorded without a copy."""
 
 
 class EnvStepsOwner(Protocol):
-    """What a lane needs of the track that it is part of."""
+    """The part of `EnvEpisodes` that `EnvSteps` uses."""
 
-    def keep(self, observation: Any, faults: Faults) -> Any:
-        """An observation as it is recorded, safe from later changes; None where none is to be."""
+    def keep_observation(self, observation: Any, faults: Faults) -> Any:
+        """Return a copy of an observation for recording; None if observations are not recorded."""
 
     def keep_action(self, action: Any, faults: Faults) -> Any:
-        """The same of an action."""
+        """Return a copy of an action for recording; None if actions are not recorded."""
 
-    def enter(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
-        """Open a step that began at that time."""
+    def open_step(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
+        """Open a step with a handle that started at `at`."""
 
-    def pay(
+    def end_step(
         self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
-        """End a step."""
+        """End a step that has a handle."""
 
-    def finish(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
+    def end_episode(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
         """End the episode."""
 
     def fail(self, error: BaseException) -> None:
-        """End the step that goes on, if there is one, and the episode in error."""
+        """End the open step and its episode with an exception of the environment."""
 
 
 class EnvSteps:
     """
-    Takes the steps of one environment's episodes as rows of a buffer.
+    Records steps as rows of the episode's buffer.
 
-    A step has a handle only where the program uses one while the environment computes, and where it says
-    what columns don't hold; then it is recorded as any other.
+    A step gets a handle and a span if the program uses the current step while the environment computes, or if
+    the step has values that a row does not hold.
     """
 
-    # Without them its dict has too many names for the quick way to each.
+    # Attribute access is slower through a `__dict__` with this many names.
     __slots__ = (
         "_action",
-        "_at",
-        "_base",
+        "_base_context",
         "_buffer",
         "_claims",
         "_context",
+        "_context_variable",
         "_dtype",
-        "_entering",
         "_failed",
         "_faults",
-        "_form",
-        "_has_left",
-        "_is_alike",
-        "_is_odd",
+        "_immutable_actions",
+        "_immutable_observations",
+        "_is_of_kind",
+        "_is_stopped",
         "_kind",
-        "_most",
+        "_lazy_step",
+        "_lock",
+        "_max_rows",
+        "_needs_handle",
+        "_observation",
+        "_observed_at",
         "_offset",
         "_options",
         "_owner",
-        "_quick_actions",
-        "_quick_scalars",
         "_recorder",
         "_rows",
+        "_schema",
         "_session",
         "_shape",
-        "_shown",
         "_step",
-        "_unopened",
-        "_variable",
     )
 
     _rows: list[Row]
-    _unopened: LazyStep
+    _lazy_step: LazyStep
     _claims: list[None]
-    """Holds one object while a step without a handle goes on; each episode has its own."""
-    _shown: Any
-    _at: int
+    """Has one element while a step without a handle is open; popping it decides whether it gets one."""
+    _observation: Any
+    _observed_at: int
     _faults: Faults
     _failed: Failed
 
     def __init__(self, owner: EnvStepsOwner, session: Session, observation: Any, options: Options) -> None:
-        """For episodes of that session whose first observation is like this one."""
+        """Prepare for episodes of a session whose first observation has this dtype and shape."""
         self._owner = owner
         self._session = session
         self._recorder = session._recorder
         self._options = options
         self._kind = _kind(observation, options.max_bytes)
-        self._form = _form(self._kind, options.max_bytes)
-        usual: tuple[Any, Any] = self._kind if options.observations and self._kind else _NONE
-        self._dtype, self._shape = usual
+        self._schema = _schema(self._kind, options.max_bytes)
+        expected_kind: tuple[Any, Any] = self._kind if options.observations and self._kind else _NO_KIND
+        self._dtype, self._shape = expected_kind
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
-        self._quick_scalars = _AT_ONCE if options.observations and is_number else frozenset()
-        self._quick_actions = _AT_ONCE if options.actions else frozenset()
+        self._immutable_observations = _IMMUTABLE if options.observations and is_number else frozenset()
+        self._immutable_actions = _IMMUTABLE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
-        self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._variable = _variable()
-        self._entering = threading.RLock()
-        self._base: Context | None = None
+        self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
+        self._context_variable = _context_variable()
+        self._lock = threading.RLock()
+        self._base_context: Context | None = None
         self._context = Context()
         self._step: OpenStep | None = None
         self._action: Any = None
-        self._has_left = self._is_odd = self._is_alike = False
+        self._is_stopped = self._needs_handle = self._is_of_kind = False
         self._offset = 0
 
-    def takes(self, session: Session, observation: Any, options: Options) -> bool:
-        """Whether it may take the next episode, too: one of that session, with such observations."""
+    def can_take(self, session: Session, observation: Any, options: Options) -> bool:
+        """Return whether this object can record another episode: same session, options, dtype and shape."""
         return (
             self._recorder is session._recorder
             and self._options is options
@@ -148,57 +148,61 @@ class EnvSteps:
         )
 
     def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
-        """Take the steps of an episode that is shown this observation first; False where it takes none."""
-        buffer = episode._open_buffer(self._form, at)
+        """Record an episode's steps from this observation on; returns False if the episode has no buffer."""
+        buffer = episode._open_buffer(self._schema, at)
         if buffer is None:
             return False
         self._buffer, self._rows = buffer, buffer.rows
-        self._at, self._step, self._has_left = at, None, False
+        self._observed_at, self._step, self._is_stopped = at, None, False
         self._claims = []
-        self._unopened = LazyStep(partial(self._open, self._claims))
-        self._context = Context({SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: episode})
-        self._take_over(observation, faults)
+        self._lazy_step = LazyStep(partial(self._open, self._claims))
+        self._context = Context(
+            {SPAN_KEY: self._lazy_step, STEP_KEY: self._lazy_step, TRAJECTORY_KEY: episode}
+        )
+        self._set_observation(observation, faults)
         return True
 
-    # What the environment is surrounded with.
+    # Around the environment's calls.
 
-    def goes_on(self) -> bool:  # which is called in half the time that a property takes
-        """Whether nothing has changed around the calls: the context, the session, the process."""
+    def is_current(self) -> bool:  # a method: a property takes twice as long
+        """Return whether the context, the session and the process are those of `set_context`."""
         session = self._session
         return (
-            self._variable.get() is self._base and session._recorder is self._recorder and not session._closed
+            self._context_variable.get() is self._base_context
+            and session._recorder is self._recorder
+            and not session._closed
         )
 
-    def leave(self) -> None:
-        """Take nothing more; a step that goes on is recorded as far as it went."""
+    def stop(self) -> None:
+        """Stop recording; a step that is open gets a handle."""
         step = self._open(self._claims)
-        # It gives the step and not this lane, which has it: both would wait for the garbage collector.
-        self._unopened.open = lambda: step
-        self._base, self._has_left = None, True
+        # Returning the step, instead of a method of this object, avoids a reference cycle.
+        self._lazy_step.open = lambda: step
+        self._base_context, self._is_stopped = None, True
 
-    def enter(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
-        """Go on in the context that is current, in which `marks` say who records."""
+    def set_context(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
+        """Use the current context for further steps, with `marks` added."""
         self._failed, self._offset = failed, since.offset
-        self._base = self._variable.get()
-        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        places: Any = self._base.copy()
-        places.update(marks)
-        places.update(self._context)
-        self._context = places
+        self._base_context = self._context_variable.get()
+        # A plain dict: OpenTelemetry only reads it, and a `Context` copy would take twice as long.
+        context: Any = self._base_context.copy()
+        context.update(marks)
+        context.update(self._context)
+        self._context = context
 
     def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
         """
-        Around the environment's `step`.
+        Call the environment's `step` and record it.
 
-        What nearly every step gives is taken in one go: between an environment's calls each of ours is cold.
+        The usual result is recorded inline: between an environment's calls, each function call is slow.
         """
         try:
-            self._action = action if type(action) in self._quick_actions else self._kept(action)
+            self._action = action if type(action) in self._immutable_actions else self._copied_action(action)
             claims = self._claims
             claims.append(None)
-            token = self._variable.set(self._context)
+            token = self._context_variable.set(self._context)
         except Exception as error:
-            self._failed("acts", error)
+            self._failed("before_step", error)
             return wrapped(action)
         try:
             result: Any = wrapped(action)
@@ -206,152 +210,161 @@ class EnvSteps:
             try:
                 self._fail(error)
             except Exception as failure:
-                self._failed("fails", failure)
+                self._failed("on_error", failure)
             raise
         finally:
-            self._variable.reset(token)
+            self._context_variable.reset(token)
         try:
             observation, reward, terminated, truncated, info = result
             if terminated is not False or truncated is not False:
                 terminated, truncated = bool(terminated), bool(truncated)
             try:
                 claims.pop()
-                is_odd = self._is_odd
-            except IndexError:  # the handle was used
-                is_odd = True
+                needs_handle = self._needs_handle
+            except IndexError:  # the program used the step's handle
+                needs_handle = True
             rows = self._rows
             if (
-                not (terminated or truncated or is_odd)
+                not (terminated or truncated or needs_handle)
                 and type(info) is dict
                 and not info
                 and type(observation) is _ndarray
                 and observation.dtype is self._dtype
                 and observation.shape == self._shape
-                and type(reward) in _AT_ONCE
+                and type(reward) in _IMMUTABLE
             ):
-                self._at = at = self._offset + monotonic()
-                rows.append((self._shown, self._action, reward, False, False, None, at))
-                self._shown = observation.tobytes()
+                self._observed_at = at = self._offset + monotonic()
+                rows.append((self._observation, self._action, reward, False, False, None, at))
+                self._observation = observation.tobytes()
                 if (count := len(rows)) == 1:
                     self._buffer.gathers()
-                elif count >= self._most:
+                elif count >= self._max_rows:
                     self._buffer.write()
             else:
-                self._take(observation, reward, terminated, truncated, info, is_odd=is_odd)
+                self._take(observation, reward, terminated, truncated, info, needs_handle=needs_handle)
         except Exception as error:
-            self._failed("reacts", error)
-        return result  # type: ignore[no-any-return]  # what was wrapped gives it
+            self._failed("after_step", error)
+        return result  # type: ignore[no-any-return]  # the environment's own result
 
     def _take(
-        self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: Any, *, is_odd: bool
+        self,
+        observation: Any,
+        reward: Any,
+        terminated: bool,
+        truncated: bool,
+        info: Any,
+        *,
+        needs_handle: bool,
     ) -> None:
-        """The step was taken, and this came of it, which may be anything."""
-        if self._has_left:
+        """Record the result of a step, of any types."""
+        if self._is_stopped:
             return
         at = self._offset + monotonic()
-        if is_odd or infos.is_told(info):
-            self._owner.pay(self._entered(), reward, terminated, truncated, info, at=at)
+        if needs_handle or infos.has_reward_facts(info):
+            self._owner.end_step(self._opened_step(), reward, terminated, truncated, info, at=at)
             self._step, self._buffer.start_time = None, at
-            self._is_odd, self._is_alike, self._faults = False, True, []
+            self._needs_handle, self._is_of_kind, self._faults = False, True, []
         else:
-            paid = reward if type(reward) in _AT_ONCE else _settled(reward)
-            self._rows.append((self._shown, self._action, paid, terminated, truncated, None, at))
+            kept = reward if type(reward) in _IMMUTABLE else _copied(reward)
+            self._rows.append((self._observation, self._action, kept, terminated, truncated, None, at))
         if terminated or truncated:
-            self._base = None
-            self._owner.finish(observation, terminated, truncated, info, at=at)
+            self._base_context = None
+            self._owner.end_episode(observation, terminated, truncated, info, at=at)
             return
         count = len(self._rows)
         if count == 1:
             self._buffer.gathers()
-        elif count >= self._most:
+        elif count >= self._max_rows:
             self._buffer.write()
-        self._at = at
-        self._show(observation)
+        self._observed_at = at
+        self._observe(observation)
 
     # Observations and actions.
 
-    def _is_usual(self, observation: Any) -> bool:
-        """Whether it needs but a copy of its elements."""
+    def _is_expected(self, observation: Any) -> bool:
+        """Return whether an observation has the dtype and shape of the rows."""
         is_array = type(observation) is _ndarray
         return is_array and observation.dtype == self._dtype and observation.shape == self._shape
 
-    def _show(self, observation: Any) -> None:
-        """Begin the next step with an observation."""
-        if self._is_usual(observation):
-            self._shown, self._is_alike = observation.tobytes(), True
-        elif type(observation) in self._quick_scalars:
-            self._shown, self._is_alike = observation, True
+    def _observe(self, observation: Any) -> None:
+        """Set the next step's observation."""
+        if self._is_expected(observation):
+            self._observation, self._is_of_kind = observation.tobytes(), True
+        elif type(observation) in self._immutable_observations:
+            self._observation, self._is_of_kind = observation, True
         else:
             faults: Faults = []
-            self._take_over(self._owner.keep(observation, faults), faults)
+            self._set_observation(self._owner.keep_observation(observation, faults), faults)
 
-    def _take_over(self, kept: Any, faults: Faults) -> None:
-        """Begin the next step with an observation that is no longer changed."""
+    def _set_observation(self, kept: Any, faults: Faults) -> None:
+        """Set the next step's observation to a copy that is not changed any more."""
         self._faults = faults
         kind = _kind(kept, self._options.max_bytes)
-        self._is_alike = kind == self._kind
-        self._is_odd = bool(faults) or not self._is_alike
-        self._shown = kept.tobytes() if kind and self._is_alike else kept
+        self._is_of_kind = kind == self._kind
+        self._needs_handle = bool(faults) or not self._is_of_kind
+        self._observation = kept.tobytes() if kind and self._is_of_kind else kept
 
-    def _kept(self, action: Any) -> Any:
+    def _copied_action(self, action: Any) -> Any:
         kept = self._owner.keep_action(action, self._faults)
-        self._is_odd = self._is_odd or bool(self._faults)
+        self._needs_handle = self._needs_handle or bool(self._faults)
         return kept
 
     @property
-    def at(self) -> int:
-        """When it was there."""
-        return self._at
+    def observed_at(self) -> int:
+        """When the next step's observation was available, in nanoseconds since the Unix epoch."""
+        return self._observed_at
 
     @property
     def faults(self) -> Faults:
-        """What is wrong with the observation that the next step begins with."""
+        """The faults of the next step's observation."""
         return self._faults
 
     @property
-    def shown(self) -> Any:
-        """The observation that the next step begins with."""
-        if self._kind is None or not self._is_alike:
-            return self._shown
+    def observation(self) -> Any:
+        """The next step's observation."""
+        if self._kind is None or not self._is_of_kind:
+            return self._observation
         dtype, shape = self._kind
-        return np.frombuffer(self._shown, dtype).reshape(shape)
+        return np.frombuffer(self._observation, dtype).reshape(shape)
 
-    # Steps that are recorded like others.
+    # Steps with a handle.
 
     def _open(self, claims: list[None]) -> OpenStep:
-        """The handle of the step that goes on in the episode with these claims, or else an inert one."""
-        with self._entering:
+        """Return the handle of the open step of the episode with these claims, or an inert one."""
+        with self._lock:
             try:
                 claims.pop()
             except IndexError:
                 return (self._step if claims is self._claims else None) or inert_step()
-            return self._entered()
+            return self._opened_step()
 
-    def _entered(self) -> OpenStep:
-        with self._entering:  # another thread may be using the handle
+    def _opened_step(self) -> OpenStep:
+        with self._lock:  # another thread may be using the handle
             if self._step is None:
-                self._step = self._owner.enter(self.shown, self._action, self._faults, at=self._at)
+                self._step = self._owner.open_step(
+                    self.observation, self._action, self._faults, at=self._observed_at
+                )
             return self._step
 
     def _fail(self, error: BaseException) -> None:
         self._claims.clear()
-        self._entered()
+        self._opened_step()
         self._owner.fail(error)
 
 
-def _form(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
+def _schema(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
     dtype, shape = kind or (None, ())
     return transitions.RowSchema(dtype, shape, max_bytes)
 
 
-def _settled(reward: Any) -> Any:
-    """A reward that stays what it is, whatever the environment does with its array."""
+def _copied(reward: Any) -> Any:
+    """Return a copy of a reward array, which the environment may change; other rewards unchanged."""
     found = as_array(reward)
     return reward if found is None else found.copy()
 
 
 def _kind(value: Any, max_bytes: int) -> _Kind | None:
-    """An array's dtype and shape, where arrays like it are recorded as they are."""
+    """Return an array's dtype and shape; None for other values, and for arrays that are not recorded raw."""
     if type(value) is not np.ndarray or not value.ndim or value.nbytes > max_bytes:
         return None
     is_plain = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
@@ -359,8 +372,8 @@ def _kind(value: Any, max_bytes: int) -> _Kind | None:
 
 
 @cache
-def _variable() -> ContextVar[Context]:
-    """The variable that holds the OpenTelemetry context: by way of the API it costs several times as much."""
+def _context_variable() -> ContextVar[Context]:
+    """Return the context variable of OpenTelemetry's runtime context; its API takes several times as long."""
     token = otel_context.attach(otel_context.get_current())
     token.var.reset(token)
     return token.var

@@ -1,4 +1,4 @@
-"""What an environment is: id, version, arguments, wrappers and spaces."""
+"""The facts of an environment: id, version, arguments, wrappers and spaces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mttp.integrations.gymnasium.spaces import describe
 
 __all__ = ["layers", "of_env", "of_member", "of_spec", "members", "spaces"]
 
-_OF_THE_VECTOR = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
-"""Arguments of `make_vec` that say nothing about a single environment."""
+_VECTOR_ARGUMENTS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
+"""Arguments of `make_vec` that concern the vector and not its environments."""
 
 
 def layers(env: Any) -> Iterator[Any]:
-    """An environment's wrappers, outermost first, and the environment within."""
+    """Iterate over an environment's wrappers, outermost first, and then the innermost environment."""
     yield env
     while isinstance(env, (gymnasium.Wrapper, VectorWrapper)):
         env = env.env
@@ -26,7 +26,7 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def of_env(env: Any, faults: Faults) -> dict[str, Any]:
-    """What is known of an environment; a fact that can't be found out is said in `faults`."""
+    """Return the facts of an environment; a fact that raises is left out and added to `faults`."""
     facts: dict[str, Callable[[], Any]] = {
         "env": lambda: _id(env),
         "env_version": lambda: _version(env.unwrapped.spec),
@@ -38,7 +38,7 @@ def of_env(env: Any, faults: Faults) -> dict[str, Any]:
 
 
 def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
-    """What is known of one environment of a vector environment."""
+    """Return the facts of one environment of a vector environment."""
     inner = members(vector)
     member = inner[index] if inner else vector
     facts: dict[str, Callable[[], Any]] = {
@@ -53,14 +53,14 @@ def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
 
 
 def of_spec(spec: Any) -> dict[str, Any]:
-    """What is known of an environment that is out of reach, but for its spec; nothing without one."""
+    """Return the facts in an environment's spec, for an environment in another process."""
     if spec is None:
         return {}
-    return {"env": str(spec.id), "env_version": _version(spec), "env_kwargs": _made_with(spec)}
+    return {"env": str(spec.id), "env_version": _version(spec), "env_kwargs": _spec_kwargs(spec)}
 
 
 def members(vector: Any) -> list[Any]:
-    """A vector environment's environments; none where they are out of reach."""
+    """Return a vector environment's environments; empty if they are in other processes or do not exist."""
     base = vector.unwrapped
     return list(base.envs) if isinstance(base, SyncVectorEnv) else []
 
@@ -86,11 +86,11 @@ def _version(spec: Any) -> str | None:
 
 
 def _kwargs(env: Any) -> dict[str, Any]:
-    """What `gymnasium.make` would have to be given, besides the id."""
+    """Return the keyword arguments with which `gymnasium.make` creates this environment."""
     spec = env.unwrapped.spec
     if spec is None:
         return {}
-    kwargs = _made_with(spec)
+    kwargs = _spec_kwargs(spec)
     registered = gymnasium.registry.get(spec.id)
     if isinstance(env, gymnasium.Env) and registered is not None:
         limit = _time_limit(env)
@@ -99,8 +99,8 @@ def _kwargs(env: Any) -> dict[str, Any]:
     return kwargs
 
 
-def _made_with(spec: Any) -> dict[str, Any]:
-    return {name: value for name, value in spec.kwargs.items() if name not in _OF_THE_VECTOR}
+def _spec_kwargs(spec: Any) -> dict[str, Any]:
+    return {name: value for name, value in spec.kwargs.items() if name not in _VECTOR_ARGUMENTS}
 
 
 def _time_limit(env: Any) -> int | None:
@@ -120,5 +120,5 @@ def _vector_wrappers(vector: Any) -> list[str]:
 
 
 def spaces(observation: Any, action: Any) -> dict[str, Any]:
-    """Both spaces as plain data."""
+    """Return the observation and action spaces as plain data."""
     return {"observation": describe(observation), "action": describe(action)}

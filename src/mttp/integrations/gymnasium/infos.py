@@ -1,4 +1,4 @@
-"""What environments tell on the side: reward components, success, and the infos of a vector environment."""
+"""Reading an environment's infos: reward components, outcome, and the infos of a vector environment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from mttp.codec.plain import number
 from mttp.model.results import RESULT
 
-__all__ = ["components", "is_told", "of_one", "outcome", "scored"]
+__all__ = ["components", "has_reward_facts", "of_one", "outcome", "scored"]
 
 _PREFIX = "reward_"
 _OUTCOMES = {True: "success", False: "failure"}
 
 
 def components(info: Any) -> dict[str, float]:
-    """Parts of the reward by name: the numbers of `info["rewards"]` and of every `info["reward_…"]`."""
+    """Return the reward components: the numbers in `info["rewards"]` and in every `info["reward_…"]`."""
     if not isinstance(info, Mapping) or not info:
         return {}
     found = {
@@ -33,13 +33,13 @@ def components(info: Any) -> dict[str, float]:
 
 
 def scored(info: Any) -> Any:
-    """What a reward spec says of the step; None where no spec paid."""
+    """Return the reward spec's result for the step, or None."""
     return info.get(RESULT) if isinstance(info, Mapping) else None
 
 
-def is_told(info: Any) -> bool:
-    """Whether more is told of the reward than a number."""
-    if type(info) is dict and not info:  # as most are
+def has_reward_facts(info: Any) -> bool:
+    """Return whether an info has reward components or a reward spec's result."""
+    if type(info) is dict and not info:  # the usual case
         return False
     return bool(components(info)) or scored(info) is not None
 
@@ -51,7 +51,7 @@ def _is_number(value: Any) -> bool:
 
 
 def outcome(info: Any) -> str | None:
-    """success or failure, where the info says `is_success` or `success`, true or false; else None."""
+    """Return "success" or "failure" from the info's `is_success` or `success`, or None without them."""
     if (type(info) is dict and not info) or not isinstance(info, Mapping):
         return None
     for name in ("is_success", "success"):
@@ -62,10 +62,10 @@ def outcome(info: Any) -> str | None:
 
 
 def of_one(infos: Any, index: int) -> Mapping[Any, Any]:
-    """What a vector environment's infos say about one of its environments."""
+    """Return the info of one environment out of a vector environment's infos."""
     if isinstance(infos, Mapping):
         return _picked(infos, index) if infos else infos
-    if isinstance(infos, (list, tuple)) and isinstance(infos[index], Mapping):  # as DictInfoToList gives them
+    if isinstance(infos, (list, tuple)) and isinstance(infos[index], Mapping):  # from DictInfoToList
         return infos[index]  # type: ignore[no-any-return]  # foreign, and a Mapping
     return {}
 

@@ -1,4 +1,4 @@
-"""Recording an environment in place: the object stays what it is, and its methods are surrounded."""
+"""Recording an environment in place, by patching its methods."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from mttp.integrations.patching import Patches, handle_in
 __all__ = ["EnvAttachment", "attach", "wrap"]
 
 _METHODS = ("reset", "step", "close")
-_HALVES = ("reset_async", "reset_wait", "step_async", "step_wait")
-"""The two halves that an AsyncVectorEnv's reset and step can be called in."""
+_ASYNC_METHODS = ("reset_async", "reset_wait", "step_async", "step_wait")
+"""The methods that an AsyncVectorEnv's `reset` and `step` consist of."""
 
 
 class EnvAttachment(Patches):
-    """An environment that is recorded in place."""
+    """The handle of an environment that is recorded in place."""
 
     def __init__(self, env: Any, recorder: EnvRecorder) -> None:
         super().__init__(self._stop)
         self._env = env
         self._recorder = recorder
-        names = _METHODS + _HALVES if isinstance(env, AsyncVectorEnv) else _METHODS
+        names = _METHODS + _ASYNC_METHODS if isinstance(env, AsyncVectorEnv) else _METHODS
         workers.mute(env, muted=True)
         self.install(env, [(name, name, getattr(recorder, name)) for name in names])
 
     @property
     def recorder(self) -> EnvRecorder:
-        """What its methods are surrounded with."""
+        """The recorder whose methods wrap the environment's."""
         return self._recorder
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
         self._recorder.use(options)
 
     def _stop(self) -> None:
         self._recorder.stop()
         workers.forget(self._env)
-        with contextlib.suppress(Exception):  # workers that can't be asked now stay as they are
+        with contextlib.suppress(Exception):  # workers that do not respond stay muted
             workers.mute(self._env, muted=False)
 
 
@@ -55,8 +55,8 @@ def attach(target: Any, /, **options: Any) -> EnvAttachment:
     """
     Record an environment or a vector environment in place.
 
-    An environment that is recorded already keeps its handle, and takes the options that are given.
-    Raises InstrumentError for what is neither, and where a method can't be replaced.
+    An environment that is already recorded keeps its handle and gets the new options.
+    Raises InstrumentError for any other target, and if a method can't be patched.
     """
     chosen = Options.of(options)
     found = handle_in(target, EnvAttachment, "step")
@@ -73,9 +73,10 @@ def attach(target: Any, /, **options: Any) -> EnvAttachment:
 
 def wrap(target: Any, /, **options: Any) -> Any:
     """
-    An environment or a vector environment in a wrapper that records.
+    Return an environment or a vector environment in a recording wrapper.
 
-    What is wrapped already comes back as it is, unless there are options: they make another layer.
+    A target that is already such a wrapper is returned unchanged, unless options are given.
+    Raises InstrumentError for any other target.
     """
     if isinstance(target, (RecordEpisodes, RecordVectorEpisodes)) and not options:
         return target

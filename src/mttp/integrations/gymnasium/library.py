@@ -1,4 +1,4 @@
-"""Recording every environment that `gymnasium.make` and `gymnasium.make_vec` give out."""
+"""Recording every environment that `gymnasium.make` and `gymnasium.make_vec` return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs import registration
 
-from mttp.integrations.faults import failed
+from mttp.integrations.faults import hook_failed
 from mttp.integrations.gymnasium.inplace import EnvAttachment, attach
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
@@ -18,13 +18,13 @@ from mttp.integrations.patching import Patches
 __all__ = ["GymnasiumLibrary", "attach_all"]
 
 _BUILDING: ContextVar[bool] = ContextVar("mttp-gymnasium-building", default=False)
-"""Whether a vector environment is being made, which is then recorded instead of the environments in it."""
+"""Whether a vector environment is being created, which is recorded instead of the environments in it."""
 
 _active: GymnasiumLibrary | None = None
 
 
 class GymnasiumLibrary(Patches):
-    """Gymnasium's two makers, surrounded wherever they are exported, and what they gave out meanwhile."""
+    """The patches of `make` and `make_vec`, wherever they are exported, and the environments from them."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(self._stop)
@@ -35,10 +35,10 @@ class GymnasiumLibrary(Patches):
             exporters = _exporters(name)
             self.install(registration, [(label, name, around)])
             for exporter in exporters:
-                self.cover(f"{exporter.__name__}.{name}", exporter, name, like=label)
+                self.install_again(f"{exporter.__name__}.{name}", exporter, name, like=label)
 
     def use(self, options: dict[str, Any]) -> None:
-        """Take other options for environments that are made from here on."""
+        """Use new options for environments created from now on."""
         self._options = options
 
     def _stop(self) -> None:
@@ -66,15 +66,15 @@ class GymnasiumLibrary(Patches):
         try:
             self._made.add(attach(env, **self._options))
         except Exception as error:
-            failed("gymnasium", f"{type(env).__name__} is not recorded", error)
+            hook_failed("gymnasium", f"{type(env).__name__} is not recorded", error)
 
 
 def attach_all(**options: Any) -> GymnasiumLibrary:
     """
-    Record every environment that Gymnasium makes from here on.
+    Record every environment that `gymnasium.make` and `gymnasium.make_vec` create from now on.
 
-    Called again, it gives the same handle back, and takes the options that are given.
-    Detaching takes the environments that were made meanwhile off, too.
+    A further call returns the same handle, and new options apply.
+    Detaching also detaches the environments that were created in the meantime.
     """
     global _active
     Options.of(options)
@@ -86,6 +86,6 @@ def attach_all(**options: Any) -> GymnasiumLibrary:
 
 
 def _exporters(name: str) -> list[Any]:
-    """Modules of Gymnasium that export the same function."""
+    """Return the modules of Gymnasium that export a function of `gymnasium.envs.registration`."""
     original = getattr(registration, name)
     return [module for module in (gymnasium, gymnasium.envs) if getattr(module, name, None) is original]

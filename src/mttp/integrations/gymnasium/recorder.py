@@ -1,4 +1,4 @@
-"""The seams of one environment: what runs around its reset, step and close."""
+"""The wrappers around one environment's `reset`, `step` and `close`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from typing import Any, Protocol, TypeVar
 
 from opentelemetry.context import Context
 
-from mttp.integrations.faults import failed
+from mttp.integrations.faults import hook_failed
 from mttp.integrations.gymnasium import workers
 from mttp.integrations.gymnasium.env_steps import EnvSteps
-from mttp.integrations.nesting import EVERYTHING, WITHIN_KEY, ActiveRecorder, is_suppressed, within
+from mttp.integrations.nesting import (
+    ACTIVE_RECORDERS_KEY,
+    EVERYTHING,
+    ActiveRecorder,
+    active_recorders,
+    is_suppressed,
+)
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock
 from mttp.recording.handle import attach, current, detach
@@ -22,86 +28,86 @@ _T = TypeVar("_T")
 
 
 class RecordedEnv(Protocol):
-    """What one recorder watches: an environment, or the environments of a vector environment."""
+    """What an `EnvRecorder` records: an environment, or the environments of a vector environment."""
 
     key: Any
-    """The base environment; its other recorders are muted while this one's environment is called."""
+    """The base environment; its other recorders do not record while this one does."""
 
     @property
-    def lane(self) -> EnvSteps | None:
-        """What takes the steps of an episode that is packed, once a step was announced."""
+    def buffered_steps(self) -> EnvSteps | None:
+        """Records the steps of the open episode without handles; None where they have handles."""
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
 
-    def resets(self, seed: Any, options: Any, *, at: int) -> None:
-        """A reset is about to be made."""
+    def before_reset(self, seed: Any, options: Any, *, at: int) -> None:
+        """Called before a reset."""
 
-    def was_reset(self, result: Any, *, at: int) -> None:
-        """It was made, and gave this."""
+    def after_reset(self, result: Any, *, at: int) -> None:
+        """Called with the result of a reset."""
 
-    def acts(self, action: Any, *, at: int) -> None:
-        """A step is about to be taken."""
+    def before_step(self, action: Any, *, at: int) -> None:
+        """Called before a step."""
 
-    def reacts(self, result: Any, *, at: int) -> None:
-        """It was taken, and gave this."""
+    def after_step(self, result: Any, *, at: int) -> None:
+        """Called with the result of a step."""
 
-    def fails(self, error: BaseException) -> None:
-        """It raised."""
+    def on_error(self, error: BaseException) -> None:
+        """Called with an exception of a reset or step."""
 
-    def leaves(self, reason: str, *, at: int) -> None:
-        """Whatever goes on is left unfinished."""
+    def abort(self, reason: str, *, at: int) -> None:
+        """Abort all open episodes."""
 
 
 class EnvRecorder:
     """
-    Tells a scene what is done to its environment.
+    Passes an environment's calls and results to its `RecordedEnv`.
 
-    The caller gets what the environment returns or raises.
-    Whatever goes wrong here is counted as a fault, and nothing is recorded until the next reset.
-    `owner` is the object whose methods are surrounded.
+    The caller gets exactly what the environment returns or raises.
+    An error in recording is counted as a fault, and nothing is recorded until the next reset.
+    `owner` is the object whose methods are patched.
     """
 
-    def __init__(self, scene: RecordedEnv, owner: Any) -> None:
-        self._scene = scene
-        self._is_muted = workers.switch(owner)
+    def __init__(self, env: RecordedEnv, owner: Any) -> None:
+        self._env = env
+        self._is_muted = workers.mute_check(owner)
         self._clock = Clock()
         self._active = True
         self._is_silenced = False
-        self._lane: EnvSteps | None = None
+        self._buffered_steps: EnvSteps | None = None
 
     @property
     def key(self) -> Any:
-        """The base environment, or EVERYTHING where it is a vector's."""
-        return self._scene.key
+        """The base environment, or EVERYTHING for a vector environment."""
+        return self._env.key
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
-        self._scene.use(options)
+        """Use new options from now on."""
+        self._env.use(options)
 
     def silence(self, *, silent: bool) -> None:
-        """Stop recording, since another recorder does, or record again from the next reset on."""
-        self._leave("recorded_elsewhere")
-        self._is_silenced, self._lane = silent, None
+        """Stop recording in favour of another recorder, or record again from the next reset on."""
+        self._abort("recorded_elsewhere")
+        self._is_silenced, self._buffered_steps = silent, None
 
     def stop(self) -> None:
-        """Record nothing from here on."""
-        self._leave("detached")
-        self._active, self._lane = False, None
+        """Stop recording."""
+        self._abort("detached")
+        self._active, self._buffered_steps = False, None
 
-    # What runs around the environment's methods.
+    # Wrappers of the environment's methods.
 
     def reset(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        """Around `reset`."""
+        """Wrap `reset`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_reset(args, kwargs)
-        return self._tell(self._scene.was_reset, wrapped, args, kwargs)
+        return self._call_and_record(self._env.after_reset, wrapped, args, kwargs)
 
     def reset_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _T:
-        """Around the first half of `reset`."""
+        """Wrap `reset_async`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_reset(args, kwargs)
@@ -110,30 +116,31 @@ class EnvRecorder:
     def reset_wait(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _T:
-        """Around the second half of `reset`."""
+        """Wrap `reset_wait`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
-        return self._tell(self._scene.was_reset, wrapped, args, kwargs)
+        return self._call_and_record(self._env.after_reset, wrapped, args, kwargs)
 
     def step(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        """Around `step`."""
-        lane = self._lane
-        if lane is not None and lane.goes_on() and len(args) == 1 and not kwargs:
-            return lane.step(wrapped, args[0])
+        """Wrap `step`."""
+        steps = self._buffered_steps
+        if steps is not None and steps.is_current() and len(args) == 1 and not kwargs:
+            return steps.step(wrapped, args[0])
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_step(args, kwargs)
-        lane = self._scene.lane
-        if lane is None:
-            return self._tell(self._scene.reacts, wrapped, args, kwargs)
-        lane.enter({WITHIN_KEY: (*within(), self)}, self._clock, self._failed)
-        self._lane = lane if self._is_muted is bool else None  # else each step has to be asked about
-        return lane.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs))
+        steps = self._env.buffered_steps
+        if steps is None:
+            return self._call_and_record(self._env.after_step, wrapped, args, kwargs)
+        steps.set_context({ACTIVE_RECORDERS_KEY: (*active_recorders(), self)}, self._clock, self._failed)
+        # In a worker process each step checks whether the environment was muted.
+        self._buffered_steps = steps if self._is_muted is bool else None
+        return steps.step(lambda _: wrapped(*args, **kwargs), _action(args, kwargs))
 
     def step_async(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _T:
-        """Around the first half of `step`."""
+        """Wrap `step_async`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
         self._before_step(args, kwargs)
@@ -142,81 +149,79 @@ class EnvRecorder:
     def step_wait(
         self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _T:
-        """Around the second half of `step`."""
+        """Wrap `step_wait`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)
-        return self._tell(self._scene.reacts, wrapped, args, kwargs)
+        return self._call_and_record(self._env.after_step, wrapped, args, kwargs)
 
     def close(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        """Around `close`."""
+        """Wrap `close`."""
         if not self._is_silent():
-            self._leave("closed")
+            self._abort("closed")
         return wrapped(*args, **kwargs)
-
-    # How.
 
     def _before_reset(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         seed = args[0] if args else kwargs.get("seed")
         options = args[1] if len(args) > 1 else kwargs.get("options")
         self._clock = Clock()
-        self._guard(self._scene.resets, seed, options, at=self._clock.now())
+        self._guard(self._env.before_reset, seed, options, at=self._clock.now())
 
     def _before_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._guard(self._scene.acts, _action(args, kwargs), at=self._clock.now())
+        self._guard(self._env.before_step, _action(args, kwargs), at=self._clock.now())
 
     def _is_silent(self) -> bool:
-        """Whether another recorder records this call, or none does."""
-        others = within()
-        if self in others:  # the environment calls itself
+        """Return whether this recorder does not record the call, and abort an episode that it left open."""
+        others = active_recorders()
+        if self in others:  # the environment calls its own method
             return True
         if is_suppressed():
-            self._leave("suppressed")
+            self._abort("suppressed")
             return True
         if self._is_silenced:
             return True
-        if self._active and not self._is_muted() and not (others and self._is_covered(others)):
+        if self._active and not self._is_muted() and not (others and self._is_nested_in(others)):
             return False
-        self._leave("detached")
+        self._abort("detached")
         return True
 
-    def _is_covered(self, others: tuple[ActiveRecorder, ...]) -> bool:
+    def _is_nested_in(self, others: tuple[ActiveRecorder, ...]) -> bool:
         return any(other.key is EVERYTHING or other.key is self.key for other in others)
 
-    def _tell(
+    def _call_and_record(
         self,
-        tell: Callable[..., None],
+        hook: Callable[..., None],
         wrapped: Callable[..., _T],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> _T:
         result = self._call(wrapped, args, kwargs)
-        self._guard(tell, result, at=self._clock.now())
+        self._guard(hook, result, at=self._clock.now())
         return result
 
     def _call(self, wrapped: Callable[..., _T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
-        token = attach(Context({**current(), WITHIN_KEY: (*within(), self)}))
+        token = attach(Context({**current(), ACTIVE_RECORDERS_KEY: (*active_recorders(), self)}))
         try:
             try:
                 return wrapped(*args, **kwargs)
             finally:
                 detach(token)
         except BaseException as error:
-            self._guard(self._scene.fails, error)
+            self._guard(self._env.on_error, error)
             raise
 
-    def _leave(self, reason: str) -> None:
-        self._guard(self._scene.leaves, reason, at=self._clock.now())
+    def _abort(self, reason: str) -> None:
+        self._guard(self._env.abort, reason, at=self._clock.now())
 
-    def _guard(self, tell: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    def _guard(self, hook: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         try:
-            tell(*args, **kwargs)
+            hook(*args, **kwargs)
         except Exception as error:
-            self._failed(tell.__name__, error)
+            self._failed(hook.__name__, error)
 
-    def _failed(self, what: str, error: Exception) -> None:
-        failed("gymnasium", what, error)
+    def _failed(self, hook: str, error: Exception) -> None:
+        hook_failed("gymnasium", hook, error)
         with contextlib.suppress(Exception):
-            self._scene.leaves("recording_failed", at=self._clock.now())
+            self._env.abort("recording_failed", at=self._clock.now())
 
 
 def _action(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

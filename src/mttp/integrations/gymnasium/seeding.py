@@ -1,4 +1,4 @@
-"""Seeds of a vector environment's environments, as far as they are known."""
+"""Seeds of a vector environment's environments."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Seeding"]
 
 class Seeding:
     """
-    What is known of the seeds around a reset.
+    Determines the seeds of a vector environment's resets.
 
-    SyncVectorEnv and AsyncVectorEnv seed each environment by itself, from one seed on upwards.
-    Any other vector environment is taken to have one generator for all, with one seed.
+    SyncVectorEnv and AsyncVectorEnv seed the environment `index` with `seed + index`.
+    Any other vector environment is assumed to have one generator, with one seed, for all its environments.
     """
 
     def __init__(self, vector: Any) -> None:
@@ -32,7 +32,7 @@ class Seeding:
         self._own: list[Any] = [None] * self._count
 
     def before(self, chosen: Iterable[int], seed: Any) -> None:
-        """These are about to be reset."""
+        """Note the seeds of a reset of these environments."""
         seeds = list(seed) if isinstance(seed, (list, tuple)) else None
         if self._is_shared:
             self._own = seeds or [None] * self._count
@@ -42,7 +42,7 @@ class Seeding:
             self._sources[index].before(seeds[index] if seeds else seed if seed is None else seed + index)
 
     def after(self, index: int) -> dict[str, Any]:
-        """This one was reset: its seed, or what else is known of its randomness."""
+        """Return the seed of one environment's reset, or other facts about its randomness."""
         if not self._is_shared:
             return self._sources[index].after()
         if self._own[index] is not None:
@@ -53,5 +53,5 @@ class Seeding:
 
 
 def _recordable(seed: int) -> int | str:
-    """A seed as metadata can hold it: as text where it has more bits, as the operating system's have."""
+    """Return a seed that fits into metadata: as text beyond 63 bits, as seeds from the system have."""
     return seed if seed < 2**63 else str(seed)

@@ -1,4 +1,4 @@
-"""Keeping silent about an environment that a trainer records, whose steps it knows more about."""
+"""Silencing an environment's recorders while a trainer's recorder records it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["silence"]
 
 
 def silence(env: Any, *, silent: bool) -> None:
-    """Have every recorder in an environment's stack keep silent, or record again from the next reset on."""
+    """Stop every recorder in an environment's stack, or let it record again from the next reset on."""
     for recorder in _recorders(env):
         recorder.silence(silent=silent)
 

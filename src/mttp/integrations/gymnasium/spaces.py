@@ -1,4 +1,4 @@
-"""Spaces: described as plain data, and how their values are recorded."""
+"""Describing spaces as plain data, and copying their values for recording."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from mttp.codec.structures import flatten
 __all__ = ["describe", "keep"]
 
 _MAX_LISTED = 64
-"""Bounds are listed up to this many; a larger space states their range."""
+"""The most bounds that are listed; a larger space is described by the lowest and highest bound."""
 _IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, np.generic)
 
 
 def keep(value: Any, faults: Faults, *, max_bytes: int) -> Any:
     """
-    An observation or action as it is recorded, safe from later changes.
+    Return a copy of an observation or action for recording.
 
-    Mappings and tuples with arrays in them become one array, which knows its structure.
-    What is beyond `max_bytes` is not read: only its dtype and shape count.
+    Mappings and tuples that contain arrays become one array with its structure.
+    An array of more than `max_bytes` is not copied: only its dtype and shape are kept.
     """
     if isinstance(value, _IMMUTABLE):
         return value
     if type(value) is np.ndarray and not value.dtype.hasobject:
-        return value.copy() if value.nbytes <= max_bytes else _unread(value.dtype, value.shape)
+        return value.copy() if value.nbytes <= max_bytes else _placeholder(value.dtype, value.shape)
     flat = flatten(value, faults, max_bytes=max_bytes)
     return plain(value, faults) if flat is None else flat
 
 
-def _unread(dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Stands for an array of which only dtype and shape count; it takes no memory."""
+def _placeholder(dtype: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return an array of this dtype and shape that takes no memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def describe(space: Any) -> dict[str, Any]:
-    """The space as JSON can hold it."""
+    """Return a space as JSON data."""
     return {"type": type(space).__name__, **_facts(space)}
 
 
@@ -54,7 +54,7 @@ def _box(space: Any) -> dict[str, Any]:
 
 
 def _bounds(bounds: Any, widest: Any) -> Any:
-    """One number where all are equal, a list where they are few, else the widest of them."""
+    """Return one number if all bounds are equal, a list if they are few, else the widest bound."""
     if bounds.size == 0 or (bounds.size <= _MAX_LISTED and (bounds != bounds.flat[0]).any()):
         return bounds.tolist()
     return widest(bounds).item()

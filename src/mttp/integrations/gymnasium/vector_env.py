@@ -1,4 +1,4 @@
-"""What is watched of a vector environment: each of its environments by itself."""
+"""Recording the environments of a vector environment."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["RecordedVectorEnv"]
 
 class RecordedVectorEnv:
     """
-    The environments of one vector environment.
+    Records each environment of one vector environment.
 
-    How an episode's end and the next one's beginning follow each other is told by the autoreset mode:
-    NEXT_STEP resets in the call after the end, which takes no action and pays nothing;
-    SAME_STEP resets within the call that ends, and the last observation is in the infos;
-    DISABLED leaves it to the caller.
+    The autoreset mode says when an environment is reset after its episode's end:
+    NEXT_STEP resets in the next step call, which ignores the action and has no reward;
+    SAME_STEP resets in the same step call, and the infos have the last observation;
+    DISABLED leaves the reset to the caller.
     """
 
     key: Any = EVERYTHING
-    lane = None
+    buffered_steps = None
 
     def __init__(self, vector: Any, options: Options) -> None:
         self._vector = vector
         self._mode = _mode(vector)
         self._seeding = Seeding(vector)
-        self._began = 0
+        self._reset_at = 0
         count = int(vector.num_envs)
         self._metadata = {
             "vector_env": type(vector.unwrapped).__name__,
@@ -44,77 +44,82 @@ class RecordedVectorEnv:
             "autoreset_mode": self._mode.value,
         }
         self._over = [False] * count
-        self._chosen = list(range(count))
-        self._tracks = [
+        self._reset_indices = list(range(count))
+        self._episodes = [
             EnvEpisodes(options, partial(facts.of_member, vector, index)) for index in range(count)
         ]
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
-        for track in self._tracks:
-            track.use(options)
+        """Use new options from now on."""
+        for episodes in self._episodes:
+            episodes.use(options)
 
     # Resets.
 
-    def resets(self, seed: Any, options: Any, *, at: int) -> None:
-        """A reset is about to be made, of all environments or of those that a mask names."""
-        self._began = at
+    def before_reset(self, seed: Any, options: Any, *, at: int) -> None:
+        """Prepare for a reset of all environments, or of those in `options["reset_mask"]`."""
+        self._reset_at = at
         mask = options.get("reset_mask") if isinstance(options, Mapping) else None
-        self._chosen = [i for i in range(len(self._tracks)) if mask is None or mask[i]]
-        self._seeding.before(self._chosen, seed)
+        self._reset_indices = [i for i in range(len(self._episodes)) if mask is None or mask[i]]
+        self._seeding.before(self._reset_indices, seed)
 
-    def was_reset(self, result: Any, *, at: int) -> None:
-        """It was made, and gave this."""
+    def after_reset(self, result: Any, *, at: int) -> None:
+        """Take the result of a reset."""
         observations, _ = result
-        shown = _rows(self._vector.observation_space, observations, len(self._tracks))
-        for index in self._chosen:
+        observed = _rows(self._vector.observation_space, observations, len(self._episodes))
+        for index in self._reset_indices:
             self._over[index] = False
-            self._tracks[index].abort("reset", self._began)
-            self._begin(index, shown[index], at, self._seeding.after(index))
+            self._episodes[index].abort("reset", self._reset_at)
+            self._begin(index, observed[index], at, self._seeding.after(index))
 
     def _begin(self, index: int, observation: Any, at: int, seeding: dict[str, Any]) -> None:
         metadata = {**self._metadata, **seeding.get("metadata", {})}
-        self._tracks[index].begin(
-            observation, began=self._began, shown=at, **{**seeding, "metadata": metadata}
+        self._episodes[index].begin(
+            observation, reset_at=self._reset_at, observed_at=at, **{**seeding, "metadata": metadata}
         )
 
     # Steps.
 
-    def acts(self, action: Any, *, at: int) -> None:
-        """A step is about to be taken."""
-        self._began = at
+    def before_step(self, action: Any, *, at: int) -> None:
+        """Start a step of each environment that is in an episode."""
+        self._reset_at = at
         ended = [index for index, over in enumerate(self._over) if over]
         if ended and self._mode is AutoresetMode.NEXT_STEP:
             self._seeding.before(ended, None)
         elif ended:
             name = type(self._vector.unwrapped).__name__
-            fault("step_after_end", f"{name} was stepped after the episodes of {ended} had ended")
-        actions = _rows(self._vector.action_space, action, len(self._tracks))
-        for track, over, one in zip(self._tracks, self._over, actions, strict=True):
+            fault("step_after_end", f"{name} was stepped after the end of episodes, of environments {ended}")
+        actions = _rows(self._vector.action_space, action, len(self._episodes))
+        for episodes, over, env_action in zip(self._episodes, self._over, actions, strict=True):
             if not over:
-                track.act(one)
+                episodes.start_step(env_action)
 
-    def reacts(self, result: Any, *, at: int) -> None:
-        """It was taken, and gave this."""
-        observations, rewards, terminations, truncations, told = result
+    def after_step(self, result: Any, *, at: int) -> None:
+        """Take the result of a step."""
+        observations, rewards, terminations, truncations, batch_infos = result
         before, self._over = self._over, self._now_over(terminations, truncations)
-        shown = _rows(self._vector.observation_space, observations, len(self._tracks))
+        observed = _rows(self._vector.observation_space, observations, len(self._episodes))
         for index, was_over in enumerate(before):
             if not was_over:
-                came = rewards[index], terminations[index], truncations[index], infos.of_one(told, index)
-                self._react(index, shown[index], *came, at=at)
+                outcome = (
+                    rewards[index],
+                    terminations[index],
+                    truncations[index],
+                    infos.of_one(batch_infos, index),
+                )
+                self._finish_step(index, observed[index], *outcome, at=at)
             elif self._mode is AutoresetMode.NEXT_STEP:
-                self._begin(index, shown[index], at, self._seeding.after(index))
+                self._begin(index, observed[index], at, self._seeding.after(index))
 
     def _now_over(self, terminations: Any, truncations: Any) -> list[bool]:
-        """Which environments can't be stepped now."""
+        """Return, for each environment, whether its episode is over until a reset."""
         if self._mode is AutoresetMode.SAME_STEP:
-            return [False] * len(self._tracks)
+            return [False] * len(self._episodes)
         flags = zip(_listed(terminations), _listed(truncations), self._over, strict=True)
         stays = self._mode is AutoresetMode.DISABLED
         return [bool(terminated or truncated or (stays and over)) for terminated, truncated, over in flags]
 
-    def _react(
+    def _finish_step(
         self,
         index: int,
         observation: Any,
@@ -125,44 +130,44 @@ class RecordedVectorEnv:
         *,
         at: int,
     ) -> None:
-        track = self._tracks[index]
+        episodes = self._episodes[index]
         if self._mode is not AutoresetMode.SAME_STEP or not (terminated or truncated):
-            track.react(observation, reward, terminated, truncated, info, at=at)
+            episodes.finish_step(observation, reward, terminated, truncated, info, at=at)
             return
         last, last_info = info.get("final_obs", MISSING), info.get("final_info")
-        track.react(last, reward, terminated, truncated, last_info, at=at)
-        self._began = at
+        episodes.finish_step(last, reward, terminated, truncated, last_info, at=at)
+        self._reset_at = at
         self._begin(index, observation, at, {})
 
     # Ends.
 
-    def fails(self, error: BaseException) -> None:
-        """The call raised, for whichever environment: all that were being stepped end in error."""
-        if all(track.step is None for track in self._tracks):
-            self.leaves("reset", at=self._began)
-        for track in self._tracks:
-            if track.step is not None:
-                track.fail(error)
+    def on_error(self, error: BaseException) -> None:
+        """End all open steps and their episodes in error; a failed reset aborts the open episodes."""
+        if all(episodes.step is None for episodes in self._episodes):
+            self.abort("reset", at=self._reset_at)
+        for episodes in self._episodes:
+            if episodes.step is not None:
+                episodes.fail(error)
 
-    def leaves(self, reason: str, *, at: int) -> None:
-        """Whatever goes on is left unfinished."""
-        for track in self._tracks:
-            track.close(reason, at)
+    def abort(self, reason: str, *, at: int) -> None:
+        """Abort the open episodes."""
+        for episodes in self._episodes:
+            episodes.close(reason, at)
 
 
 def _mode(vector: Any) -> AutoresetMode:
-    """The mode; NEXT_STEP where none is stated, as Gymnasium itself assumes."""
+    """Return the autoreset mode; NEXT_STEP, Gymnasium's default, if the vector states none."""
     stated = getattr(vector.unwrapped, "autoreset_mode", None) or vector.metadata.get("autoreset_mode")
     return AutoresetMode.NEXT_STEP if stated is None else AutoresetMode(stated)
 
 
 def _listed(flags: Any) -> Any:
-    """Flags of any array library, a tensor on a device included."""
+    """Return flags as a list, from an array or tensor of any library."""
     return flags.tolist() if hasattr(flags, "tolist") else flags
 
 
 def _rows(space: Any, batch: Any, count: int) -> list[Any]:
-    """A batch by environment."""
+    """Split a batch by environment."""
     try:
         rows = list(iterate(space, batch))
     except Exception:  # a space that Gymnasium can't take apart

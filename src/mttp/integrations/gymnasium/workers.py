@@ -1,4 +1,4 @@
-"""Worker processes of a vector: where the parent records, what they hold records nothing."""
+"""Muting the recorders in a vector's worker processes, and reading the facts of environments there."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gymnasium.vector import AsyncVectorEnv
 from mttp.codec.plain import plain
 from mttp.integrations.gymnasium import facts
 
-__all__ = ["FACTS", "MUTED", "Introduction", "Switch", "forget", "mute", "switch"]
+__all__ = ["FACTS", "MUTED", "CollectFacts", "SetMuted", "forget", "mute", "mute_check"]
 
 MUTED = "_mttp_muted"
-"""Attribute of a recorded environment in a child process."""
+"""The attribute of a recorded environment in a child process: whether the parent has muted it."""
 FACTS = "_mttp_facts"
-"""Attribute of an environment in a child process that was introduced."""
+"""The attribute in which `CollectFacts` stores an environment's facts."""
 
 
-def switch(env: Any) -> Callable[[], bool]:
-    """Tells whether an environment was muted, as it can be in a child process; it is marked for that."""
+def mute_check(env: Any) -> Callable[[], bool]:
+    """Return a function that tells whether an environment is muted; only child processes mute."""
     if multiprocessing.parent_process() is None:
         return bool
     vars(env).setdefault(MUTED, False)
@@ -37,12 +37,12 @@ def _is_muted(reference: Callable[[], Any]) -> bool:
 
 
 def forget(env: Any) -> None:
-    """Take the mark off."""
+    """Remove the attribute `MUTED`."""
     vars(env).pop(MUTED, None)
 
 
 def mute(vector: Any, *, muted: bool) -> None:
-    """Have the environments in an AsyncVectorEnv's workers record nothing, or record again."""
+    """Mute or unmute the environments in an AsyncVectorEnv's workers."""
     base = vector.unwrapped
     if not isinstance(base, AsyncVectorEnv) or base.worker is not None or base.closed:
         return
@@ -50,17 +50,17 @@ def mute(vector: Any, *, muted: bool) -> None:
         base.set_attr(MUTED, muted)
 
 
-# What a worker of Stable-Baselines3's is asked. It ends when anything raises in it or can't be sent, as the
-# arguments of an environment may not be; the one question that is always answered is what an environment is
-# wrapped in. That is asked of each wrapper, outermost first, until one says yes.
+# Stable-Baselines3's workers exit when a call raises, or when its result, such as an environment's arguments,
+# cannot be pickled. The safe call is `env_is_wrapped`, which runs `isinstance(layer, kind)` in the worker for
+# each layer, outermost first, until one returns True. These kinds do their work in `__instancecheck__`.
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
-    """Mutes whatever records in a worker, or lets it record again; no environment is wrapped in it."""
+class SetMuted:
+    """Mutes or unmutes every recorder in a worker; `isinstance` is always False."""
 
     muted: bool
-    """Whether it is to record nothing."""
+    """The new value."""
 
     def __instancecheck__(self, layer: Any) -> bool:
         with contextlib.suppress(Exception):
@@ -70,17 +70,13 @@ class Switch:
         return False
 
 
-class Introduction:
-    """
-    Has an environment say what it is, `spec` and `seed`, in plain data under `FACTS`.
-
-    One that did is wrapped in it.
-    """
+class CollectFacts:
+    """Stores an environment's `spec` and `seed` as plain data in `FACTS`; `isinstance` is True on success."""
 
     def __instancecheck__(self, layer: Any) -> bool:
         try:
-            told = {"spec": facts.of_spec(layer.spec), "seed": layer.unwrapped.np_random_seed}
-            vars(layer)[FACTS] = plain(told, [])
-        except Exception:  # whatever an environment is like
+            found = {"spec": facts.of_spec(layer.spec), "seed": layer.unwrapped.np_random_seed}
+            vars(layer)[FACTS] = plain(found, [])
+        except Exception:  # any error of a custom environment
             return False
         return True

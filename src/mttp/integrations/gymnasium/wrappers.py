@@ -1,4 +1,4 @@
-"""Wrappers that record, for those who build their stack of wrappers by hand."""
+"""Recording wrappers of Gymnasium's own types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
     """
     Records an environment's episodes; the options are those of `mttp.wrap`.
 
-    A copy of it records by itself, from its next reset on.
+    A copy records its own episodes, from its next reset on.
     """
 
     def __init__(self, env: Any, **options: Any) -> None:
@@ -32,7 +32,7 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
 
     @property
     def recorder(self) -> EnvRecorder:
-        """What runs around its methods."""
+        """The recorder of this layer."""
         return self._recorder
 
     def reset(self, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         return self._recorder.step(self.env.step, self, (action,), {})
 
     def close(self) -> None:
-        """Close the environment; an episode that goes on ends as aborted."""
+        """Close the environment; an open episode ends as aborted."""
         return self._recorder.close(self.env.close, self, (), {})
 
     def __getstate__(self) -> dict[str, Any]:
@@ -57,9 +57,9 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
 
 class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
     """
-    Records the episodes of each of a vector environment's environments.
+    Records the episodes of a vector environment's environments; the options are those of `mttp.wrap`.
 
-    The options are those of `mttp.wrap`. A copy of it records by itself, from its next reset on.
+    A copy records its own episodes, from its next reset on.
     """
 
     def __init__(self, env: Any, **options: Any) -> None:
@@ -78,7 +78,7 @@ class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
         return self._recorder.step(self.env.step, self, (actions,), {})
 
     def close(self, **kwargs: Any) -> None:
-        """Close the environments; episodes that go on end as aborted."""
+        """Close the environments; open episodes end as aborted."""
         return self._recorder.close(self.env.close, self, (), kwargs)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """
-Stable-Baselines3's algorithms, by the callback that the library offers.
+Stable-Baselines3's algorithms, recorded by a callback.
 
-A model is recorded from the next `learn` on: its training episodes, what it thought of each step, the
-advantages that it computed and the updates that it made.
+A model is recorded from its next `learn` on: training episodes, value estimates and log probabilities,
+advantages, and updates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from mttp.errors import MissingExtra
 
 try:
-    import stable_baselines3 as _stable_baselines3  # noqa: F401 - asked for here, and used in each module
+    import stable_baselines3 as _stable_baselines3  # noqa: F401 - checked here, used in the modules
 except ImportError as error:
     raise MissingExtra(
         package="stable-baselines3>=2.7", extra="sb3", purpose="recording Stable-Baselines3's training"

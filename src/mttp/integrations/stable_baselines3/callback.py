@@ -1,4 +1,4 @@
-"""The callback: what the library tells of its training."""
+"""The Stable-Baselines3 callback that passes training events to a `ModelRecorder`."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 
-from mttp.integrations.faults import failed
-from mttp.integrations.stable_baselines3.player import LIBRARY, ModelRecorder
+from mttp.integrations.faults import hook_failed
+from mttp.integrations.stable_baselines3.recorder import LIBRARY, ModelRecorder
 
 __all__ = ["RecordingCallback"]
 
 
 class RecordingCallback(BaseCallback):  # type: ignore[misc]  # untyped where it is not installed
-    """Tells a player what a model does; what goes wrong there costs the recording, and not the training."""
+    """Calls a recorder's hooks; an error in a hook aborts the recorded episodes, not the training."""
 
-    def __init__(self, player: ModelRecorder) -> None:
+    def __init__(self, recorder: ModelRecorder) -> None:
         super().__init__()
-        self._player = player
+        self._recorder = recorder
 
     def _on_training_start(self) -> None:
-        self._tell("begins")
+        self._call("on_training_start")
 
     def _on_rollout_start(self) -> None:
-        self._tell("collects")
+        self._call("on_rollout_start")
 
     def _on_step(self) -> bool:
-        self._tell("steps", self.locals)
+        self._call("on_step", self.locals)
         return True
 
     def _on_rollout_end(self) -> None:
-        self._tell("collected")
+        self._call("on_rollout_end")
 
     def _on_training_end(self) -> None:
-        self._tell("ends")
+        self._call("on_training_end")
         self.locals: dict[str, Any] = {}
         self.globals: dict[str, Any] = {}
 
-    def _tell(self, what: str, *more: Any) -> None:
+    def _call(self, hook: str, *arguments: Any) -> None:
         try:
-            getattr(self._player, what)(self.model, *more)
+            getattr(self._recorder, hook)(self.model, *arguments)
         except Exception as error:
-            failed(LIBRARY, what, error)
-            self._player.give_up()
+            hook_failed(LIBRARY, hook, error)
+            self._recorder.abort_after_error()

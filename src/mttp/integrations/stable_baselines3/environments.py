@@ -1,4 +1,4 @@
-"""The environments of a vector, in this process or in others: what they are, and that only we record them."""
+"""The environments of a Stable-Baselines3 vector, in this process or in workers: facts, seeds and muting."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
 from mttp.integrations.gymnasium.silence import silence as silence_env
 
-__all__ = ["amid", "identity", "seeds", "silence"]
+__all__ = ["identity", "in_episode", "seeds", "silence"]
 
 
 def identity(vector: Any, index: int) -> Callable[[Faults], dict[str, Any]]:
-    """What finds out what one environment of the vector is, which is not held."""
+    """Return a function that returns one environment's facts; it holds the vector by a weak reference."""
     return partial(_identity, ref(vector), index)
 
 
@@ -38,21 +38,21 @@ def _of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
     if members is not None:
         return facts.of_env(members[index], faults)
     if hasattr(vector.unwrapped, "remotes"):
-        found: dict[str, Any] = _introduced(vector, index).get("spec", {})
+        found: dict[str, Any] = _worker_facts(vector, index).get("spec", {})
         return found
     return facts.of_spec(vector.get_attr("spec", [index])[0])
 
 
-def _introduced(vector: Any, index: int) -> dict[str, Any]:
-    """What an environment in a worker says of itself; nothing of one that can't."""
-    if not all(vector.env_is_wrapped(workers.Introduction(), [index])):
+def _worker_facts(vector: Any, index: int) -> dict[str, Any]:
+    """Return the spec and the seed of an environment in a worker; empty if they cannot be read."""
+    if not all(vector.env_is_wrapped(workers.CollectFacts(), [index])):
         return {}
     found: dict[str, Any] = vector.get_attr(workers.FACTS, [index])[0]
     return found
 
 
 def _wrappers(vector: Any) -> list[str]:
-    """The vector's wrappers and the vector, outermost first."""
+    """Return the class names of the vector's wrappers, outermost first, and of the vector."""
     names = [type(vector).__name__]
     while (inner := vars(vector).get("venv")) is not None:
         vector = inner
@@ -61,13 +61,13 @@ def _wrappers(vector: Any) -> list[str]:
 
 
 def seeds(model: Any, vector: Any) -> list[int | None]:
-    """The seeds of the environments' first episodes, as far as they are what the model was given."""
+    """Return the seeds of the environments' first episodes; None where not from the model's seed."""
     unknown: list[int | None] = [None] * vector.num_envs
     if model.seed is None:
         return unknown
     try:
         if hasattr(vector.unwrapped, "remotes"):
-            found = [_introduced(vector, index).get("seed") for index in range(vector.num_envs)]
+            found = [_worker_facts(vector, index).get("seed") for index in range(vector.num_envs)]
         else:
             found = vector.get_attr("np_random_seed")
     except Exception:  # a custom vector without that method
@@ -76,21 +76,21 @@ def seeds(model: Any, vector: Any) -> list[int | None]:
     return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]
 
 
-def amid(model: Any, vector: Any) -> list[bool]:
-    """Which environments are amid an episode, as far as the model or the library's monitors know."""
+def in_episode(model: Any, vector: Any) -> list[bool]:
+    """Return which environments are inside an episode; False where neither model nor monitors know."""
     if hasattr(model, "rollout_buffer"):
         return [not starts for starts in model._last_episode_starts]
     if all(vector.env_is_wrapped(Monitor)):
-        return [bool(paid) for paid in vector.get_attr("rewards")]
+        return [bool(rewards) for rewards in vector.get_attr("rewards")]
     return [False] * vector.num_envs
 
 
 def silence(vector: Any, *, silent: bool) -> None:
-    """Mute other recorders of the vector's environments, in any process, or unmute them."""
+    """Mute or unmute the other recorders of the vector's environments, in this process and in workers."""
     if vector is None:
         return
     base = vector.unwrapped
     for env in getattr(base, "envs", ()):
         silence_env(env, silent=silent)
     if hasattr(base, "remotes") and not base.closed:
-        base.env_is_wrapped(workers.Switch(silent))
+        base.env_is_wrapped(workers.SetMuted(silent))

@@ -1,4 +1,4 @@
-"""What a model is: its hyperparameters, its network, its optimizer."""
+"""The facts of a model: hyperparameters, network and optimizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_HYPERPARAMETERS = {"self", "env", "policy", "tensorboard_log", "verbose", "
 
 
 def of_run(model: Any) -> dict[str, Any]:
-    """What the run is told of a model that begins to learn, in the words of `Session.describe`."""
+    """Return a model's facts as arguments for `Session.describe`."""
     return {
         "trainer": "stable-baselines3",
         "trainer_version": stable_baselines3.__version__,
@@ -29,7 +29,7 @@ def of_run(model: Any) -> dict[str, Any]:
 
 
 def hyperparameters(model: Any) -> dict[str, Any]:
-    """The arguments that the model was made with, as far as it kept them."""
+    """Return the constructor arguments that the model keeps as attributes, and its device."""
     names = [name for kind in type(model).__mro__ for name in _arguments(kind)]
     found = {
         name: _plain(getattr(model, name))
@@ -40,12 +40,12 @@ def hyperparameters(model: Any) -> dict[str, Any]:
 
 
 def _arguments(kind: type) -> list[str]:
-    made = vars(kind).get("__init__")
-    return list(inspect.signature(made).parameters) if inspect.isfunction(made) else []
+    constructor = vars(kind).get("__init__")
+    return list(inspect.signature(constructor).parameters) if inspect.isfunction(constructor) else []
 
 
 def _plain(value: Any) -> Any:
-    """A hyperparameter as JSON can say it; a schedule by its value at the start."""
+    """Return a hyperparameter as JSON data; a schedule is its value at the start of training."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, type):
@@ -62,20 +62,20 @@ def _plain(value: Any) -> Any:
 def _scheduled(schedule: Any) -> Any:
     try:
         return float(schedule(1.0))
-    except Exception:  # whatever it is, it is no schedule
+    except Exception:  # a function that is not a schedule
         return getattr(schedule, "__name__", None) or scalar_text(schedule)
 
 
 def architecture(policy: Any) -> str:
-    """The policy's class and the widths of its layers, `ActorCriticPolicy(pi=64x64, vf=64x64)` say."""
+    """Return the policy's class and layer widths, such as `ActorCriticPolicy(pi=64x64, vf=64x64)`."""
     layers = getattr(policy, "net_arch", None)
     if isinstance(layers, dict):
         widths = ", ".join(f"{name}={_widths(found)}" for name, found in layers.items())
     else:
         widths = _widths(layers or [])
     extractor = type(getattr(policy, "features_extractor", None)).__name__
-    shown = [widths, *([extractor] if extractor not in ("NoneType", "FlattenExtractor") else [])]
-    return f"{type(policy).__name__}({', '.join(part for part in shown if part)})"
+    parts = [widths, *([extractor] if extractor not in ("NoneType", "FlattenExtractor") else [])]
+    return f"{type(policy).__name__}({', '.join(part for part in parts if part)})"
 
 
 def _widths(layers: Any) -> str:
@@ -83,6 +83,6 @@ def _widths(layers: Any) -> str:
 
 
 def _optimizer(policy: Any) -> str | None:
-    """The optimizer's class, or of several networks with their own the actor's."""
+    """Return the class of the policy's optimizer, or of the actor's where networks have their own."""
     found = getattr(policy, "optimizer", None) or getattr(getattr(policy, "actor", None), "optimizer", None)
     return None if found is None else type(found).__name__

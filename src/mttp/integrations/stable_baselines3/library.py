@@ -1,4 +1,4 @@
-"""Which models are recorded: those that were named, or all of them."""
+"""Instrumenting single models, or all models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
 from mttp.integrations.stable_baselines3.callback import RecordingCallback
-from mttp.integrations.stable_baselines3.player import LIBRARY, ModelRecorder
+from mttp.integrations.stable_baselines3.recorder import LIBRARY, ModelRecorder
 
 __all__ = ["attach", "attach_all"]
 
@@ -26,18 +26,19 @@ _library: StableBaselines3Library | None = None
 
 class StableBaselines3Library(Patches):
     """
-    Where every `learn` makes its callback, surrounded: ours is put ahead of the user's.
+    The patches of Stable-Baselines3's classes.
 
-    `learn` is surrounded, too, since callbacks are not told of a training that an exception ends.
-    The seams are over classes, since whatever stands in a model is saved with it.
+    `_init_callback` is patched to put the recording callback before the user's.
+    `learn` is patched because callbacks are not called when an exception ends a training.
+    Classes are patched, not models, because a model's attributes are saved with it.
     """
 
     def __init__(self) -> None:
         super().__init__(lambda: None)
         self._models: WeakKeyDictionary[Any, ModelAttachment] = WeakKeyDictionary()
-        self._players: WeakKeyDictionary[Any, ModelRecorder] = WeakKeyDictionary()
-        self._everything: Options | None = None
-        self.expect(
+        self._recorders: WeakKeyDictionary[Any, ModelRecorder] = WeakKeyDictionary()
+        self._default_options: Options | None = None
+        self.install_existing(
             LIBRARY,
             [
                 ("BaseAlgorithm._init_callback", BaseAlgorithm, "_init_callback", self._init_callback),
@@ -47,7 +48,7 @@ class StableBaselines3Library(Patches):
         )
 
     def attach(self, model: Any, options: Options | None) -> ModelAttachment:
-        """Record this model; without options those that it has stay."""
+        """Record one model; without options, its earlier options stay."""
         found = self._models.get(model)
         if found is None:
             found = self._models[model] = ModelAttachment(self, model)
@@ -58,98 +59,99 @@ class StableBaselines3Library(Patches):
         return found
 
     def attach_all(self, options: Options | None) -> None:
-        """Record every model; without options those that there are stay."""
-        self._everything = options or self._everything or Options()
+        """Record every model; without options, the earlier options stay."""
+        self._default_options = options or self._default_options or Options()
 
     def release(self, model: Any) -> None:
-        """Record this model no more, unless all are; one that is None is gone."""
+        """Stop recording one model, unless all are recorded; None stands for a model that was freed."""
         if model is not None:
             self._models.pop(model, None)
-        if self._everything is None:
+        if self._default_options is None:
             self.detach()
 
     def detach(self) -> None:
-        """Record no more but the models that were named; without such, take the seam off."""
-        self._everything = None
-        for model, player in list(self._players.items()):
+        """Stop recording all but the individually instrumented models; without those, remove the patches."""
+        self._default_options = None
+        for model, recorder in list(self._recorders.items()):
             if model not in self._models:
-                del self._players[model]
-                player.stop()
+                del self._recorders[model]
+                recorder.stop()
         if not self._models:
             super().detach()
 
     def _use(self, model: Any, options: Options) -> None:
-        player = self._players.get(model)
-        if player is not None:
-            player.use(options)
+        recorder = self._recorders.get(model)
+        if recorder is not None:
+            recorder.use(options)
 
     def _options(self, model: Any) -> Options | None:
         found = self._models.get(model)
-        return self._everything if found is None else found.options
+        return self._default_options if found is None else found.options
 
     def _init_callback(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         callback = wrapped(*args, **kwargs)
-        return guard(LIBRARY, self._watched, model, callback) or callback
+        return guard(LIBRARY, self._with_recording, model, callback) or callback
 
     def _learn(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         try:
             return wrapped(*args, **kwargs)
         except BaseException:
-            guard(LIBRARY, self._broke_off, model)
+            guard(LIBRARY, self._on_exception, model)
             raise
 
-    def _broke_off(self, model: Any) -> None:
-        """A training ended without a word."""
-        player = self._players.get(model)
-        if player is not None:
-            player.ends(model)
+    def _on_exception(self, model: Any) -> None:
+        """End a training for which the library calls no callback."""
+        recorder = self._recorders.get(model)
+        if recorder is not None:
+            recorder.on_training_end(model)
 
-    def _watched(self, model: Any, callback: Any) -> Any:
-        """The user's callback with ours ahead of it; None where the model is not recorded."""
+    def _with_recording(self, model: Any, callback: Any) -> Any:
+        """Return the recording callback followed by the user's; None if the model is not recorded."""
         options = self._options(model)
         if options is None or not self.attached or is_suppressed():
             return None
-        player = self._players.get(model)
-        if player is None:
-            player = self._players[model] = ModelRecorder(options)
-        watch = RecordingCallback(player)
-        watch.init_callback(model)
-        both = CallbackList([watch, callback])
-        both.model = model  # and not `init_callback`, which the user's has seen
+        recorder = self._recorders.get(model)
+        if recorder is None:
+            recorder = self._recorders[model] = ModelRecorder(options)
+        recording = RecordingCallback(recorder)
+        recording.init_callback(model)
+        both = CallbackList([recording, callback])
+        both.model = model  # not `init_callback`, which was already called on the user's callback
         return both
 
 
 class ModelAttachment(Patches):
-    """A model that is recorded."""
+    """The handle of a recorded model."""
 
     def __init__(self, library: StableBaselines3Library, model: Any) -> None:
-        mine = ref(model)
-        super().__init__(lambda: library.release(mine()))
+        reference = ref(model)
+        super().__init__(lambda: library.release(reference()))
         self._library = library
         self.options = Options()
 
     def status(self) -> dict[str, bool]:
-        """Each seam by name, and whether it holds: whether calls pass through it."""
+        """Return each patch by name, and whether calls still pass through it."""
         return {label: held and self.attached for label, held in self._library.status().items()}
 
 
 def attach(target: Any, /, **options: Any) -> ModelAttachment:
     """
-    Record what a model learns from here on; the options are those of `Options`.
+    Record a model from its next `learn` on; the options are those of `Options`.
 
-    A model that is recorded already keeps its handle, and takes the options that are given.
+    A model that is already recorded keeps its handle and gets the new options.
+    Raises InstrumentError if the target is not a Stable-Baselines3 algorithm.
     """
     if not isinstance(target, BaseAlgorithm):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(
-            f"{kind} is no algorithm of Stable-Baselines3; instrument the model that learns"
+            f"{kind} is not an algorithm of Stable-Baselines3; instrument the model whose `learn` is called"
         )
     chosen = Options.of(options)
     return _current().attach(target, chosen if options else None)
 
 
 def attach_all(**options: Any) -> StableBaselines3Library:
-    """Record what every model learns from here on; called again, it gives the same handle back."""
+    """Record every model from its next `learn` on; further calls return the same handle."""
     chosen = Options.of(options)
     library = _current()
     library.attach_all(chosen if options else None)

@@ -1,4 +1,4 @@
-"""The steps of one environment's episodes that are recorded without handles."""
+"""Recording the steps of one environment of a vector as rows of the episode's buffer."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ __all__ = ["RolloutSteps"]
 
 class RolloutSteps:
     """
-    Takes steps as rows of an episode's buffer.
+    Records steps as rows of the episode's buffer.
 
-    A step whose info has parts of its reward is recorded as any other.
+    A step with faults, reward components or a reward spec's result gets a handle and a span.
     """
 
-    def __init__(self, track: EnvEpisodes, _: Session, observation: Any, options: Options) -> None:
-        """For episodes whose observations are like this one."""
-        self._track = track
-        self._form = RowSchema(None, (), options.max_bytes)
-        self._most = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
+    def __init__(self, episodes: EnvEpisodes, _: Session, observation: Any, options: Options) -> None:
+        """Prepare for one episode with observations of this size."""
+        self._episodes = episodes
+        self._schema = RowSchema(None, (), options.max_bytes)
+        self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
         self.count = 0
-        """Steps of the episode so far."""
+        """The number of steps of the episode so far."""
 
-    def takes(self, *_: Any) -> bool:
-        """Whether it may take the next episode, too: each has one of its own."""
+    def can_take(self, *_: Any) -> bool:
+        """Return False: each episode has an object of its own."""
         return False
 
     def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
-        """Take the steps of an episode that is shown this observation first; False where it takes none."""
+        """Record an episode's steps from this observation on; returns False if the episode has no buffer."""
         self.count = episode.length
-        buffer = episode._open_buffer(self._form, at)
+        buffer = episode._open_buffer(self._schema, at)
         if buffer is None:
             return False
-        self._buffer, self.shown, self.at, self._faults = buffer, observation, at, faults
+        self._buffer, self.observation, self.observed_at, self._faults = buffer, observation, at, faults
         return True
 
-    def leave(self) -> None:
-        """Take nothing more; what gathered is written with the episode."""
+    def stop(self) -> None:
+        """Stop recording; the episode writes the buffered rows."""
 
     def take(
         self,
@@ -56,29 +56,29 @@ class RolloutSteps:
         terminated: bool,
         truncated: bool,
         info: Mapping[str, Any],
-        thought: Thought,
+        estimates: Thought,
         *,
         at: int,
     ) -> None:
-        """A step was taken, and this came of it."""
+        """Record the action and the result of a step."""
         faults, self._faults = self._faults, []
         self.count += 1
-        kept = self._track.keep_action(action, faults)
-        if faults or infos.is_told(info):
-            step = self._track.enter(self.shown, kept, faults, at=self.at)
-            if thought is not None:
-                step.record(value_estimate=thought[0], logprob=thought[1])
-            self._track.pay(step, reward, terminated, truncated, info, at=at)
+        kept = self._episodes.keep_action(action, faults)
+        if faults or infos.has_reward_facts(info):
+            step = self._episodes.open_step(self.observation, kept, faults, at=self.observed_at)
+            if estimates is not None:
+                step.record(value_estimate=estimates[0], logprob=estimates[1])
+            self._episodes.end_step(step, reward, terminated, truncated, info, at=at)
             self._buffer.start_time = at
             return
         rows = self._buffer.rows
-        rows.append((self.shown, kept, reward, terminated, truncated, thought, at))
+        rows.append((self.observation, kept, reward, terminated, truncated, estimates, at))
         if len(rows) == 1:
             self._buffer.gathers()
-        elif len(rows) >= self._most:
+        elif len(rows) >= self._max_rows:
             self._buffer.write()
 
-    def show(self, observation: Any, *, at: int) -> None:
-        """What the next step begins with."""
+    def observe(self, observation: Any, *, at: int) -> None:
+        """Set the next step's observation."""
         self._faults = []
-        self.shown, self.at = self._track.keep(observation, self._faults), at
+        self.observation, self.observed_at = self._episodes.keep_observation(observation, self._faults), at

@@ -1,4 +1,4 @@
-"""The updates that a model makes, by what it logs of them."""
+"""Recording a model's updates from the numbers that it logs."""
 
 from __future__ import annotations
 
@@ -19,62 +19,64 @@ _NAMES = {
     "train/learning_rate": "learning_rate",
     "train/clip_fraction": "clip_fraction",
 }
-"""What an update calls what the library logs; the rest are its metrics."""
+"""Fields of an update by the library's names; other numbers are metrics."""
 _NEGATIVE_ENTROPY = "train/entropy_loss"
 
 
 class ModelUpdates:
     """
-    One model's updates.
+    Records one model's updates.
 
-    An on-policy algorithm learns once per rollout, and each time is an update.
-    Any other learns every few steps from a buffer: an update is recorded once an episode is over.
+    For an on-policy algorithm, which learns once per rollout, an update is recorded per rollout.
+    For other algorithms, which learn every few steps, an update is recorded once an episode has ended.
     """
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._count = 0
         self._index: int | None = None
-        self._has_played = False
+        self._has_episode_ended = False
 
     def begin(self, model: Any) -> None:
-        """A training begins: what the model learned before is no news."""
+        """Start from the model's number of updates before its first recorded training."""
         if self._index is None:
-            self._seen = int(model._n_updates)
+            self._count = int(model._n_updates)
 
     def policy(self) -> dict[str, Any]:
-        """What an episode that starts says of the policy."""
-        return {"policy_version": self._seen, "policy_update_index": self._index}
+        """Return the facts about the policy for the start of an episode."""
+        return {"policy_version": self._count, "policy_update_index": self._index}
 
-    def closing(self) -> dict[str, Any]:
-        """What an episode that ends says of it."""
-        return {"policy_version_end": str(self._seen)}
+    def end_facts(self) -> dict[str, Any]:
+        """Return the facts about the policy for the end of an episode."""
+        return {"policy_version_end": str(self._count)}
 
-    def played(self) -> None:
-        """An episode is over."""
-        self._has_played = True
+    def on_episode_end(self) -> None:
+        """Note that an episode has ended."""
+        self._has_episode_ended = True
 
-    def look(
+    def record(
         self, model: Any, episodes: Sequence[OpenEpisode], *, policy: object, is_last: bool = False
     ) -> None:
-        """Record what was learned since the last look, if anything was."""
+        """Record an update if the model has learned since the last one."""
         is_on_policy = hasattr(model, "rollout_buffer")
         logged = model.logger.name_to_value
-        count = int(logged.get(_COUNT, self._seen))
-        if count == self._seen or not (is_on_policy or is_last or self._has_played):
+        count = int(logged.get(_COUNT, self._count))
+        if count == self._count or not (is_on_policy or is_last or self._has_episode_ended):
             return
         numbers = {name: value for name, value in logged.items() if name.startswith(_PREFIX)}
         numbers = {name: found for name, value in numbers.items() if (found := number(value)) is not None}
-        said: dict[str, Any] = {field: numbers.pop(name) for name, field in _NAMES.items() if name in numbers}
+        fields: dict[str, Any] = {
+            field: numbers.pop(name) for name, field in _NAMES.items() if name in numbers
+        }
         if _NEGATIVE_ENTROPY in numbers:
-            said["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
+            fields["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
         numbers.pop(_COUNT, None)
         metrics = {name.removeprefix(_PREFIX): value for name, value in numbers.items()}
         update = training.update(
-            **said,
+            **fields,
             policy=policy,
-            policy_version_before=self._seen,
+            policy_version_before=self._count,
             policy_version_after=count,
             episodes=episodes if is_on_policy else (),
-            metrics={"gradient_steps": float(count - self._seen), **metrics},
+            metrics={"gradient_steps": float(count - self._count), **metrics},
         )
-        self._seen, self._index, self._has_played = count, update.index, False
+        self._count, self._index, self._has_episode_ended = count, update.index, False

@@ -1,8 +1,8 @@
 """
-TRL's trainers that learn from groups of completions: GRPOTrainer, RLOOTrainer, and what derives from them.
+TRL's GRPOTrainer and RLOOTrainer, and their subclasses.
 
 A trainer generates a batch of completions, scores them, and learns from them in one or more updates.
-Each completion is an episode, recorded as a value once its batch is scored; each update is recorded as well.
+Each completion is recorded as an episode after its batch is scored, and each update as an update.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One batch of completions while it is generated and scored: what was seen of it so far."""
+"""One batch of completions while it is generated and scored."""
 
 from __future__ import annotations
 
@@ -8,78 +8,78 @@ from typing import Any
 
 from opentelemetry.context import Context
 
-__all__ = ["RewardFunctionResult", "CompletionBatch", "Use"]
+__all__ = ["CompletionBatch", "RewardFunctionResult", "ToolUse"]
 
 
 @dataclass(slots=True)
 class RewardFunctionResult:
-    """What a reward function answered."""
+    """What a reward function returned for a batch."""
 
     values: Sequence[Any] | None = None
-    """A reward per completion, as the function gave it; None where there was no answer."""
+    """One reward per completion, as returned; None without a result."""
     error: BaseException | None = None
-    """What it raised."""
+    """The exception that the function raised."""
     results: Sequence[Any] = ()
-    """Where it is a reward spec: how each reward came about."""
+    """The results of a reward spec, one per completion; empty for other functions."""
 
 
 @dataclass(slots=True)
-class Use:
+class ToolUse:
     """One call of a tool."""
 
     name: str
     """The tool's name."""
     arguments: Mapping[str, Any]
-    """What it was called with."""
+    """The keyword arguments."""
     start: int
-    """When, in nanoseconds since the Unix epoch."""
+    """The start time in nanoseconds since the Unix epoch."""
     end: int | None = None
-    """When it returned."""
+    """The end time in nanoseconds since the Unix epoch."""
     result: Any = None
-    """What it answered."""
+    """The returned value."""
     error: BaseException | None = None
-    """What it raised."""
+    """The exception that the tool raised."""
 
 
 @dataclass(slots=True)
 class CompletionBatch:
-    """The completions that one process generates at a time; lists have one element per completion."""
+    """The completions that one process generates at a time; sequences have one element per completion."""
 
     number: int
-    """Position among the batches of this trainer, from 0."""
+    """The index among the trainer's batches."""
     version: int
-    """Updates that the policy has had."""
+    """The number of updates before the batch."""
     is_training: bool
-    """Whether it is to be learned from; else the trainer evaluates."""
+    """Whether the trainer trains, and does not evaluate."""
     began: int
-    """When generation began, in nanoseconds since the Unix epoch."""
+    """The start of generation in nanoseconds since the Unix epoch."""
     context: Context
-    """What was current for OpenTelemetry then, on the trainer's thread."""
+    """The OpenTelemetry context of the trainer's thread."""
     scoring: int | None = None
-    """When generation was over and scoring began."""
+    """The start of scoring in nanoseconds since the Unix epoch."""
     inputs: Sequence[Mapping[str, Any]] = ()
-    """Rows of the dataset, with what a rollout function adds to them."""
+    """The rows of the dataset, with the fields that a rollout function adds."""
     prompts: Sequence[Any] = ()
-    """Text, or messages."""
+    """Text or messages."""
     completions: Sequence[Any] = ()
-    """Text, or messages."""
+    """Text or messages."""
     completion_ids: Sequence[Sequence[int]] = ()
-    """Token ids, those of tools included."""
+    """Token ids, with those of tool results."""
     rewards: Any = None
-    """What each function pays, of all processes' completions: float32, shape [completions, functions]."""
-    answers: dict[int, RewardFunctionResult] = field(default_factory=dict)
-    """What reward functions answered, by their position."""
+    """Rewards of all processes' completions: float32, shape [completions, reward functions]."""
+    function_results: dict[int, RewardFunctionResult] = field(default_factory=dict)
+    """The results of reward functions, by position."""
     extras: dict[str, list[Any]] = field(default_factory=dict)
-    """What reward functions said of completions by `log_extra`."""
-    uses: dict[int, list[Use]] = field(default_factory=dict)
-    """Calls of tools by completion, in order."""
+    """The values that reward functions pass to `log_extra`, by column."""
+    uses: dict[int, list[ToolUse]] = field(default_factory=dict)
+    """The tool calls of each completion, in order."""
     tool_mask: Sequence[Sequence[int]] | None = None
-    """1 where the policy sampled a token, 0 for those of tools; None where there are no tools."""
+    """Per token 1 if the policy sampled it, 0 if it is from a tool; None without tools."""
     logprobs: list[Any] = field(default_factory=list)
-    """What RLOO computes: log probabilities under the policy, then those under the reference, per token."""
+    """RLOO's log probabilities per token: under the policy, then under the reference model."""
 
     @property
     def documents(self) -> set[str]:
-        """The documents of the reward specs that paid."""
-        results = (result for answer in self.answers.values() for result in answer.results)
+        """The documents of the reward specs among the reward functions."""
+        results = (result for function in self.function_results.values() for result in function.results)
         return {result.document for result in results}

@@ -1,4 +1,4 @@
-"""A batch that was generated and scored, as the episodes of its completions."""
+"""The episodes of a scored batch of completions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mttp.integrations.options import Options
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.batch import CompletionBatch
 from mttp.integrations.trl.launch import Launch
-from mttp.integrations.trl.scoring import Scoring
+from mttp.integrations.trl.scoring import BatchScoring
 from mttp.integrations.trl.tensors import Tensors
 from mttp.integrations.trl.turns import Completion, steps
 from mttp.model.episodes import Call, Episode, Step, Tokens
@@ -30,9 +30,9 @@ _IMAGES = ("image", "images")
 
 class Completions:
     """
-    The completions of one process: what was seen of them, and what TRL made of them.
+    Combines one process's batch with TRL's tensors of it, and makes episodes of the completions.
 
-    `result` is what TRL learns from, by its names; empty where scoring failed.
+    `result` is the mapping of tensors that TRL learns from; empty if scoring failed.
     """
 
     def __init__(
@@ -57,21 +57,22 @@ class Completions:
         self._ends = trainers.ends(trainer)
         self._policy = options.policy or trainers.policy(trainer)
         names, weights = trainers.reward_names(trainer), trainers.reward_weights(trainer)
-        self.scoring = Scoring(batch, names, weights, first=self.first, end=end)
-        self.trained = self._trained()
+        self.scoring = BatchScoring(batch, names, weights, first=self.first, end=end)
+        self.trained = self._trained_rewards()
 
-    def _trained(self) -> Array | None:
+    def _trained_rewards(self) -> Array | None:
         """
-        What RLOO compares: the rewards, clipped, less the divergence from the reference.
+        Return RLOO's adjusted rewards, shape [completions].
 
-        None where that is what was paid, as GRPO has it, or where it is not known.
+        They are the totals clipped to `reward_clip_range`, minus `beta` times the divergence from the
+        reference model. None if the rewards are not adjusted, as in GRPO, or if a part is unknown.
         """
         limits = getattr(self._trainer, "reward_clip_range", None)
         diverges = trainers.family(self._trainer) == "rloo" and self._trainer.beta != 0.0
         if not (limits or diverges) or self.scoring.totals is None or self.tensors.mask is None:
             return None
-        paid = self.scoring.totals
-        rewards: Array = np.clip(paid, *limits) if limits else paid
+        totals = self.scoring.totals
+        rewards: Array = np.clip(totals, *limits) if limits else totals
         if not diverges:
             return rewards
         if len(self.batch.logprobs) < 2:
@@ -83,16 +84,16 @@ class Completions:
         return trained
 
     def advantage(self, row: int) -> float | None:
-        """The advantage of a completion; None where there is none, or one per token."""
+        """Return the advantage of a completion; None without advantages, or with one per token."""
         found = self.tensors.advantages
         return float(found[row]) if found is not None and found.ndim == 1 else None
 
     def group(self, row: int) -> str:
-        """The id of the group of a completion."""
+        """Return the group id of a completion."""
         return self.launch.group_id(self.batch.number, (self.first + row) // self.size)
 
     def episodes(self, error: BaseException | None = None) -> Iterator[Episode]:
-        """An episode per completion; `error` is what ended them before they were scored."""
+        """Yield an episode per completion; `error` is the exception that ended the scoring."""
         ending = {} if error is None else _ended_by(error)
         return (self._episode(row, ending) for row in range(self.count))
 
@@ -145,14 +146,14 @@ class Completions:
         return found if is_all else tuple(map(self._kept, found))
 
     def _sampled(self, row: int, count: int) -> Array | None:
-        """1 for each token that the policy sampled; None where it sampled all, or TRL's mask is gone."""
+        """Return per token 1 if the policy sampled it; None if it sampled all, or without TRL's mask."""
         if self.batch.tool_mask is not None:
             return np.asarray(self.batch.tool_mask[row], np.int64)
         found = self.tensors.sampled(row, count)
         return found if found is not None and found.any() else None
 
     def _kept(self, step: Step) -> Step:
-        """What the user wants of a step: of a text that is not wanted, nothing that says the same is kept."""
+        """Return a step without the texts that the options leave out, and without their token ids."""
         calls, tokens = step.calls, cast(Tokens, step.tokens)
         if not self._options.observations:
             calls, tokens = _without(calls, "result"), replace(tokens, prompt_ids=None)
@@ -185,18 +186,18 @@ def _without(calls: Sequence[Call], name: str) -> tuple[Call, ...]:
 
 
 def _inputs(columns: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The dataset's columns that a reward may need, without what the steps say."""
+    """Return the dataset's columns without those that the steps record."""
     left = {"prompt", "completion", "completion_ids", *_IMAGES}
     return {name: value for name, value in columns.items() if name not in left} or None
 
 
 def _task(prompt: Any) -> str:
-    """A name for the prompt that is the same in every epoch and every run."""
+    """Return a digest of the prompt, which is the same in every epoch and every run."""
     return f"prompt-{hashlib.sha256(to_json(prompt, []).encode()).hexdigest()[:16]}"
 
 
 def _without_images(text: Any) -> Any:
-    """Messages with their images left out, and text as it is."""
+    """Return messages without their images; text unchanged."""
     if not isinstance(text, (list, tuple)):
         return text
     return [_message(message) if isinstance(message, Mapping) else message for message in text]

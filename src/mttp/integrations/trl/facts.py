@@ -1,4 +1,4 @@
-"""What a trainer says of the run: algorithm, configuration, the policy's network, and its optimizer."""
+"""The facts of a run from its trainer: algorithm, configuration, policy network and optimizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size
 
 
 def of(trainer: Any) -> dict[str, Any]:
-    """The facts that `Session.describe` takes, as far as they are known once training begins."""
+    """Return a trainer's facts as arguments for `Session.describe`."""
     args = trainer.args
     return {
         "algorithm": trainers.family(trainer),
@@ -29,7 +29,7 @@ def of(trainer: Any) -> dict[str, Any]:
 
 
 def _architecture(model: Any) -> str:
-    """The model's class, and what its configuration says of its size."""
+    """Return the model's class, and the sizes in its configuration."""
     config: Any = getattr(model, "config", None)
     if hasattr(config, "get_text_config"):
         config = config.get_text_config()
@@ -38,6 +38,6 @@ def _architecture(model: Any) -> str:
 
 
 def _optimizer(optimizer: Any) -> str | None:
-    """Its class, without what makes it one of several processes."""
+    """Return the optimizer's class, without accelerate's wrapper."""
     inner = getattr(optimizer, "optimizer", optimizer)
     return None if inner is None else type(inner).__name__

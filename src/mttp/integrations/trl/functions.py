@@ -1,4 +1,4 @@
-"""The reward functions of a trainer, each surrounded where it stands in the trainer's list."""
+"""Patching a trainer's reward functions in its list."""
 
 from __future__ import annotations
 
@@ -11,54 +11,55 @@ from typing import Any, TypeAlias
 
 from mttp.integrations.patching import PatchedFunction, Patches
 
-__all__ = ["Functions"]
+__all__ = ["RewardFunctions"]
 
-Asked: TypeAlias = Callable[[int, Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
-"""What runs instead: it is given the function's position, and else what any seam is."""
+RewardWrapper: TypeAlias = Callable[[int, Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Called with the function's position, and then with the arguments of `patching.Around`."""
 
 
 class _AsyncPatchedFunction(PatchedFunction):
-    """A seam over an object whose `__call__` is async: TRL looks at that to know what to await."""
+    """A patch of an object with an async `__call__`, which TRL inspects to know what to await."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return await super().__call__(*args, **kwargs)
 
 
-class Functions:
-    """A trainer's reward functions, but for reward models, which are left as they are."""
+class RewardFunctions:
+    """The patches of a trainer's reward functions; reward models are not patched."""
 
-    def __init__(self, trainer: Any, handle: Patches, asked: Asked) -> None:
+    def __init__(self, trainer: Any, handle: Patches, wrapper: RewardWrapper) -> None:
         self._trainer = trainer
         self._handle = handle
-        self._asked = asked
-        self._before: list[Any] = []
-        self._ours: list[Any] = []
+        self._wrapper = wrapper
+        self._originals: list[Any] = []
+        self._patched: list[Any] = []
 
-    def surround(self) -> None:
-        """Surround those that are not yet, in a list of our own: the trainer's may be its user's."""
-        if self._trainer.reward_funcs is not self._ours:
-            self._before = self._trainer.reward_funcs
-            self._ours = self._trainer.reward_funcs = list(self._before)
-        for position, function in enumerate(self._ours):
-            if not self._has(function) and not _is_model(function):
+    def patch(self) -> None:
+        """Patch the functions that are not patched yet, in a copy of the trainer's list."""
+        if self._trainer.reward_funcs is not self._patched:
+            self._originals = self._trainer.reward_funcs
+            self._patched = self._trainer.reward_funcs = list(self._originals)
+        for position, function in enumerate(self._patched):
+            if not self._is_patched(function) and not _is_model(function):
                 kind = PatchedFunction if _is_plain(function) else _AsyncPatchedFunction
-                around = functools.partial(self._asked, position)
-                self._ours[position] = kind(function, around, self._handle)
+                around = functools.partial(self._wrapper, position)
+                self._patched[position] = kind(function, around, self._handle)
 
-    def release(self) -> None:
-        """Restore the original list, unless it was changed since."""
-        if self._trainer.reward_funcs is not self._ours:
+    def restore(self) -> None:
+        """Restore the original list; a list that was changed since keeps the changes."""
+        if self._trainer.reward_funcs is not self._patched:
             return
-        bare = [one.__wrapped__ if self._has(one) else one for one in self._ours]
-        same = len(bare) == len(self._before) and all(map(operator.is_, bare, self._before))
-        self._trainer.reward_funcs = self._before if same else bare
+        bare = [one.__wrapped__ if self._is_patched(one) else one for one in self._patched]
+        is_same = len(bare) == len(self._originals) and all(map(operator.is_, bare, self._originals))
+        self._trainer.reward_funcs = self._originals if is_same else bare
 
     @property
     def held(self) -> bool:
-        """Whether all of them are surrounded."""
-        return all(self._has(function) or _is_model(function) for function in self._trainer.reward_funcs)
+        """Whether all functions are patched."""
+        functions = self._trainer.reward_funcs
+        return all(self._is_patched(function) or _is_model(function) for function in functions)
 
-    def _has(self, function: Any) -> bool:
+    def _is_patched(self, function: Any) -> bool:
         return isinstance(function, PatchedFunction) and function.handle is self._handle
 
 
@@ -68,7 +69,7 @@ def _is_model(function: Any) -> bool:
 
 
 def _is_plain(function: Any) -> bool:
-    """Whether it is a function, async or not, a partial, or an object whose `__call__` is not async."""
+    """Return whether a function is not an object with an async `__call__`."""
     if isinstance(function, functools.partial) or inspect.iscoroutinefunction(function):
         return True
     return not inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - what TRL does

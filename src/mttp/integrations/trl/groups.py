@@ -1,4 +1,4 @@
-"""The groups of a batch: completions of one prompt, what they were paid, and their advantages."""
+"""Recording the groups of a batch: completions of one prompt, their rewards and advantages."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ __all__ = ["RecordedBatch", "record"]
 
 @dataclass(slots=True)
 class RecordedBatch:
-    """A batch as it was recorded, for the updates that learn from it."""
+    """A recorded batch, for the updates that learn from it."""
 
     launch: Launch
-    """What the ids are made by."""
+    """Derives the ids of groups and episodes."""
     version: int
-    """Updates that the policy had had."""
+    """The number of updates before the batch."""
     number: int
-    """Position among the trainer's batches."""
+    """The index among the trainer's batches."""
     first: int
-    """Which of all processes' completions is this process's first."""
+    """The index of this process's first completion among those of all processes."""
     size: int
-    """Completions in a group."""
+    """The number of completions in a group."""
     total: int
-    """Completions of all processes."""
+    """The number of completions of all processes."""
     episodes: list[Episode]
-    """This process's, with no more than their identity."""
+    """This process's episodes, reduced to their identity and reward."""
     masked: frozenset[int] = frozenset()
-    """Those that the loss leaves out, by row."""
+    """The rows of completions that the loss leaves out."""
     groups: dict[int, OpenGroup] = field(default_factory=dict)
     """The groups that this process recorded, by position."""
 
@@ -62,33 +62,37 @@ def record(trainer: Any, completions: Completions, episodes: list[Episode]) -> R
     facts = _normalization(trainer, completions) if advantages else {}
     for position in range(math.ceil(first / size), math.ceil((first + count) / size)):
         places = range(position * size, min((position + 1) * size, total))
-        paid = _paid(completions, places)
+        rewards = _compared_rewards(completions, places)
         recorded.groups[position] = training.group(
             completions.launch.group_id(recorded.number, position),
             [_member(completions, episodes, place) for place in places],
             size=size,
-            rewards=[_stated(paid, place) for place in places],
-            advantages=[_stated(advantages, place) for place in places],
+            rewards=[_known(rewards, place) for place in places],
+            advantages=[_known(advantages, place) for place in places],
             **facts,
         )
     return recorded
 
 
 def _member(completions: Completions, episodes: Sequence[Episode], place: int) -> Episode | str:
-    """An episode of this process's, or the trace id of another's."""
+    """Return an episode of this process, or the trace id of another process's episode."""
     row = place - completions.first
     if 0 <= row < len(episodes):
         return episodes[row]
     return completions.launch.trace_id(completions.batch.number, place)
 
 
-def _stated(values: Mapping[int, float], place: int) -> float | None:
+def _known(values: Mapping[int, float], place: int) -> float | None:
     found = values.get(place, math.nan)
     return None if math.isnan(found) else found
 
 
-def _paid(completions: Completions, places: range) -> dict[int, float]:
-    """What is compared, by place: where that is not known of all members, what they were paid."""
+def _compared_rewards(completions: Completions, places: range) -> dict[int, float]:
+    """
+    Return the rewards that a group's advantages compare, by place.
+
+    RLOO's adjusted rewards are used only if this process has all members of the group.
+    """
     rewards, first = completions.batch.rewards, completions.first
     if completions.trained is not None and first <= places.start and places.stop <= first + completions.count:
         return dict(enumerate(completions.trained.tolist(), start=first))
@@ -96,7 +100,7 @@ def _paid(completions: Completions, places: range) -> dict[int, float]:
 
 
 def _advantages(trainer: Any, completions: Completions, total: int) -> dict[int, float]:
-    """Advantages by place; other processes' are those that TRL keeps for its table of completions."""
+    """Return advantages by place; those of other processes come from TRL's log of completions."""
     kept = list(getattr(trainer, "_logs", {}).get("advantages", ()))[-total:]
     found = dict(enumerate(kept)) if completions.launch.processes > 1 and len(kept) == total else {}
     for row in range(completions.count):
@@ -106,7 +110,7 @@ def _advantages(trainer: Any, completions: Completions, total: int) -> dict[int,
 
 
 def _normalization(trainer: Any, completions: Completions) -> dict[str, Any]:
-    """How advantages are made of rewards, in the convention's words where it has some."""
+    """Return how advantages are computed from rewards, as arguments for a group."""
     if trainers.family(trainer) == "rloo":
         return _leave_one_out(trainer)
     how = str(getattr(trainer, "multi_objective_aggregation", "sum_then_normalize"))
@@ -125,7 +129,7 @@ def _normalization(trainer: Any, completions: Completions) -> dict[str, Any]:
 
 
 def _leave_one_out(trainer: Any) -> dict[str, Any]:
-    """RLOO's way: what is compared are the rewards, clipped, less the divergence from the reference."""
+    """Return how RLOO computes advantages: from clipped rewards minus the divergence from the reference."""
     facts = {"beta": trainer.beta, "reward_clip_range": getattr(trainer, "reward_clip_range", None)}
     metadata = {name: value for name, value in facts.items() if value}
     scaled = bool(getattr(trainer, "normalize_advantages", False))

@@ -1,4 +1,4 @@
-"""Recording a trainer in place: it stays what it is, and the few methods that matter are surrounded."""
+"""Recording a trainer in place, by patching its methods and reward functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mttp.integrations.faults import guard
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Around, Patches, handle_in
 from mttp.integrations.trl import trainers
-from mttp.integrations.trl.functions import Functions
+from mttp.integrations.trl.functions import RewardFunctions
 from mttp.integrations.trl.recorder import TrainerRecorder
 from mttp.integrations.trl.updates import TrainerUpdates
 
@@ -28,22 +28,22 @@ _EVENTS = (
 
 
 class TrainerAttachment(Patches):
-    """A trainer that is recorded in place."""
+    """The handle of a trainer that is recorded in place."""
 
     def __init__(self, trainer: Any, options: Options) -> None:
         super().__init__(self._stop)
         self._trainer = trainer
         self._updates = TrainerUpdates(trainer, options)
         self._recorder = TrainerRecorder(
-            trainer, options, version=self._updates.version, recorded=self._updates.recorded
+            trainer, options, version=self._updates.version, on_recorded=self._updates.on_recorded
         )
-        self._functions = Functions(trainer, self, self._recorder.reward)
+        self._functions = RewardFunctions(trainer, self, self._recorder.reward)
         self._callback = _callback(self._updates)
-        self.expect("trl", self._seams())
-        self._functions.surround()
+        self.install_existing("trl", self._patches())
+        self._functions.patch()
         trainer.add_callback(self._callback)
 
-    def _seams(self) -> Iterator[tuple[str, Any, str, Around]]:
+    def _patches(self) -> Iterator[tuple[str, Any, str, Around]]:
         trainer, recorder, updates = self._trainer, self._recorder, self._updates
         around: dict[str, Around] = {
             "_generate_and_score_completions": recorder.generate_and_score,
@@ -59,23 +59,23 @@ class TrainerAttachment(Patches):
         yield "clip_grad_norm_", trainer.accelerator, "clip_grad_norm_", updates.clip_grad_norm
 
     def _calculate_rewards(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
-        guard("trl", self._functions.surround)
+        guard("trl", self._functions.patch)
         return self._recorder.calculate_rewards(wrapped, instance, args, kwargs)
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
         self._recorder.use(options)
         self._updates.use(options)
 
     def status(self) -> dict[str, bool]:
-        """Each seam by name, and whether it holds: whether calls pass through it."""
-        told = self._callback in self._trainer.callback_handler.callbacks
-        others = {"reward_funcs": self._functions.held, "callback": told}
+        """Return each patch by name, and whether calls still pass through it."""
+        has_callback = self._callback in self._trainer.callback_handler.callbacks
+        others = {"reward_funcs": self._functions.held, "callback": has_callback}
         return super().status() | others
 
     def _stop(self) -> None:
         guard("trl", self._updates.on_train_end)
-        self._functions.release()
+        self._functions.restore()
         self._trainer.remove_callback(self._callback)
 
 
@@ -83,15 +83,15 @@ def attach(target: Any, /, **options: Any) -> TrainerAttachment:
     """
     Record a trainer in place.
 
-    One that is recorded already keeps its handle, and takes the options that are given.
-    Raises InstrumentError for a trainer that does not learn from groups of completions.
+    A trainer that is already recorded keeps its handle and gets the new options.
+    Raises InstrumentError for trainers other than GRPOTrainer, RLOOTrainer and their subclasses.
     """
     chosen = Options.of(options)
     if trainers.family(target) is None:
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         known = ", ".join(trainers.FAMILIES)
         raise InstrumentError(
-            f"{kind} is not recorded; of TRL's trainers these are, and what derives: {known}"
+            f"{kind} can't be recorded; the supported trainers of TRL are {known} and their subclasses"
         )
     found = handle_in(target, TrainerAttachment)
     if found is None:
@@ -102,13 +102,13 @@ def attach(target: Any, /, **options: Any) -> TrainerAttachment:
 
 
 def _callback(updates: TrainerUpdates) -> Any:
-    """What the trainer tells of its events; whatever goes wrong is not the training's fault."""
+    """Return a callback that passes the trainer's events to `updates`."""
 
-    def told(event: str) -> Callable[..., None]:
-        def hear(_: Any, *args: Any, **kwargs: Any) -> None:
+    def handler(event: str) -> Callable[..., None]:
+        def handle(_: Any, *args: Any, **kwargs: Any) -> None:
             guard("trl", getattr(updates, event), *args, **kwargs)
 
-        return hear
+        return handle
 
     base = getattr(sys.modules.get("transformers"), "TrainerCallback", object)
-    return type("RecordUpdates", (base,), {event: told(event) for event in _EVENTS})()
+    return type("RecordUpdates", (base,), {event: handler(event) for event in _EVENTS})()

@@ -1,4 +1,4 @@
-"""Ids on which all processes that train together agree, without asking each other while they train."""
+"""Ids that all processes of a training derive alike, without communicating while they train."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from hashlib import blake2b
 
 __all__ = ["Launch"]
 
-_attached = itertools.count()
-"""Trainers are attached to in the same order in every process."""
+_trainers = itertools.count()
+"""Numbers the instrumented trainers, whose order is the same in every process."""
 
 
 class Launch:
     """
-    One trainer as one launch of its processes has it; another launch of the same run has other ids.
+    Derives the ids of one trainer in one launch of its processes; another launch of the run has other ids.
 
-    A rank derives the ids of the others' episodes, so that a group that is spread over several is one record.
+    Each rank can derive the ids of all episodes, so that a group over several ranks is one record.
     """
 
     def __init__(self, run_id: str, *, process: int, processes: int) -> None:
         self.process = process
         self.processes = processes
-        self.id = _agreed(next(_attached)) if processes > 1 else os.urandom(16).hex()
-        if not self.id:  # they have the run in common, at least
+        self.id = _shared_value(next(_trainers)) if processes > 1 else os.urandom(16).hex()
+        if not self.id:  # all processes know the run's id
             self.id = _digest(run_id)
 
     def trace_id(self, batch: int, row: int) -> str:
-        """The trace of a completion, by its batch and its row among those of all processes."""
+        """Return the trace id of a completion, by its row among those of all processes."""
         return _digest(f"{self.id}/{batch}/{row}")
 
     def group_id(self, batch: int, position: int) -> str:
-        """The group of a prompt, by its batch and its position among the prompts of all processes."""
+        """Return the group id of a prompt, by its position among the prompts of all processes."""
         return f"{self.id[:8]}-{batch}-{position}"
 
 
@@ -40,12 +40,16 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _agreed(attached: int) -> str:
-    """The value that the first process put into torch's store; unlike a collective, this does not wait."""
+def _shared_value(trainer: int) -> str:
+    """
+    Return the random value that the first process stored in torch's store; empty without a store.
+
+    Unlike a collective operation, this does not wait for the other processes.
+    """
     torch = sys.modules.get("torch")
     try:
         store = torch.distributed.distributed_c10d._get_default_store()  # type: ignore[union-attr]
-        found = store.compare_set(f"mttp/trl/{attached}", "", os.urandom(16).hex())
-    except Exception:  # whatever a store, or its absence, raises
+        found = store.compare_set(f"mttp/trl/{trainer}", "", os.urandom(16).hex())
+    except Exception:  # any error of the store, or no torch
         return ""
     return found.decode() if isinstance(found, bytes) else str(found)

@@ -1,4 +1,4 @@
-"""Recording every trainer that TRL makes."""
+"""Recording every trainer of TRL."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import wrapt
 
-from mttp.integrations.faults import failed
+from mttp.integrations.faults import hook_failed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
 from mttp.integrations.trl import trainers
@@ -23,7 +23,7 @@ _active: TrlLibrary | None = None
 
 
 class TrlLibrary(Patches):
-    """The trainers' constructors, each once its module is imported, and the trainers made meanwhile."""
+    """The patches of the trainers' constructors, installed on import, and the trainers created since."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__(self._stop)
@@ -32,21 +32,21 @@ class TrlLibrary(Patches):
         for name, algorithm in trainers.FAMILIES.items():
             home = f"trl.trainer.{algorithm}_trainer"
             if home in sys.modules or not _exists(home):
-                self._surround(name, sys.modules.get(home))
-            else:  # importing it takes seconds, which are not ours to spend
+                self._patch(name, sys.modules.get(home))
+            else:  # the import takes seconds, so that it is left to the program
                 self._missing[name] = False
-                wrapt.register_post_import_hook(functools.partial(self._surround, name), home)
+                wrapt.register_post_import_hook(functools.partial(self._patch, name), home)
 
     def use(self, options: dict[str, Any]) -> None:
-        """Take other options for trainers that are made from here on."""
+        """Use new options for trainers created from now on."""
         self._options = options
 
-    def _surround(self, name: str, module: Any) -> None:
+    def _patch(self, name: str, module: Any) -> None:
         if self.attached:
             self._missing.pop(name, None)
             kind = getattr(module, name, None)
             owner, attribute = (module, name) if kind is None else (kind, "__init__")
-            self.expect("trl", [(name, owner, attribute, self._make)])
+            self.install_existing("trl", [(name, owner, attribute, self._make)])
 
     def _stop(self) -> None:
         for attachment in list(self._made):
@@ -57,22 +57,22 @@ class TrlLibrary(Patches):
         try:
             self._made.add(attach(trainer, **self._options))
         except Exception as error:
-            failed("trl", f"{type(trainer).__name__} is not recorded", error)
+            hook_failed("trl", f"{type(trainer).__name__} is not recorded", error)
 
 
 def _exists(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # nor does its package
+    except ModuleNotFoundError:  # its package does not exist
         return False
 
 
 def attach_all(**options: Any) -> TrlLibrary:
     """
-    Record every GRPOTrainer and RLOOTrainer that is made from here on.
+    Record every GRPOTrainer and RLOOTrainer created from now on.
 
-    Called again, it gives the same handle back, and takes the options that are given.
-    Detaching takes the trainers that were made meanwhile off, too.
+    A further call returns the same handle, and new options apply.
+    Detaching also detaches the trainers that were created in the meantime.
     """
     global _active
     Options.of(options)

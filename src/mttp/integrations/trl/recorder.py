@@ -1,4 +1,4 @@
-"""What a trainer generates and scores, batch by batch: once it is scored, each completion is an episode."""
+"""Recording the batches that a trainer generates and scores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mttp.integrations.faults import guard
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.trl import facts, groups, trainers
-from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult, Use
+from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult, ToolUse
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
-from mttp.integrations.trl.scoring import answered
+from mttp.integrations.trl.scoring import returned_rewards
 from mttp.model.episodes import Episode, Reward
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
@@ -28,17 +28,16 @@ from mttp.rewards.call_log import CallLog
 __all__ = ["ROWS", "TrainerRecorder"]
 
 ROWS = "mttp_rows"
-"""Under this name a batch says which completion each of its rows is, until TRL has shuffled and split it."""
+"""The key of a tensor in TRL's batch that numbers its rows, to follow TRL's shuffling and splitting."""
 
 _Call = Callable[..., Any]
 
 
 class TrainerRecorder:
     """
-    What surrounds the methods in which a trainer generates and scores.
+    Wraps the methods in which a trainer generates and scores.
 
-    `version` tells how many updates the policy has had; `recorded` is called with each batch that can be
-    learned from.
+    `version` returns the number of updates so far; `on_recorded` is called with each batch for training.
     """
 
     def __init__(
@@ -47,25 +46,25 @@ class TrainerRecorder:
         options: Options,
         *,
         version: Callable[[], int],
-        recorded: Callable[[groups.RecordedBatch], None],
+        on_recorded: Callable[[groups.RecordedBatch], None],
     ) -> None:
         self._trainer = trainer
         self._options = options
         self._version = version
-        self._recorded = recorded
+        self._on_recorded = on_recorded
         self._launch: Launch | None = None
         self._batch: CompletionBatch | None = None
         self._batches = 0
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
         self._options = options
 
-    # What surrounds the trainer's methods.
+    # Wrappers of the trainer's methods.
 
     def generate_and_score(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
-        """The whole of a batch: afterwards it is recorded, whether or not scoring went well."""
-        self._batch = guard("trl", self._begin)
+        """Wrap the generation and scoring of a batch, and record the batch, also after an error."""
+        self._batch = guard("trl", self._start_batch)
         try:
             result = wrapped(*args, **kwargs)
         except BaseException as error:
@@ -75,51 +74,51 @@ class TrainerRecorder:
         return result
 
     def calculate_rewards(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
-        """Scoring: all that was generated is known, and by the end what the functions pay."""
-        alone = self._batch is None  # what TRL does around it goes by another name
-        if alone:
-            self._batch = guard("trl", self._begin)
-        guard("trl", self._generated, *args, **kwargs)
+        """Wrap the scoring of a batch, which gets the generated completions."""
+        is_outermost = self._batch is None  # a version of TRL without `_generate_and_score_completions`
+        if is_outermost:
+            self._batch = guard("trl", self._start_batch)
+        guard("trl", self._take_completions, *args, **kwargs)
         rewards = wrapped(*args, **kwargs)
-        guard("trl", self._scored, rewards)
-        if alone:
+        guard("trl", self._take_rewards, rewards)
+        if is_outermost:
             guard("trl", self._finish, {})
         return rewards
 
     def tool_call_loop(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
-        """Turns in which tools are called: TRL has made a table of them for each completion by now."""
-        guard("trl", self._surround_tools)
-        found = wrapped(*args, **kwargs)
-        guard("trl", self._turned, found)
-        return found
+        """Wrap the turns with tools, whose tables of tools per completion exist by now."""
+        guard("trl", self._observe_tools)
+        result = wrapped(*args, **kwargs)
+        guard("trl", self._take_tool_mask, result)
+        return result
 
     def token_logprobs(self, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
-        """Log probabilities of a batch's tokens: of the policy first, then of the reference."""
-        found = wrapped(*args, **kwargs)
-        guard("trl", self._computed, found)
-        return found
+        """Wrap the computation of log probabilities, under the policy first, then under the reference."""
+        result = wrapped(*args, **kwargs)
+        guard("trl", self._take_logprobs, result)
+        return result
 
     def reward(self, position: int, wrapped: _Call, _: Any, args: Any, kwargs: Any) -> Any:
-        """One reward function, whose answer may have to be awaited, on a thread of the trainer's."""
+        """Wrap one reward function; the result of an async function is awaited on another thread."""
         batch = self._batch
         if batch is None:
             return wrapped(*args, **kwargs)
-        answer = batch.answers[position] = RewardFunctionResult()
-        if batch.scoring is None:  # what TRL does around it goes by another name
-            guard("trl", self._asked, **kwargs)
+        recorded = batch.function_results[position] = RewardFunctionResult()
+        if batch.scoring is None:  # a version of TRL without `_calculate_rewards`
+            guard("trl", self._take_arguments, **kwargs)
         try:
-            with CallLog():  # what a function asks a model is no step of whichever episode goes on around it
-                found = wrapped(*args, **(guard("trl", _listening, batch, kwargs) or kwargs))
+            with CallLog():  # model calls of a reward function are not steps of a current episode
+                result = wrapped(*args, **(guard("trl", _with_log_extra, batch, kwargs) or kwargs))
         except Exception as error:
-            answer.error = error
+            recorded.error = error
             raise
-        if inspect.isawaitable(found):
-            return _awaited(found, batch, answer)
-        return _taken(found, answer)
+        if inspect.isawaitable(result):
+            return _awaited(result, batch, recorded)
+        return _taken(result, recorded)
 
-    # What is done then.
+    # Recording.
 
-    def _begin(self) -> CompletionBatch | None:
+    def _start_batch(self) -> CompletionBatch | None:
         number, self._batches = self._batches, self._batches + 1
         if is_suppressed() or not configuration.may_record():
             return None
@@ -131,33 +130,35 @@ class TrainerRecorder:
             context=otel_context.get_current(),
         )
 
-    def _generated(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> None:
+    def _take_completions(
+        self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any
+    ) -> None:
         batch = self._batch
         if batch is not None:
             batch.scoring = time.time_ns()
             batch.inputs, batch.prompts, batch.completions = inputs, prompts, completions
             batch.completion_ids = completion_ids_list
 
-    def _asked(self, *, prompts: Any, completions: Any, completion_ids: Any, **columns: Any) -> None:
-        """A reward function was given the batch: lists beside it are columns of the dataset."""
+    def _take_arguments(self, *, prompts: Any, completions: Any, completion_ids: Any, **columns: Any) -> None:
+        """Take the batch from a reward function's arguments; other lists are columns of the dataset."""
         columns.pop("environments", None)
         lists = {name: column for name, column in columns.items() if isinstance(column, list)}
         inputs = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        self._generated(inputs, prompts, completions, completion_ids)
+        self._take_completions(inputs, prompts, completions, completion_ids)
 
-    def _scored(self, rewards: Any) -> None:
+    def _take_rewards(self, rewards: Any) -> None:
         if self._batch is not None:
             self._batch.rewards = trainers.matrix(rewards)
 
-    def _turned(self, found: Any) -> None:
+    def _take_tool_mask(self, result: Any) -> None:
         if self._batch is not None:
-            self._batch.tool_mask = found[0]
+            self._batch.tool_mask = result[0]
 
-    def _computed(self, found: Any) -> None:
+    def _take_logprobs(self, result: Any) -> None:
         if self._batch is not None:
-            self._batch.logprobs.append(found[0])
+            self._batch.logprobs.append(result[0])
 
-    def _surround_tools(self) -> None:
+    def _observe_tools(self) -> None:
         batch = self._batch
         if batch is None:
             return
@@ -173,7 +174,7 @@ class TrainerRecorder:
             return
         end = time.time_ns()
         if batch.rewards is None and error is None:
-            batch.rewards = answered(batch, len(self._trainer.reward_funcs))
+            batch.rewards = returned_rewards(batch, len(self._trainer.reward_funcs))
         for document in batch.documents:
             session._recorder.paid_by(document)
         completions = Completions(
@@ -185,7 +186,7 @@ class TrainerRecorder:
             end=end,
         )
         episodes = [
-            _identity(session.record(episode, start_time=batch.began, end_time=end, timing="batch"), episode)
+            _reduced(session.record(episode, start_time=batch.began, end_time=end, timing="batch"), episode)
             for episode in completions.episodes(error)
         ]
         if error is not None:
@@ -193,7 +194,7 @@ class TrainerRecorder:
         recorded = groups.record(self._trainer, completions, episodes)
         if batch.is_training and result:
             result[ROWS] = result["completion_ids"].new_tensor(list(range(completions.count)))
-            self._recorded(recorded)
+            self._on_recorded(recorded)
 
     def _launched(self, session: Session) -> Launch:
         if self._launch is None:
@@ -203,8 +204,8 @@ class TrainerRecorder:
         return self._launch
 
 
-def _identity(opened: OpenEpisode, episode: Episode) -> Episode:
-    """Who an episode is and what it was paid, without what it holds, for what refers to it."""
+def _reduced(opened: OpenEpisode, episode: Episode) -> Episode:
+    """Return an episode's identity and reward, without its steps, for groups and updates."""
     return Episode(
         trace_id=episode.trace_id,
         span_id=opened.span_id,
@@ -216,8 +217,8 @@ def _identity(opened: OpenEpisode, episode: Episode) -> Episode:
     )
 
 
-def _listening(batch: CompletionBatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A reward function's arguments, with a `log_extra` that is heard here too."""
+def _with_log_extra(batch: CompletionBatch, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reward function's arguments with a `log_extra` that also records."""
     log = kwargs.get("log_extra")
     if log is None:
         return dict(kwargs)
@@ -229,68 +230,68 @@ def _listening(batch: CompletionBatch, kwargs: Mapping[str, Any]) -> dict[str, A
     return {**kwargs, "log_extra": log_extra}
 
 
-def _taken(found: Any, answer: RewardFunctionResult) -> Any:
-    """What a function answered, which can be gone through once more."""
-    if hasattr(found, "__next__"):
-        found = list(found)
-    answer.values = guard("trl", _values, found)
-    answer.results = getattr(found, "results", ()) if isinstance(found, list) else ()
-    return found
+def _taken(result: Any, recorded: RewardFunctionResult) -> Any:
+    """Record a function's result, and return it; an iterator is returned as a list."""
+    if hasattr(result, "__next__"):
+        result = list(result)
+    recorded.values = guard("trl", _values, result)
+    recorded.results = getattr(result, "results", ()) if isinstance(result, list) else ()
+    return result
 
 
-def _values(found: Any) -> list[Any] | None:
-    found = found.tolist() if hasattr(found, "tolist") else found
-    return list(found) if hasattr(found, "__iter__") else None
+def _values(result: Any) -> list[Any] | None:
+    result = result.tolist() if hasattr(result, "tolist") else result
+    return list(result) if hasattr(result, "__iter__") else None
 
 
-async def _awaited(found: Awaitable[Any], batch: CompletionBatch, answer: RewardFunctionResult) -> Any:
-    """The answer of an async function: its thread knows nothing of the trainer's context, and is told it."""
+async def _awaited(awaitable: Awaitable[Any], batch: CompletionBatch, recorded: RewardFunctionResult) -> Any:
+    """Await an async function's result in the OpenTelemetry context of the trainer's thread."""
     token = otel_context.attach(batch.context)
     try:
         with CallLog():
-            taken = await found
+            result = await awaitable
     except Exception as error:
-        answer.error = error
+        recorded.error = error
         raise
     finally:
         otel_context.detach(token)
-    return _taken(taken, answer)
+    return _taken(result, recorded)
 
 
-def _observed(tool: _Call, name: str, uses: list[Use]) -> _Call:
-    """A tool whose calls are written down; what Python says of it, which the model reads, stays the same."""
+def _observed(tool: _Call, name: str, uses: list[ToolUse]) -> _Call:
+    """Return a tool that records its calls, with the signature and docstring that the model reads."""
 
     @functools.wraps(tool)
     def called(**arguments: Any) -> Any:
-        use = Use(name, arguments, time.time_ns())
+        use = ToolUse(name, arguments, time.time_ns())
         uses.append(use)
         try:
-            found = tool(**arguments)
+            result = tool(**arguments)
         except BaseException as error:
             use.error = error
             raise
         finally:
             use.end = time.time_ns()
-        if inspect.isawaitable(found):
-            return _finished(found, use)
-        use.result = guard("trl", _settled, found)
-        return found
+        if inspect.isawaitable(result):
+            return _observed_async(result, use)
+        use.result = guard("trl", _copied, result)
+        return result
 
     return called
 
 
-async def _finished(found: Awaitable[Any], use: Use) -> Any:
+async def _observed_async(awaitable: Awaitable[Any], use: ToolUse) -> Any:
     try:
-        answer = await found
+        result = await awaitable
     except BaseException as error:
         use.error = error
         raise
     finally:
         use.end = time.time_ns()
-    use.result = guard("trl", _settled, answer)
-    return answer
+    use.result = guard("trl", _copied, result)
+    return result
 
 
-def _settled(answer: Any) -> Any:
-    """An answer that stays what it is, whatever the tool does next with its lists."""
-    return plain(answer, []) if isinstance(answer, (list, dict)) else answer
+def _copied(result: Any) -> Any:
+    """Return a copy of a list or dict, which the tool may change later; other values unchanged."""
+    return plain(result, []) if isinstance(result, (list, dict)) else result

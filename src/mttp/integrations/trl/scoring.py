@@ -1,4 +1,4 @@
-"""What completions were paid: each reward function's part, and their sum before anything is normalized."""
+"""The rewards of completions: each reward function's component, and their sum before normalization."""
 
 from __future__ import annotations
 
@@ -13,46 +13,47 @@ from mttp.codec.plain import number, scalar_text
 from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult
 from mttp.model.episodes import Grade, Reward
 
-__all__ = ["Scoring", "answered", "combined"]
+__all__ = ["BatchScoring", "combined", "returned_rewards"]
 
 Array = np.ndarray[Any, Any]
 
 
 def combined(rewards: Array, weights: Array) -> Array:
     """
-    The weighted sums as TRL takes them, shape [completions].
+    Return the weighted sums of rewards as TRL computes them, shape [completions].
 
-    A function that pays no number counts for nothing; where none does, the sum is NaN and not zero.
+    NaN components are left out of the sum; a sum without components is NaN.
     """
-    with np.errstate(all="ignore"):  # what infinities make of it is what TRL has
+    with np.errstate(all="ignore"):  # infinities give the same results as in TRL
         total: Array = np.nansum(rewards * weights, axis=1)
     total[np.isnan(rewards).all(axis=1)] = np.nan
     return total
 
 
-def answered(batch: CompletionBatch, functions: int) -> Array | None:
-    """The answers as TRL keeps them, shape [completions, functions]; None where not all are known."""
-    answers = [batch.answers.get(position, RewardFunctionResult()).values for position in range(functions)]
-    if not all(values is not None and len(values) == len(batch.completions) for values in answers):
+def returned_rewards(batch: CompletionBatch, functions: int) -> Array | None:
+    """Return the functions' rewards as an array, shape [completions, functions]; None if any is unknown."""
+    results = (batch.function_results.get(position, RewardFunctionResult()) for position in range(functions))
+    rewards = [result.values for result in results]
+    if not all(values is not None and len(values) == len(batch.completions) for values in rewards):
         return None
-    numbers = [[number(value) for value in values or ()] for values in answers]
+    numbers = [[number(value) for value in values or ()] for values in rewards]
     return np.array(numbers, np.float32).T
 
 
-class Scoring:
+class BatchScoring:
     """
-    The rewards of one process's completions, as values.
+    The rewards of one process's completions.
 
-    `first` says which of all processes' completions is this process's first, `end` when scoring was over.
+    `first` is the index of the first one among those of all processes, `end` the end of the batch.
     """
 
     def __init__(
         self, batch: CompletionBatch, names: Sequence[str], weights: Array, *, first: int, end: int
     ) -> None:
         self.weights = weights
-        """Of the reward functions, float32."""
+        """The weights of the reward functions, float32."""
         self.totals: Array | None = None
-        """What this process's completions were paid in all, NaN where no function paid a number."""
+        """The total reward of each completion, NaN where no function returned a number."""
         self._batch = batch
         self._names = names
         self._first = first
@@ -63,65 +64,64 @@ class Scoring:
             self.totals = combined(self._rewards, weights)
 
     def reward(self, row: int) -> Reward:
-        """The whole scoring of a completion."""
+        """Return the reward of a completion, with components, statuses and grades."""
         scores: dict[str, float] = {}
         statuses: dict[str, str] = {}
         for position, name in enumerate(self._names):
-            value, status = self._part(row, position)
+            value, status = self._component(row, position)
             if value is None:
                 statuses[name] = status
             else:
                 scores[name] = value
         total = math.nan if self.totals is None else float(self.totals[row])
         times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
-        paid: dict[str, Any] = {} if math.isnan(total) else {"value": total}
+        stated: dict[str, Any] = {} if math.isnan(total) else {"value": total}
         by_spec = self._by_spec(row)
         if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
             whole: Reward = by_spec[self._names[0]].reward
-            return replace(whole, **paid, **times)
+            return replace(whole, **stated, **times)
         for name, result in by_spec.items():
-            if result.status != "ok":  # a floor that is paid beside it is no score
+            if result.status != "ok":  # the number that TRL has then is a floor, not a score
                 scores.pop(name, None)
                 statuses[name] = result.status
-        if paid and ("error" in statuses.values() or statuses.keys() & by_spec.keys()):
-            paid["status"] = "partial"
+        if stated and ("error" in statuses.values() or statuses.keys() & by_spec.keys()):
+            stated["status"] = "partial"
         return Reward(
             components=scores,
             component_statuses=statuses,
             weights=self._weights,
             grades=tuple(_grade(name, result, self._weights[name]) for name, result in by_spec.items()),
-            **(paid or {"status": _overall(statuses), "error": self._error()}),
+            **(stated or {"status": _overall(statuses), "error": self._error()}),
             **times,
         )
 
     def _by_spec(self, row: int) -> dict[str, Any]:
-        """What reward specs said of a completion, by the names of the functions that they stand for."""
-        answers = (
-            (name, self._batch.answers.get(place, RewardFunctionResult()))
-            for place, name in enumerate(self._names)
+        """Return the results of reward specs for a completion, by the names of their functions."""
+        named = (
+            (name, self._batch.function_results.get(position, RewardFunctionResult()))
+            for position, name in enumerate(self._names)
         )
-        return {name: answer.results[row] for name, answer in answers if row < len(answer.results)}
+        return {name: function.results[row] for name, function in named if row < len(function.results)}
 
-    def _part(self, row: int, position: int) -> tuple[float | None, str]:
-        """What one function pays: the number that TRL has of it, else what its answer means."""
-        answer = self._batch.answers.get(position, RewardFunctionResult())
+    def _component(self, row: int, position: int) -> tuple[float | None, str]:
+        """Return the value and the status of one function's component; TRL's number takes precedence."""
+        function = self._batch.function_results.get(position, RewardFunctionResult())
         if self.totals is not None:
-            paid = float(self._rewards[row, position])
-            return (paid, "ok") if math.isfinite(paid) else (None, _meaning(answer, row, "error"))
-        given = _given(answer, row)
-        found = number(given)
+            value = float(self._rewards[row, position])
+            return (value, "ok") if math.isfinite(value) else (None, _status(function, row, "error"))
+        found = number(_returned(function, row))
         if found is not None and math.isfinite(found):
             return found, "ok"
-        return None, "error" if answer.error is not None else _meaning(answer, row, "missing")
+        return None, "error" if function.error is not None else _status(function, row, "missing")
 
     def _error(self) -> str | None:
-        """What a reward function raised, where one did."""
-        raised = (answer.error for answer in self._batch.answers.values() if answer.error is not None)
-        return next((scalar_text(error) for error in raised), None)
+        """Return the text of the first exception of a reward function, or None."""
+        errors = (function.error for function in self._batch.function_results.values())
+        return next((scalar_text(error) for error in errors if error is not None), None)
 
 
 def _grade(name: str, result: Any, weight: float) -> Grade:
-    """A spec's result as one component among others, its own components as parts of it."""
+    """Return a spec's result as the grade of one component, with the spec's components as parts."""
     return Grade(
         name=name,
         kind="rubric",
@@ -140,15 +140,15 @@ def _grade(name: str, result: Any, weight: float) -> Grade:
     )
 
 
-def _given(answer: RewardFunctionResult, row: int) -> Any:
-    return answer.values[row] if answer.values is not None and row < len(answer.values) else None
+def _returned(function: RewardFunctionResult, row: int) -> Any:
+    return function.values[row] if function.values is not None and row < len(function.values) else None
 
 
-def _meaning(answer: RewardFunctionResult, row: int, unknown: str) -> str:
-    """What it means that there is no number: None is an abstention, anything else an error."""
-    if answer.values is None or row >= len(answer.values):
+def _status(function: RewardFunctionResult, row: int, unknown: str) -> str:
+    """Return the status of a component without a number: None is an abstention, other values an error."""
+    if function.values is None or row >= len(function.values):
         return unknown
-    return "abstained" if answer.values[row] is None else "error"
+    return "abstained" if function.values[row] is None else "error"
 
 
 def _overall(statuses: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What TRL made of a batch for its loss, as arrays whose rows are padded to one length."""
+"""The padded arrays that TRL computes from a batch for its loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHERS = ("prompt_ids", "prompt_mask", "completion_mask", "tool_mask", "advanta
 
 
 class Tensors:
-    """The tensors of a batch; `logprobs` are the policy's and the reference's that RLOO keeps."""
+    """The arrays of one batch; `logprobs` are RLOO's, under the policy and under the reference model."""
 
     def __init__(self, result: Mapping[str, Any], logprobs: Sequence[Any]) -> None:
         names = (*_LOGPROBS, *_OTHERS)
@@ -31,7 +31,7 @@ class Tensors:
         self.advantages: Array | None = found.get("advantages")
         """Shape [completions], or [completions, tokens]."""
         self.mask: Array | None = found.get("completion_mask")
-        """1 where a token counts for the loss as far as its completion goes, shape [completions, tokens]."""
+        """1 for completion tokens, 0 for padding and masked completions; shape [completions, tokens]."""
         self._tools = found.get("tool_mask")
         self._prompts = found.get("prompt_ids"), found.get("prompt_mask")
         self._logprobs = {name: found[key] for key, name in _LOGPROBS.items() if key in found}
@@ -39,16 +39,16 @@ class Tensors:
             self._logprobs[name] = matrix(given)
 
     def prompt(self, row: int) -> Array | None:
-        """A prompt's token ids, without the padding on their left; None where they are not known."""
+        """Return a prompt's token ids without the left padding; None if they are unknown."""
         ids, mask = self._prompts
         return None if ids is None or mask is None else ids[row][mask[row].astype(bool)]
 
     def sampled(self, row: int, count: int) -> Array | None:
-        """1 for each token that the policy sampled, 0 for those of tools; None where there are no tools."""
+        """Return per token 1 if the policy sampled it, 0 if it is from a tool; None without tools."""
         return None if self._tools is None else self._tools[row, :count]
 
     def arrays(self, row: int, count: int) -> dict[str, Array]:
-        """What there is per completion token, by the names that `mttp.Tokens` has."""
+        """Return the arrays with one element per completion token, by the field names of `mttp.Tokens`."""
         found = {name: values[row, :count] for name, values in self._logprobs.items()}
         if self.mask is not None:
             found["masks"] = self.mask[row, :count]
@@ -59,5 +59,5 @@ class Tensors:
         return found
 
     def is_masked(self, row: int) -> bool:
-        """Whether a completion counts for nothing in the loss."""
+        """Return whether the loss leaves a completion out."""
         return self.mask is not None and not self.mask[row].any()

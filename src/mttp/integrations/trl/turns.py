@@ -1,4 +1,4 @@
-"""A completion as the steps of its episode: one, or one per turn where tools or an environment answer."""
+"""Splitting a completion into steps: one per turn of the policy, where tools or an environment respond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mttp.integrations.trl.batch import Use
+from mttp.integrations.trl.batch import ToolUse
 from mttp.model.episodes import Call, Step, Tokens
 from mttp.otlp.spans import error_message, qualified_name
 
@@ -19,67 +19,70 @@ Array = np.ndarray[Any, Any]
 Message: TypeAlias = Mapping[str, Any]
 
 
-class _Place(NamedTuple):
-    """Where a turn is among the tokens of its completion."""
+class _TokenRange(NamedTuple):
+    """The token positions of one turn in its completion."""
 
     begin: int
-    """Where the tokens begin that the policy is shown."""
+    """The first token of the tools' results before the turn."""
     sampled: int
-    """Where those that it samples begin."""
+    """The first token that the policy sampled."""
     end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One completion with its tokens; arrays have an element per completion token."""
+    """One completion; arrays have one element per completion token."""
 
     prompt: Any
-    """Text, or messages."""
+    """Text or messages."""
     text: Any
-    """What came of it: text, or the messages of the policy and of tools in turn."""
+    """Text, or the messages of the policy and of tools."""
     prompt_ids: Array | None
-    """None where they are not known."""
+    """The token ids of the prompt; None if unknown."""
     ids: Array
+    """The token ids of the completion."""
     sampled: Array | None
-    """1 where the policy sampled the token, 0 where a tool put it there; None where it sampled all."""
+    """1 for tokens that the policy sampled, 0 for tokens of tool results; None if it sampled all."""
     arrays: Mapping[str, Array]
-    """The other arrays, by the names that `mttp.Tokens` has."""
+    """Other arrays, by the field names of `mttp.Tokens`."""
     version: str
     """The policy's version."""
     truncated: bool
-    uses: Sequence[Use]
-    """Calls of tools, in order."""
+    uses: Sequence[ToolUse]
+    """The tool calls, in order."""
     decode: Callable[[Array], str]
-    """The text of tokens."""
+    """Returns the text of token ids."""
     start: int
+    """The start of generation in nanoseconds since the Unix epoch."""
     end: int
+    """The end of generation in nanoseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What the policy was shown, and what it then sampled."""
+    """One turn of the policy."""
 
-    shown: Any
-    said: Any
-    place: _Place
+    observation: Any
+    action: Any
+    tokens: _TokenRange
     calls: Sequence[Message] = ()
-    """The calls of tools that it asked for."""
-    answers: Sequence[Message] = ()
-    """The tools' answers."""
+    """The tool calls in the policy's message."""
+    tool_messages: Sequence[Message] = ()
+    """The tools' results."""
 
 
 def steps(completion: Completion, *, trained_reward: float | None = None) -> tuple[Step, ...]:
-    """The steps; `trained_reward` is what the trainer learns from instead of what was paid."""
+    """Return a completion's steps; `trained_reward` is the trainer's adjusted reward, for the last step."""
     turns = list(_turns(completion))
-    uses: dict[str, deque[Use]] = defaultdict(deque)
+    uses: dict[str, deque[ToolUse]] = defaultdict(deque)
     for use in completion.uses:
         uses[use.name].append(use)
     last = len(turns) - 1
     return tuple(
         Step(
             index=index,
-            observation=turn.shown,
-            action=turn.said,
+            observation=turn.observation,
+            action=turn.action,
             tokens=_tokens(completion, turns, index),
             calls=tuple(_calls(turn, uses)),
             terminated=not completion.truncated if index == last else False,
@@ -93,55 +96,55 @@ def steps(completion: Completion, *, trained_reward: float | None = None) -> tup
 
 
 def _turns(completion: Completion) -> Iterator[_Turn]:
-    """The turns; one alone where what was said can't be told apart."""
-    places = _places(completion.sampled, len(completion.ids))
-    said = _spoken(completion.text)
-    if len(places) > 1 and len(said) <= 1 and not any(answers for _, answers in said):
-        yield from _decoded(completion, places)
+    """Yield the turns; a single one where messages and token ranges do not match."""
+    ranges = _token_ranges(completion.sampled, len(completion.ids))
+    messages = _policy_messages(completion.text)
+    if len(ranges) > 1 and len(messages) <= 1 and not any(results for _, results in messages):
+        yield from _decoded(completion, ranges)
         return
-    if len(places) == 1 or len(said) != sum(place.sampled < place.end for place in places):
-        calls = _asked(said[0][0]) if said else ()
-        whole = _Place(places[0].begin, places[0].sampled, places[-1].end)
-        yield _Turn(completion.prompt, _alone(completion.text), whole, calls)
+    if len(ranges) == 1 or len(messages) != sum(tokens.sampled < tokens.end for tokens in ranges):
+        calls = _tool_calls(messages[0][0]) if messages else ()
+        whole = _TokenRange(ranges[0].begin, ranges[0].sampled, ranges[-1].end)
+        yield _Turn(completion.prompt, _single(completion.text), whole, calls)
         return
-    shown: Any = completion.prompt
-    for place, (message, answers) in zip(places, said, strict=False):
-        yield _Turn(shown, message, place, _asked(message), answers)
-        shown = answers
-    if len(places) > len(said):
-        yield _Turn(shown, None, places[-1])
+    observation: Any = completion.prompt
+    for tokens, (message, results) in zip(ranges, messages, strict=False):
+        yield _Turn(observation, message, tokens, _tool_calls(message), results)
+        observation = results
+    if len(ranges) > len(messages):
+        yield _Turn(observation, None, ranges[-1])
 
 
-def _places(sampled: Array | None, count: int) -> list[_Place]:
-    """A place per turn; in the last one nothing may have been sampled any more."""
+def _token_ranges(sampled: Array | None, count: int) -> list[_TokenRange]:
+    """Return the token range of each turn; the last turn may have no sampled tokens."""
     if sampled is None:
-        return [_Place(0, 0, count)]
+        return [_TokenRange(0, 0, count)]
     edges = np.flatnonzero(np.diff(sampled.astype(np.int8), prepend=0, append=0))
     begins, ends = edges[::2].tolist(), edges[1::2].tolist()
-    found = list(map(_Place, [0, *ends], begins, ends))
+    found = list(map(_TokenRange, [0, *ends], begins, ends))
     last = ends[-1] if ends else 0
     if last < len(sampled) or not found:
-        found.append(_Place(last, len(sampled), len(sampled)))
+        found.append(_TokenRange(last, len(sampled), len(sampled)))
     return found
 
 
-def _alone(text: Any) -> Any:
-    """A message alone, where there is one only."""
+def _single(text: Any) -> Any:
+    """Return the message of a list with one message; other values unchanged."""
     return text[0] if isinstance(text, (list, tuple)) and len(text) == 1 else text
 
 
-def _decoded(completion: Completion, places: Sequence[_Place]) -> Iterator[_Turn]:
-    """Turns of which there is no more than the tokens, as a rollout function's own."""
-    for place in places:
-        begin, sampled, end = place
-        shown: Any = completion.decode(completion.ids[begin:sampled]) if begin < sampled else None
+def _decoded(completion: Completion, ranges: Sequence[_TokenRange]) -> Iterator[_Turn]:
+    """Yield turns decoded from the tokens, for a rollout function that returns no messages."""
+    for tokens in ranges:
+        begin, sampled, end = tokens
+        observation: Any = completion.decode(completion.ids[begin:sampled]) if begin < sampled else None
         if begin == 0:
-            shown = completion.prompt if shown is None else [completion.prompt, shown]
-        yield _Turn(shown, completion.decode(completion.ids[sampled:end]), place)
+            observation = completion.prompt if observation is None else [completion.prompt, observation]
+        yield _Turn(observation, completion.decode(completion.ids[sampled:end]), tokens)
 
 
-def _spoken(text: Any) -> list[tuple[Message, list[Message]]]:
-    """Each message of the policy, with the tools' answers to it; nothing of what is only text."""
+def _policy_messages(text: Any) -> list[tuple[Message, list[Message]]]:
+    """Return each message of the policy with the tool messages after it; empty for text."""
     found: list[tuple[Message, list[Message]]] = []
     for message in () if isinstance(text, str) else text:
         if message.get("role") == "tool" and found:
@@ -151,26 +154,26 @@ def _spoken(text: Any) -> list[tuple[Message, list[Message]]]:
     return found
 
 
-def _asked(message: Message) -> Sequence[Message]:
+def _tool_calls(message: Message) -> Sequence[Message]:
     return message.get("tool_calls") or ()
 
 
-def _calls(turn: _Turn, uses: Mapping[str, deque[Use]]) -> Iterator[Call]:
-    """The calls that a message asked for, each with what was seen of it, else with what its answer says."""
-    answers: dict[str, deque[Any]] = defaultdict(deque)
-    for told in turn.answers:
-        answers[str(told.get("name"))].append(told.get("content"))
-    for asked in turn.calls:
-        function = asked.get("function") or asked
+def _calls(turn: _Turn, uses: Mapping[str, deque[ToolUse]]) -> Iterator[Call]:
+    """Yield the tool calls of a turn, from the observed call if there is one, else from the tool message."""
+    results: dict[str, deque[Any]] = defaultdict(deque)
+    for message in turn.tool_messages:
+        results[str(message.get("name"))].append(message.get("content"))
+    for call in turn.calls:
+        function = call.get("function") or call
         name = str(function.get("name", "unknown"))
-        answer = answers[name].popleft() if answers[name] else None
-        facts: dict[str, Any] = {"id": asked.get("id"), "arguments": function.get("arguments")}
-        is_made = isinstance(facts["arguments"], Mapping)  # else Python refuses, and the tool sees nothing
-        facts |= _seen(uses[name].popleft()) if is_made and uses[name] else {"result": answer}
+        result = results[name].popleft() if results[name] else None
+        facts: dict[str, Any] = {"id": call.get("id"), "arguments": function.get("arguments")}
+        is_valid = isinstance(facts["arguments"], Mapping)  # TRL does not reach the tool with other arguments
+        facts |= _observed(uses[name].popleft()) if is_valid and uses[name] else {"result": result}
         yield Call(operation="execute_tool", name=name, **facts)
 
 
-def _seen(use: Use) -> dict[str, Any]:
+def _observed(use: ToolUse) -> dict[str, Any]:
     facts: dict[str, Any] = {"start_time": use.start, "end_time": use.end}
     if use.error is None:
         return facts | {"result": use.result}
@@ -181,8 +184,8 @@ def _seen(use: Use) -> dict[str, Any]:
 
 
 def _tokens(completion: Completion, turns: Sequence[_Turn], index: int) -> Tokens:
-    """A turn's own tokens; the conversation so far is that of the turn before."""
-    (begin, sampled, end), ids = turns[index].place, completion.ids
+    """Return a turn's own tokens; `parent` refers to the tokens of the turn before."""
+    (begin, sampled, end), ids = turns[index].tokens, completion.ids
     prompt: Array | None = ids[begin:sampled]
     parent = None
     if completion.prompt_ids is None:

@@ -1,4 +1,4 @@
-"""The updates of a trainer's policy: how each went, and which episodes it learned from."""
+"""Recording a trainer's updates: metrics, and the episodes that each one learned from."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _NAMED = {
     "clip_ratio/region_mean": "clip_fraction",
     "clip_ratio": "clip_fraction",
 }
-"""What an update says in words of the convention, by TRL's; the rest are its metrics."""
+"""Fields of an update by TRL's names; other numbers are metrics."""
 
 
 @dataclass(slots=True)
-class _Step:
-    """An update that is under way."""
+class _OpenUpdate:
+    """An update that is in progress."""
 
     losses: list[Any] = field(default_factory=list)
-    """Of each part of the batch, as tensors."""
+    """The loss of each part of the batch, as tensors."""
     rows: list[tuple[RecordedBatch, list[int]]] = field(default_factory=list)
-    """What these parts are of."""
+    """The batch and rows of each part."""
     grad_norm: Any = None
     learning_rate: float | None = None
     began: int = 0
-    """When the first part went to the policy, in nanoseconds since the Unix epoch."""
+    """The start of the first part in nanoseconds since the Unix epoch."""
 
 
 class TrainerUpdates:
-    """Notes what a trainer does from one update to the next; it is told of events as TRL's callbacks are."""
+    """Follows a trainer by TRL's callback events and wrapped methods, and records its updates."""
 
     def __init__(self, trainer: Any, options: Options) -> None:
         self._trainer = trainer
         self._options = options
-        self._step = _Step()
+        self._update = _OpenUpdate()
         self._pending: dict[str, Any] | None = None
         self._unlogged = 0
         self._before = self._made = 0
@@ -58,76 +58,76 @@ class TrainerUpdates:
         self._seen: dict[str, tuple[Sequence[float], int]] = {}
 
     def use(self, options: Options) -> None:
-        """Take other options from here on."""
+        """Use new options from now on."""
         self._options = options
 
     def version(self) -> int:
-        """How many updates the policy has had, those of an earlier call of `train` included."""
+        """Return the number of updates so far, with those of earlier calls of `train`."""
         return self._before + trainers.version(self._trainer)
 
-    def recorded(self, batch: RecordedBatch) -> None:
-        """Take note of a batch from which the next updates learn."""
+    def on_recorded(self, batch: RecordedBatch) -> None:
+        """Set the batch from which the next updates learn."""
         self._batch, self._parts = batch, []
 
-    # What surrounds the trainer's methods.
+    # Wrappers of the trainer's methods.
 
     def prepare_inputs(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        """Part of a batch on its way to the policy; a new batch is generated meanwhile where it is time."""
-        found = wrapped(*args, **kwargs)
-        guard("trl", self._given, found)
-        return found
+        """Wrap the method that returns the next part of a batch, and generates a batch when needed."""
+        inputs = wrapped(*args, **kwargs)
+        guard("trl", self._take_inputs, inputs)
+        return inputs
 
     def training_step(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        """Part of a batch, from which the gradient was taken."""
+        """Wrap the computation of the gradient from one part of a batch."""
         loss = wrapped(*args, **kwargs)
-        self._step.losses.append(loss)
+        self._update.losses.append(loss)
         return loss
 
     def clip_grad_norm(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        """The gradient of all parts, as it was before it was clipped."""
+        """Wrap gradient clipping, which returns the norm of the whole gradient before clipping."""
         norm = wrapped(*args, **kwargs)
-        if not hasattr(norm, "full_tensor"):  # spread over processes, it must be asked for in all of them
-            self._step.grad_norm = norm
+        if not hasattr(norm, "full_tensor"):  # reading a distributed tensor is a collective operation
+            self._update.grad_norm = norm
         return norm
 
-    def _given(self, found: Any) -> None:
-        if self._batch is None or not isinstance(found, dict):
+    def _take_inputs(self, inputs: Any) -> None:
+        if self._batch is None or not isinstance(inputs, dict):
             return
-        if ROWS in found:  # the first time that it is learned from, or a copy
-            self._parts.append((found, self._batch, found.pop(ROWS).tolist()))
+        if ROWS in inputs:  # the first use of this part, or a copy of it
+            self._parts.append((inputs, self._batch, inputs.pop(ROWS).tolist()))
         if trainers.is_training(self._trainer):
-            self._step.began = self._step.began or time.time_ns()
-            self._step.rows += [(batch, rows) for part, batch, rows in self._parts if part is found]
+            self._update.began = self._update.began or time.time_ns()
+            self._update.rows += [(batch, rows) for part, batch, rows in self._parts if part is inputs]
 
-    # What the trainer tells its callbacks.
+    # TRL's callback events.
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Training begins, or goes on from a checkpoint: by now there is an optimizer."""
-        if trainers.version(self._trainer) == 0:  # it counts anew, and learns on
+        """Start a call of `train`; by now there is an optimizer."""
+        if trainers.version(self._trainer) == 0:  # TRL restarts its count
             self._before = self._made
-        self._step, self._pending, self._unlogged = _Step(), None, 0
+        self._update, self._pending, self._unlogged = _OpenUpdate(), None, 0
         self._seen = {name: (values, len(values)) for name, values in trainers.metrics(self._trainer).items()}
         session = None if is_suppressed() else configuration.recording_session()
         if session is not None:
             session.describe(**facts.of(self._trainer))
 
     def on_pre_optimizer_step(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
-        """The optimizer is about to use its learning rate."""
+        """Read the learning rate that the optimizer is about to use."""
         groups = getattr(optimizer, "param_groups", None)
-        self._step.learning_rate = number(groups[0]["lr"]) if groups else None
+        self._update.learning_rate = number(groups[0]["lr"]) if groups else None
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """The update was made; TRL's log line, where there is one now, comes right after."""
+        """Prepare the record of an update; TRL's log line follows, if it logs this update."""
         self._write()
-        step, self._step = self._step, _Step()
+        update, self._update = self._update, _OpenUpdate()
         self._unlogged += 1
         self._made = self.version()
         is_wanted = configuration.may_record() and not is_suppressed()
         if is_wanted and trainers.processes(self._trainer)[0] == 0:
-            self._pending = self._facts(step)
+            self._pending = self._facts(update)
 
     def on_log(self, *_: Any, logs: Mapping[str, Any] | None = None, **__: Any) -> None:
-        """TRL logs, after an update or an evaluation: what it says of one update alone is that update's."""
+        """Take loss and gradient norm from TRL's log line if it covers one update, and write the update."""
         if "loss" in (logs or {}):
             alone, self._unlogged = self._unlogged == 1, 0
             if self._pending is not None and alone:
@@ -137,38 +137,38 @@ class TrainerUpdates:
         self._write()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """The next update begins."""
+        """Write the update before."""
         self._write()
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        """No update comes any more."""
+        """Write the last update."""
         self._write()
 
-    # What is recorded.
+    # Recording.
 
-    def _facts(self, step: _Step) -> dict[str, Any]:
+    def _facts(self, update: _OpenUpdate) -> dict[str, Any]:
         index = self.version() - 1
-        found = self._fresh()
+        found = self._new_metrics()
         named = {name: found.pop(key) for key, name in _NAMED.items() if key in found}
         alone = trainers.processes(self._trainer)[1] == 1
         epoch = number(getattr(self._trainer.state, "epoch", None))
         return {
             "index": index,
             "policy": self._options.policy or trainers.policy(self._trainer),
-            "loss": _sum(step.losses) if alone else None,
-            "grad_norm": number(step.grad_norm),
-            "learning_rate": step.learning_rate,
+            "loss": _sum(update.losses) if alone else None,
+            "grad_norm": number(update.grad_norm),
+            "learning_rate": update.learning_rate,
             "policy_version_before": index,
             "policy_version_after": index + 1,
             "metrics": found if epoch is None else {**found, "epoch": epoch},
-            "start_time": step.began or None,
+            "start_time": update.began or None,
             "end_time": time.time_ns(),
             **named,
-            **self._learned(step, index),
+            **self._episodes(update, index),
         }
 
-    def _fresh(self) -> dict[str, float]:
-        """What TRL noted since the last update: of each the mean, which its log line is for one update."""
+    def _new_metrics(self) -> dict[str, float]:
+        """Return the mean of each metric's values since the last update, as TRL's log line has it."""
         fresh: dict[str, float] = {}
         for name, values in trainers.metrics(self._trainer).items():
             before, count = self._seen.get(name, (None, 0))
@@ -178,17 +178,17 @@ class TrainerUpdates:
                 fresh[name] = sum(new) / len(new)
         return fresh
 
-    def _learned(self, step: _Step, index: int) -> dict[str, Any]:
-        """The episodes and groups that an update learned from, as far as this process knows them."""
-        if not step.rows:
+    def _episodes(self, update: _OpenUpdate, index: int) -> dict[str, Any]:
+        """Return the groups and episodes that an update learned from, of those that this process knows."""
+        if not update.rows:
             return {}
         processes = trainers.processes(self._trainer)[1]
         groups: list[Any] = []
         episodes: list[Episode] = []
         masked: list[Episode] = []
         lags: list[int] = []
-        for batch, rows in _by_batch(step.rows):
-            whole, single = _names(batch, rows, everywhere=len(rows) * processes == batch.total)
+        for batch, rows in _by_batch(update.rows):
+            whole, single = _groups_and_episodes(batch, rows, is_whole=len(rows) * processes == batch.total)
             groups += whole
             episodes += single
             masked += [batch.episodes[row] for row in sorted(rows & batch.masked)]
@@ -208,16 +208,18 @@ class TrainerUpdates:
 
 
 def _by_batch(parts: Sequence[tuple[RecordedBatch, list[int]]]) -> list[tuple[RecordedBatch, set[int]]]:
-    """The rows of each batch that parts are of."""
+    """Return the rows of the parts, by batch."""
     found: dict[int, tuple[RecordedBatch, set[int]]] = {}
     for batch, rows in parts:
         found.setdefault(batch.number, (batch, set()))[1].update(rows)
     return list(found.values())
 
 
-def _names(batch: RecordedBatch, rows: set[int], *, everywhere: bool) -> tuple[list[Any], list[Episode]]:
-    """The groups of which everybody learned from all, by handle or id, and the episodes of the others."""
-    if everywhere:
+def _groups_and_episodes(
+    batch: RecordedBatch, rows: set[int], *, is_whole: bool
+) -> tuple[list[Any], list[Episode]]:
+    """Return the groups that were used completely, by handle or id, and the used episodes of the others."""
+    if is_whole:
         positions = range(batch.total // batch.size)
         ids = {position: batch.launch.group_id(batch.number, position) for position in positions}
         return [batch.groups.get(position, id) for position, id in ids.items()], []
@@ -229,7 +231,7 @@ def _names(batch: RecordedBatch, rows: set[int], *, everywhere: bool) -> tuple[l
 
 
 def _members(batch: RecordedBatch, position: int) -> range:
-    """The rows of a group; some may be those of other processes."""
+    """Return the rows of a group; rows outside this process's range belong to other processes."""
     first = position * batch.size - batch.first
     return range(first, first + batch.size)
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's seams, with a library that stands for it: this runs where it is not installed."""
+"""Stable-Baselines3's integration with a stand-in for the library, which always runs."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ BEGINNING = f"""
 """
 
 
-def test_the_shared_plays_are_told() -> None:
+def test_the_shared_plays_read_back() -> None:
     """
-    What was played is what is told, and each step knows what the policy thought and what came of it.
+    Each step has its value estimate, log probability, advantage and return target.
     """
     said = told(
         BEGINNING
@@ -83,9 +83,9 @@ def test_the_shared_plays_are_told() -> None:
 
 
 @pytest.mark.parametrize("how", ["spans", "packed", "auto"])
-def test_each_episode_says_which_policy_played(how: str) -> None:
+def test_each_episode_has_its_policy(how: str) -> None:
     """
-    However its steps are written.
+    Whether its steps are spans or columns.
     """
     said = told(
         BEGINNING
@@ -103,9 +103,9 @@ def test_each_episode_says_which_policy_played(how: str) -> None:
     assert [["0", "0", None], ["1", "1", 0]] == [said[0], said[-1]]
 
 
-def test_a_library_that_renamed_the_seam() -> None:
+def test_a_library_without_a_patched_method() -> None:
     """
-    One warning names the versions that were tested, the training goes on, and the status says what is lost.
+    One warning names the tested versions, the training continues, and `status` shows what is missing.
     """
     said = told(
         BEGINNING
@@ -132,7 +132,8 @@ def test_a_library_that_renamed_the_seam() -> None:
 
 def test_a_class_that_is_patched_is_called() -> None:
     """
-    Before or after the library is instrumented; once the patch is taken off, what was there is called again.
+    Before or after the library is instrumented; after that patch is removed, the earlier method is called
+    again.
     """
     said = told(
         BEGINNING
@@ -141,14 +142,14 @@ def test_a_class_that_is_patched_is_called() -> None:
 
     calls = []
     original = vars(BaseAlgorithm)["learn"]
-    seam = vars(BaseAlgorithm)["_init_callback"]
+    installed = vars(BaseAlgorithm)["_init_callback"]
     with mttp.configure("memory://") as session:
         for is_first in (True, False):
             handle = mttp.instrument() if is_first else None
             with patch.object(BaseAlgorithm, "learn", return_value=7) as learn:
                 handle = handle or mttp.instrument()
                 calls += [model().learn(1), learn.call_count]
-            with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=seam) as init:
+            with patch.object(BaseAlgorithm, "_init_callback", autospec=True, side_effect=installed) as init:
                 model().learn(1)
                 calls.append(init.call_count)
             model().learn(1)
@@ -156,7 +157,7 @@ def test_a_class_that_is_patched_is_called() -> None:
     print(json.dumps([
         calls,
         original is vars(BaseAlgorithm)["learn"],
-        seam is vars(BaseAlgorithm)["_init_callback"],
+        installed is vars(BaseAlgorithm)["_init_callback"],
     ]))
     """
     )
@@ -165,9 +166,9 @@ def test_a_class_that_is_patched_is_called() -> None:
 
 
 @pytest.mark.parametrize("how", ["spans", "packed", "auto"])
-def test_a_vector_that_tells_no_infos_is_recorded(how: str) -> None:
+def test_a_vector_without_infos_is_recorded(how: str) -> None:
     """
-    An empty list in place of an info for each environment: the steps are as they are with empty infos.
+    An empty list in place of an info per environment gives the same steps as empty infos.
     """
     said = told(
         BEGINNING

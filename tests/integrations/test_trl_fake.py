@@ -1,4 +1,4 @@
-"""Trainers of TRL's kind, by a fake with its seams: what is recorded of them, and that nothing hurts them."""
+"""TRL's integration with a stand-in for its trainers, which always runs."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ SCRIPT = ["4.", "five", "6.", "six"]
 
 
 def correct(completions: list[str], answer: list[str], **_: Any) -> list[float]:
-    """1 for the answer."""
+    """Return 1 for the answer, else 0."""
     return [float(text == right) for text, right in zip(completions, answer, strict=True)]
 
 
 def short(completions: list[str], **_: Any) -> list[float]:
-    """Less for each character."""
+    """Return less for each character."""
     return [1 - len(text) / 4 for text in completions]
 
 
 def trainer(*functions: Any, kind: type[Trainer] = GRPOTrainer, **options: Any) -> Trainer:
-    """A trainer that pays by these functions."""
+    """Return a trainer with these reward functions."""
     return kind(list(functions or (correct, short)), SCRIPT, ROWS, **options)
 
 
 def by_row(session: mttp.Session) -> list[mttp.Episode]:
-    """The episodes in the order in which the trainer had them."""
+    """Return the episodes in the trainer's order."""
     return sorted(mttp.read(session), key=lambda episode: episode.index or 0)
 
 
 def test_each_completion_is_an_episode(session: mttp.Session) -> None:
     """
-    With its prompt, tokens and dataset columns, what each function paid, and how it ended.
+    With prompt, tokens, dataset columns, reward components, and how it ended.
     """
     teacher = trainer(weights=[1.0, 0.5])
     mttp.instrument(teacher)
@@ -80,7 +80,7 @@ def test_each_completion_is_an_episode(session: mttp.Session) -> None:
 
 def test_the_specimen(session: mttp.Session) -> None:
     """
-    A completion is what it is for every library; TRL's generation tells no log probabilities.
+    The shared completions read back, without log probabilities.
     """
 
     def specimen(prompts: list[str], completions: list[str], **_: Any) -> list[float | None]:
@@ -98,17 +98,17 @@ def test_the_specimen(session: mttp.Session) -> None:
 
 
 def _float32(value: float | None) -> float | None:
-    """As TRL's tensors have it."""
+    """Return a number as float32, as in TRL's tensors."""
     return None if value is None else float(np.float32(value))
 
 
 def exact(completion: str, answer: str) -> float:
-    """1 for the answer; one that is not of digits is an error."""
+    """Return whether the answer is right; raises for one without digits."""
     return float(int(completion) == int(answer))
 
 
 def spec(**fields: Any) -> mttp.RewardSpec:
-    """A spec that pays for the answer, and for no six."""
+    """Return a spec with a verifier and a check."""
     return mttp.RewardSpec(
         name="sums",
         version="1.0.0",
@@ -122,13 +122,13 @@ def spec(**fields: Any) -> mttp.RewardSpec:
 
 
 def no_six(completion: str) -> bool:
-    """Whether it is no six."""
+    """Return whether there is no six."""
     return completion != "6"
 
 
-def test_a_spec_pays_with_everything_that_it_says(session: mttp.Session) -> None:
+def test_a_reward_spec_as_reward_function(session: mttp.Session) -> None:
     """
-    Components, gates and identity; an invalid sample has no reward and is no zero.
+    Components, checks and identity are recorded; an invalid sample has no reward, and not zero.
     """
     sums = spec()
     teacher = trainer(sums.for_trl())
@@ -149,7 +149,7 @@ def test_a_spec_pays_with_everything_that_it_says(session: mttp.Session) -> None
 
 def test_a_spec_is_one_function_among_others(session: mttp.Session) -> None:
     """
-    Then it is a component, and its own components are parts of that.
+    Then it is one component, with its own components as parts.
     """
     teacher = trainer(spec(on_invalid="floor").for_trl(), short, weights=[1.0, 0.5])
     mttp.instrument(teacher)
@@ -163,9 +163,9 @@ def test_a_spec_is_one_function_among_others(session: mttp.Session) -> None:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_floor_that_a_spec_pays_is_no_score(session: mttp.Session, alone: bool) -> None:
+def test_a_spec_s_floor_is_not_a_score(session: mttp.Session, alone: bool) -> None:
     """
-    TRL is paid the floor, the status stays beside it, and a group's statistics leave it out.
+    TRL gets the floor; the component has the status instead, and group statistics leave it out.
     """
     paying = spec(on_invalid="floor", floor=-1.0).for_trl()
     teacher = trainer(paying) if alone else trainer(paying, short, weights=[1.0, 0.0])
@@ -181,7 +181,7 @@ def test_a_floor_that_a_spec_pays_is_no_score(session: mttp.Session, alone: bool
 
 def test_groups_have_the_trainers_advantages(session: mttp.Session) -> None:
     """
-    Each prompt's completions are a group, whose id is that of no other batch's.
+    The completions of a prompt are a group, with an id that no other batch has.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -200,7 +200,7 @@ def test_groups_have_the_trainers_advantages(session: mttp.Session) -> None:
 
 def test_updates_say_what_they_learned_from(session: mttp.Session) -> None:
     """
-    Loss, gradient, learning rate and TRL's own metrics, with the groups whose completions were consumed.
+    Loss, gradient norm, learning rate and TRL's own metrics, with the consumed groups.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -226,7 +226,7 @@ def test_updates_say_what_they_learned_from(session: mttp.Session) -> None:
 
 def test_a_batch_that_several_updates_share_is_told_apart(session: mttp.Session) -> None:
     """
-    TRL shuffles a batch and learns from it part by part; each update names its part, and how late it is.
+    TRL shuffles and splits a batch; each update names its part, and its lag.
     """
     teacher = trainer(steps_per_generation=2)
     mttp.instrument(teacher)
@@ -242,7 +242,7 @@ def test_a_batch_that_several_updates_share_is_told_apart(session: mttp.Session)
 
 def test_parts_of_groups_are_named_episode_by_episode(session: mttp.Session) -> None:
     """
-    An update that learns from some of a group's members does not claim the group.
+    An update that uses some of a group's members does not name the group.
     """
     teacher = trainer(generations=4, steps_per_generation=2)
     mttp.instrument(teacher)
@@ -256,7 +256,7 @@ def test_parts_of_groups_are_named_episode_by_episode(session: mttp.Session) -> 
 
 def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
     """
-    A function may abstain, or fail to compute a number; the others' sum is what is paid.
+    A function may abstain or fail; the reward is the sum of the others.
     """
 
     def moody(completions: list[str], **_: Any) -> list[float | None]:
@@ -281,9 +281,9 @@ def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
 
 
 @pytest.mark.parametrize("kind", [GRPOTrainer, RLOOTrainer])
-def test_the_recording_says_what_the_convention_wants(session: mttp.Session, kind: type[Trainer]) -> None:
+def test_the_recording_follows_the_convention(session: mttp.Session, kind: type[Trainer]) -> None:
     """
-    Abstentions, faults of rewards and evaluations included.
+    `mttp check` finds only the failed rewards and their faults, with abstentions and evaluations.
     """
     teacher = trainer(correct, lambda **_: [None, math.nan, 0.0, math.inf], kind=kind)
     mttp.instrument(teacher)
@@ -298,7 +298,7 @@ def test_the_recording_says_what_the_convention_wants(session: mttp.Session, kin
 
 def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
     """
-    Two lambdas are two parts of the reward.
+    Two lambdas are two components.
     """
     teacher = trainer(lambda completions, **_: [1.0] * 4, lambda completions, **_: [2.0] * 4)
     mttp.instrument(teacher)
@@ -310,7 +310,7 @@ def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
 
 def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -> None:
     """
-    A column that a reward function logs is a fact of each episode, and the trainer gets it as ever.
+    A column of `log_extra` is metadata of each episode, and the trainer gets it too.
     """
 
     def logging_(completions: list[str], log_extra: Any, **_: Any) -> list[float]:
@@ -326,9 +326,9 @@ def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -
     assert {"first": ["4", "f", "6", "s"]} == teacher._extra
 
 
-def test_rloo_tells_what_it_learns_from(session: mttp.Session) -> None:
+def test_rloo_s_adjusted_rewards(session: mttp.Session) -> None:
     """
-    What is paid, and apart from it what RLOO compares: clipped, and less the divergence from the reference.
+    The reward is the original one; the trained reward is clipped, minus the divergence from the reference.
     """
     teacher = trainer(kind=RLOOTrainer)
     teacher.beta, teacher.reward_clip_range = 0.1, (0.0, 1.0)  # type: ignore[attr-defined]
@@ -349,7 +349,7 @@ def test_rloo_tells_what_it_learns_from(session: mttp.Session) -> None:
 
 def test_the_evaluation_is_told_from_the_training(session: mttp.Session) -> None:
     """
-    Its episodes are of the split eval, and no update learns from them.
+    Its episodes have the split eval, and no update.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -367,7 +367,7 @@ def test_the_evaluation_is_told_from_the_training(session: mttp.Session) -> None
 
 def test_an_async_function_finds_the_trainers_context(session: mttp.Session) -> None:
     """
-    It runs on another thread, where nothing is current; what was is handed on.
+    It runs on another thread in the trainer's OpenTelemetry context.
     """
     key, seen = otel_context.create_key("test"), []
 
@@ -394,7 +394,7 @@ def test_an_async_function_finds_the_trainers_context(session: mttp.Session) -> 
 
 def test_functions_stay_what_they_are(session: mttp.Session) -> None:
     """
-    A name, a signature and whether they are async: TRL looks at each.
+    Name, signature and being async stay, because TRL inspects them.
     """
 
     async def judged(**_: Any) -> list[float]:
@@ -426,7 +426,7 @@ def test_functions_stay_what_they_are(session: mttp.Session) -> None:
 
 def test_functions_that_come_later_are_recorded_too(session: mttp.Session) -> None:
     """
-    A trainer's list may change after it was instrumented.
+    The trainer's list may change after instrumenting.
     """
     teacher = trainer(correct)
     mttp.instrument(teacher)
@@ -439,7 +439,7 @@ def test_functions_that_come_later_are_recorded_too(session: mttp.Session) -> No
 
 def test_an_error_of_a_function_passes_through(session: mttp.Session) -> None:
     """
-    The trainer gets the very exception; the completions that it cost are there, and say so.
+    The exception propagates, and its completions are recorded with it.
     """
     error = ZeroDivisionError("no completions")
 
@@ -470,7 +470,7 @@ def test_an_error_of_a_function_passes_through(session: mttp.Session) -> None:
 
 def test_an_interruption_is_no_error(session: mttp.Session) -> None:
     """
-    Completions that Ctrl-C leaves unscored are aborted, as other episodes are, and no function failed.
+    Completions that are unscored after Ctrl-C are aborted, and no function has an error.
     """
 
     def interrupted(**_: Any) -> list[float]:
@@ -488,9 +488,9 @@ def test_an_interruption_is_no_error(session: mttp.Session) -> None:
     assert {"interrupted": "missing"} == first.reward.component_statuses
 
 
-def test_an_answer_that_is_no_list_is_the_trainer_s_to_refuse(session: mttp.Session) -> None:
+def test_a_result_that_is_not_a_list_is_the_trainer_s_error(session: mttp.Session) -> None:
     """
-    Its error is the trainer's own, and no fault of the recording.
+    It is not a fault of the recording.
     """
     teacher = trainer(lambda **_: 1.0)
     mttp.instrument(teacher)
@@ -503,7 +503,7 @@ def test_an_answer_that_is_no_list_is_the_trainer_s_to_refuse(session: mttp.Sess
 
 def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) -> None:
     """
-    A subclass may hand on copies of what TRL keeps, in each iteration anew.
+    A subclass may pass on copies of TRL's batches, new ones in each iteration.
     """
 
     class Copying(GRPOTrainer):
@@ -520,7 +520,7 @@ def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) 
 
 def test_a_tool_refuses_in_its_own_words() -> None:
     """
-    What Python says of a call that can't be made is an answer that the model reads.
+    Python's message for an impossible call is a result that the model reads.
     """
 
     def add(first: int, second: int) -> int:
@@ -537,9 +537,9 @@ def test_a_tool_refuses_in_its_own_words() -> None:
         assert said[0] == said[1]
 
 
-def test_an_answer_of_a_tool_is_what_it_was_then() -> None:
+def test_a_tool_s_result_is_copied() -> None:
     """
-    An environment may give out its own board, and go on playing on it.
+    An environment may return its own board and change it later.
     """
     board: list[int] = []
 
@@ -560,9 +560,9 @@ def test_an_answer_of_a_tool_is_what_it_was_then() -> None:
     assert [[1], [1, 2], [1, 2, 3]] == [use.result for use in uses]
 
 
-def test_a_second_training_goes_on_from_the_first(session: mttp.Session) -> None:
+def test_a_second_training_continues_the_count(session: mttp.Session) -> None:
     """
-    The trainer counts its updates anew; the policy has had those of the first.
+    The trainer restarts its count of updates, the recorded versions continue.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -579,7 +579,7 @@ def test_a_second_training_goes_on_from_the_first(session: mttp.Session) -> None
 
 
 def weight(instrumented: bool) -> float:
-    """What a trainer has learned after three updates."""
+    """Return the weight after three updates."""
     teacher = trainer()
     if instrumented:
         mttp.instrument(teacher)
@@ -590,9 +590,9 @@ def weight(instrumented: bool) -> float:
 @pytest.mark.parametrize(
     ("where", "name"),
     [
-        (recorder.TrainerRecorder, "_begin"),
-        (recorder.TrainerRecorder, "_generated"),
-        (recorder.TrainerRecorder, "_scored"),
+        (recorder.TrainerRecorder, "_start_batch"),
+        (recorder.TrainerRecorder, "_take_completions"),
+        (recorder.TrainerRecorder, "_take_rewards"),
         (recorder, "_values"),
         (completions.Completions, "episodes"),
     ],
@@ -605,7 +605,7 @@ def test_a_hook_that_raises_costs_only_the_recording(
     name: str,
 ) -> None:
     """
-    The training ends as it would; it is counted each time, and logged once.
+    The weight is the same; the fault is counted each time, and logged once.
     """
 
     def raising(*_: Any, **__: Any) -> Any:
@@ -624,7 +624,7 @@ def test_a_hook_that_raises_costs_only_the_recording(
 
 def test_the_training_is_the_same(session: mttp.Session) -> None:
     """
-    Instrumented or not, it ends with the same weights.
+    With and without recording.
     """
     assert weight(False) == weight(True)
     assert {} == dict(session.stats.faults)
@@ -632,7 +632,7 @@ def test_the_training_is_the_same(session: mttp.Session) -> None:
 
 def test_detaching_leaves_nothing(session: mttp.Session) -> None:
     """
-    The trainer is as it was, and is recorded no more; a second trainer still is.
+    The trainer is as before and not recorded; a second trainer still is.
     """
     one, other = trainer(), trainer()
     before = dict(vars(one))
@@ -652,7 +652,7 @@ def test_detaching_leaves_nothing(session: mttp.Session) -> None:
 
 def test_detaching_forgets_no_update(session: mttp.Session) -> None:
     """
-    Not the one that was just made either, of which the trainer has not logged anything yet.
+    Also not the last one, before the trainer has logged it.
     """
     teacher = trainer()
     handle = mttp.instrument(teacher)
@@ -669,7 +669,7 @@ def test_detaching_forgets_no_update(session: mttp.Session) -> None:
 
 def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> None:
     """
-    The options that are given last count; nothing is recorded twice.
+    The latest options apply, and nothing is recorded twice.
     """
     teacher = trainer()
     first = mttp.instrument(teacher, policy="one")
@@ -690,7 +690,7 @@ def test_instrumenting_again_gives_the_same_handle(session: mttp.Session) -> Non
 
 def test_texts_can_be_left_out(session: mttp.Session) -> None:
     """
-    And with them the tokens that say the same; how many there were stays.
+    With their token ids; the number of tokens stays.
     """
     teacher = trainer()
     mttp.instrument(teacher, observations=False, actions=False)
@@ -712,7 +712,7 @@ def test_a_method_of_another_name_is_warned_of(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Without TRL's own sum, what the functions answered is added up; which part is missing is said once.
+    Without `_calculate_rewards` the functions' results are summed, and one warning names the method.
     """
 
     class Renamed(GRPOTrainer):
@@ -741,7 +741,7 @@ def test_a_method_of_another_name_is_warned_of(
 
 def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> None:
     """
-    Where TRL's method around scoring has another name, episodes lack only what it makes: no advantages.
+    Without `_generate_and_score_completions` episodes have rewards, but no advantages.
     """
 
     class Renamed(GRPOTrainer):
@@ -762,11 +762,11 @@ def test_without_the_batch_there_are_rewards_still(session: mttp.Session) -> Non
     assert 1 == len(mttp.read(session).updates)
 
 
-def test_trainers_that_are_elsewhere_by_now_are_warned_of(
+def test_moved_trainers_are_warned_of(
     session: mttp.Session, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A TRL whose trainers are not where they were is said to have none.
+    If the trainers' modules do not exist, a warning names the trainers.
     """
     monkeypatch.setattr(library.trainers, "FAMILIES", {"GRPOTrainer": "gone", "RLOOTrainer": "gone"})
     patching._warn.cache_clear()
@@ -794,7 +794,7 @@ print(*held())
 
 def test_a_trainer_that_is_not_imported_yet_is_not_missing(tmp_path: Path) -> None:
     """
-    Instrumented before one trainer is imported: nothing is said of the other, which is recorded once it is.
+    There is no warning, and it is recorded after its import.
     """
     home = tmp_path / "trl" / "trainer"
     home.mkdir(parents=True)
@@ -812,7 +812,7 @@ def test_a_trainer_that_is_not_imported_yet_is_not_missing(tmp_path: Path) -> No
 
 def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None:
     """
-    Who asks OpenTelemetry's instrumentations to be silent means this one, too.
+    Nothing is recorded while OpenTelemetry's instrumentations are suppressed.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -826,17 +826,17 @@ def test_suppressed_instrumentation_is_suppressed(session: mttp.Session) -> None
 
 def test_other_trainers_are_refused(session: mttp.Session) -> None:
     """
-    The message says which are recorded.
+    The message names the supported ones.
     """
     with pytest.raises(
-        InstrumentError, match=r"trl\.fake\.Trainer is not recorded; .* GRPOTrainer, RLOOTrainer"
+        InstrumentError, match=r"trl\.fake\.Trainer can't be recorded; .* GRPOTrainer, RLOOTrainer"
     ):
         mttp.instrument(Trainer([], [], []))
 
 
-def test_the_run_says_what_trained(session: mttp.Session) -> None:
+def test_the_run_s_facts(session: mttp.Session) -> None:
     """
-    The algorithm, the configuration, the seed, and the size of what was trained.
+    Algorithm, configuration, seed, and the model's size.
     """
     teacher = trainer()
     mttp.instrument(teacher)
@@ -854,9 +854,9 @@ def test_several_processes_record_each_episode_once(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Each records its own completions; a group that is spread over both is recorded by one, with all members.
+    Each records its own completions; a group over both is recorded by one, with all members.
     """
-    monkeypatch.setattr("mttp.integrations.trl.launch._agreed", lambda _: "0123456789abcdef")
+    monkeypatch.setattr("mttp.integrations.trl.launch._shared_value", lambda _: "0123456789abcdef")
     for process in (0, 1):
         teacher = trainer(generations=8, process=process, processes=2)
         mttp.instrument(teacher)
@@ -877,7 +877,7 @@ def test_a_trainer_s_class_that_is_patched_is_called(
     session: mttp.Session, kind: type[Trainer], is_first: bool
 ) -> None:
     """
-    Each method that is surrounded is looked up when it is called, whether it was patched before or after.
+    Each patched method is looked up at each call.
     """
     teacher = trainer(kind=kind)
     if is_first:
@@ -893,9 +893,9 @@ def test_a_trainer_s_class_that_is_patched_is_called(
     assert [0, 1, 2] == [update.index for update in mttp.read(session).updates]
 
 
-def test_a_seam_that_is_put_back_after_the_end_records_nothing(session: mttp.Session) -> None:
+def test_a_patch_restored_after_detaching_records_nothing(session: mttp.Session) -> None:
     """
-    A patch of the trainer itself that outlasts the handle puts our seam back; it can be instrumented again.
+    Another patch of the trainer may restore ours; the trainer can be instrumented again.
     """
     teacher = trainer()
     handle = mttp.instrument(teacher)
@@ -909,9 +909,9 @@ def test_a_seam_that_is_put_back_after_the_end_records_nothing(session: mttp.Ses
     assert 4 == len(by_row(session))
 
 
-def test_what_a_reward_function_asks_a_model_is_no_step(session: mttp.Session) -> None:
+def test_model_calls_of_a_reward_function_are_not_steps(session: mttp.Session) -> None:
     """
-    Not even where an episode goes on around the training, nor where the function is awaited elsewhere.
+    Not even inside an episode around the training, or in an async function.
     """
     openai = pytest.importorskip("openai")
     nobody: Any = {"base_url": "http://127.0.0.1:9", "api_key": "none", "max_retries": 0}
