@@ -148,6 +148,16 @@ def test_help_and_version_import_no_command(arguments: tuple[str, ...]):
 
 
 @pytest.mark.parametrize(
+    "command", ["demo", "show", "summary", "check", "probe", "eval show", "spec check", "spec test"]
+)
+def test_help_of_a_command_imports_nothing_heavy(command: str):
+    """
+    Modules that decode, score or send are imported when the command runs.
+    """
+    assert set() == loaded(*command.split(), "--help") & (HEAVY - OF_TYPER)
+
+
+@pytest.mark.parametrize(
     ("arguments", "needed"),
     [
         (("show",), {"numpy", "msgspec"}),

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
-from mttp.cli.report.evals import (
-    details,
-    document,
-    evals_table,
-    grader_documents,
-    headline,
-    slices_table,
-    tasks_table,
-)
-from mttp.cli.report.graders import table
-from mttp.cli.report.problems import problem_lines
 from mttp.errors import ReadError
-from mttp.model.evaluations import Evaluation
-from mttp.reading.evals import evaluations
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mttp.model.evaluations import Evaluation
 
 __all__ = ["eval_show"]
 
@@ -65,6 +56,10 @@ def eval_show(
       1  The recording has problems, and --strict is given.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.cli.report.evals import document, evals_table, grader_documents
+    from mttp.cli.report.problems import problem_lines
+    from mttp.reading.evals import evaluations
+
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)
     evals = found.evals if baseline is None else _compared(found.evals, baseline)
@@ -91,6 +86,9 @@ def _print_details(
     tasks: bool,
 ) -> None:
     """Print the details, slices and graders of an evaluation, and its tasks if `tasks`."""
+    from mttp.cli.report.evals import details, headline, slices_table, tasks_table
+    from mttp.cli.report.graders import table
+
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
     tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
     if lines or any(tables):
@@ -102,6 +100,7 @@ def _print_details(
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """Compare evaluations with those of `baseline`; raise ReadError if none of them has a counterpart."""
+    from mttp.reading.evals import evaluations
     from mttp.rewards.evaluating.previous import chosen  # imports OpenTelemetry
 
     previous = evaluations(baseline).evals

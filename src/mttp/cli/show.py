@@ -204,8 +204,8 @@ def _print_document(recording: Recording, episodes: Sequence[Episode], limit: in
     names = ("runs", "groups", "updates", "annotations", "evals")
     facts = {name: getattr(recording, name) for name in names}
     facts |= {"graders": graders.documents(summary.graders, len(summary)), "faults": summary.faults}
-    shown = [document(episode) for episode in episodes[: limit or None]]
-    print_json(facts | {"episodes": shown, "problems": recording.problems})
+    documents = [document(episode) for episode in episodes[: limit or None]]
+    print_json(facts | {"episodes": documents, "problems": recording.problems})
 
 
 def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
@@ -224,9 +224,9 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
         out.print(episodes_table(episodes, limit=_rows(limit)))
     elif not of:
         out.print("no episodes")
-    apart = {"group": len(recording.groups), "update": len(recording.updates)}
-    apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
-    if counts := counted(apart):
+    others = {"group": len(recording.groups), "update": len(recording.updates)}
+    others |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
+    if counts := counted(others):
         out.print("", ", ".join(counts), sep="\n")
     if any(one.failed for one in summary.graders):
         out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")

@@ -96,7 +96,7 @@ def spec_test(
         raise typer.BadParameter("needs --repeats 2 or more", param_hint="--max-unstable")
     if on and (human is not None or junit is not None):
         raise typer.BadParameter(
-            "it can't be combined with --human or --junit, which need cases", param_hint="--on"
+            "can't be combined with --human or --junit, which need cases", param_hint="--on"
         )
     spec = RewardSpec.load(file, trust=trust or trust_module or ())
     if on:
