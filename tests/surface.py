@@ -1,4 +1,4 @@
-"""All that a training loop calls, each call with arguments that say something; nothing of it may raise."""
+"""A table of every call of a training loop, each with valid arguments; none of them may raise."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["BLOCKING", "CALLS", "Scene", "calls"]
 
 FUNCTIONS = (
     *("episode", "step", "current_episode", "current_step", "current_session"),
-    *("inject", "extract", "carry", "group", "update", "score", "annotate", "prefer"),
+    *("inject", "extract", "bind_context", "group", "update", "score", "annotate", "prefer"),
 )
-"""What is called at the root; `configure`, `instrument`, `wrap` and `eval_run` set up: they may raise."""
+"""Functions for recording; set-up, such as `configure`, may raise and is not here."""
 HANDLES: Mapping[str, type] = {
     "session": mttp.Session,
     "episode": mttp.recording.OpenEpisode,
@@ -30,47 +30,26 @@ HANDLES: Mapping[str, type] = {
     "group": mttp.recording.OpenGroup,
     "span": Span,
 }
-"""What is made by these, and called."""
+"""The types of handles."""
 BLOCKING = {f"session.{name}" for name in ("flush", "abort", "close", "__exit__", "__aexit__")}
-"""What waits for what was recorded to be written, or ends that."""
+"""Calls that wait until spans are written."""
 BLOCK = ("__enter__", "__exit__", "__aenter__", "__aexit__")
-INTERNAL = {
-    *("latest", "scored_by", "conclude", "close", "mark", "write", "gathers", "buffer", "took"),
-    "step_ended",
-}
-"""Methods of handles for mttp's own modules."""
-OF_THE_SESSION = {
-    *(
-        "fault",
-        "written",
-        "records",
-        "records_for",
-        "template",
-        "episode_like",
-        "join",
-        "before_close",
-        "at_close",
-        "before_fork",
-    ),
-    *("after_fork_in_parent", "after_fork_in_child", "observe", "guest", "guest_started", "guest_ending"),
-    "samples",
-}
-"""Methods of sessions for mttp's own modules, and for reading."""
+READING = {"records"}
+"""Methods for reading, which may raise."""
 
 
 def calls() -> set[str]:
     """Every call of the surface, as `name` or `handle.name`."""
     found = set(FUNCTIONS)
     for handle, kind in HANDLES.items():
-        hidden = OF_THE_SESSION if handle == "session" else INTERNAL
         methods = {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if name[0] != "_"}
-        found |= {f"{handle}.{name}" for name in methods - hidden}
+        found |= {f"{handle}.{name}" for name in methods - READING}
         found |= {f"{handle}.{name}" for name in BLOCK if hasattr(kind, name)}
     return found
 
 
 class Scene:
-    """A session in whose episode a step goes on, and a handle of each kind."""
+    """A session with a current step, and a handle of each kind."""
 
     def __init__(self, session: mttp.Session) -> None:
         self.session = session
@@ -89,7 +68,7 @@ class Scene:
         self.block: dict[str, Any] = {}
 
     def close(self) -> None:
-        """Leave what is open, whatever was left by the call itself."""
+        """End all handles, including those that the call has ended."""
         for handle in (self.part, self.step, self.episode):
             with suppress(Exception):
                 handle.__exit__(None, None, None)
@@ -107,7 +86,7 @@ def _context() -> SpanContext:
 
 
 def _awaited(coroutine: Any) -> None:
-    """Run what waits for nothing."""
+    """Run a coroutine that does not suspend."""
     with suppress(StopIteration):
         coroutine.send(None)
 
@@ -129,7 +108,7 @@ def _of_session() -> dict[str, Callable[[Scene], object]]:
 
 
 def _of_all(name: str) -> dict[str, Callable[[Scene], object]]:
-    """A handle's block."""
+    """Return the calls of a handle's block."""
     return {
         f"{name}.__enter__": lambda at: getattr(at, name).__enter__(),
         f"{name}.__exit__": lambda at: getattr(at, name).__exit__(None, None, None),
@@ -139,7 +118,7 @@ def _of_all(name: str) -> dict[str, Callable[[Scene], object]]:
 
 
 def _of_measured(name: str) -> dict[str, Callable[[Scene], object]]:
-    """What is scored, and takes numbers and facts."""
+    """Return the calls of a handle with metrics and metadata."""
     return {
         f"{name}.metric": lambda at: getattr(at, name).metric("speed", 1.5),
         f"{name}.set_metadata": lambda at: getattr(at, name).set_metadata("note", {"a": [1, 2]}),
@@ -148,7 +127,7 @@ def _of_measured(name: str) -> dict[str, Callable[[Scene], object]]:
 
 
 def _of_trajectory(name: str) -> dict[str, Callable[[Scene], object]]:
-    """What has steps."""
+    """Return the calls of a handle with steps."""
     return {
         f"{name}.step": lambda at: getattr(at, name).step(),
         f"{name}.agent": lambda at: getattr(at, name).agent("black", policy="p"),
@@ -165,7 +144,7 @@ CALLS: Mapping[str, Callable[[Scene], object]] = {
     "current_session": lambda at: mttp.current_session(),
     "inject": lambda at: mttp.inject(),
     "extract": lambda at: mttp.extract(at.carrier),
-    "carry": lambda at: mttp.recording.bind_context(len),
+    "bind_context": lambda at: mttp.recording.bind_context(len),
     "group": lambda at: mttp.group("g1", [at.episode], rewards=[1.0], metrics={"a": 1.0}),
     "update": lambda at: mttp.update(loss=1.0, episodes=[at.episode], metrics={"a": 1.0}),
     "score": lambda at: mttp.score(at.episode, 1.0, grader="g", components={"a": 1.0}),

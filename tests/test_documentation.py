@@ -227,6 +227,21 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+def test_the_page_of_faults_names_tests_that_exist() -> None:
+    """
+    Each test that the page names is defined in the file that it names.
+    """
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/faults.md").read_text())
+    missing = [
+        (file, name)
+        for file, name in named
+        if not (ROOT / file).exists() or (name and f"def {name}(" not in (ROOT / file).read_text())
+    ]
+
+    assert len(named) > 40
+    assert [] == missing
+
+
 def test_the_readme_has_figures_of_the_benchmarks() -> None:
     """
     The figures in the README's table are medians of the page that the benchmarks write.

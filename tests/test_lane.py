@@ -119,7 +119,7 @@ def take_rows(episode: OpenEpisode, rows: Rows) -> None:
         else:
             buffer.rows.append((shown.tobytes(), at, paid, False, False, None, 2 + at))
     if buffer is not None:
-        buffer.gathers()
+        buffer.schedule()
 
 
 def act(step: Any, said: Said) -> None:

@@ -540,7 +540,7 @@ def test_what_is_no_list_of_names_is_refused(wrong: Any) -> None:
     """
     The message says what was given.
     """
-    with pytest.raises(ConfigureError, match="is no list of names, True or False"):
+    with pytest.raises(ConfigureError, match="is not a list of names, True or False"):
         mttp.configure("memory://", secret_keys=wrong)
 
 

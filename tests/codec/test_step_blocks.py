@@ -35,7 +35,7 @@ def row(**said: Any) -> Row:
         found |= content.encode(keys, said.get(name), [], omissions, max_bytes=said.get("max_bytes"))
     if "reward" in said:
         value, status, raw = assess(said["reward"])
-        found |= steps.paid(value, status, raw)
+        found |= steps.reward(value, status, raw)
     found |= steps.facts(**{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
     found |= templates.encode(a.METRIC, said.get("metrics", {}))
     found |= templates.encode(a.METADATA, said.get("metadata", {}))

@@ -102,9 +102,9 @@ def test_numbers_in_tuples_have_a_structure() -> None:
         (np.array(["a"]), "it has an array of type <U1"),
         (np.array([None]), "it has an array of type object"),
         ({1: 0, "1": 1}, "two of its names are the same as text"),
-        (2**53 + 1, "it has a whole number beyond 2**53 beside fractions"),
-        (np.array([2**63 - 1]), "it has a whole number beyond 2**53 beside fractions"),
-        (np.array([2**64 - 1], np.uint64), "it has a whole number beyond 2**53 beside fractions"),
+        (2**53 + 1, "it has an integer beyond 2**53 next to floats"),
+        (np.array([2**63 - 1]), "it has an integer beyond 2**53 next to floats"),
+        (np.array([2**64 - 1], np.uint64), "it has an integer beyond 2**53 next to floats"),
     ],
     ids=str,
 )

@@ -52,7 +52,7 @@ def one_by_one(given: tuple[list[Any], ...], max_bytes: int | None) -> list[dict
         row |= content.encode(content.ACTION, action, faults, omissions, max_bytes=max_bytes)
         value, status, raw = assess(reward)
         faults += [f"reward_invalid: {raw}"] if status == "error" else []
-        row |= steps.paid(value, status, raw)
+        row |= steps.reward(value, status, raw)
         row |= steps.facts(terminated=terminated, truncated=truncated)
         notes = {a.FAULTS: [*dict.fromkeys(faults)], a.OMISSIONS: [*dict.fromkeys(omissions)]}
         found.append(row | {key: said for key, said in notes.items() if said})

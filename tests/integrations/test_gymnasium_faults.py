@@ -290,9 +290,9 @@ def test_infos_of_any_kind(session: mttp.Session, info: Any) -> None:
 
 
 BREAKABLE = [
-    (Session, "_episode_like"),
+    (Session, "_episode_from_template"),
     (OpenEpisode, "_open_buffer"),
-    (StepBuffer, "gathers"),
+    (StepBuffer, "schedule"),
     (EnvSteps, "begin"),
     (EnvSteps, "_take"),
     (OpenEpisode, "step"),
@@ -355,7 +355,7 @@ def test_a_broken_recorder_breaks_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "gathers")]
+    ("steps", "owner", "name"), [("spans", OpenStep, "reward"), ("auto", StepBuffer, "schedule")]
 )
 def test_recording_continues_after_an_error(
     monkeypatch: pytest.MonkeyPatch, steps: str, owner: type, name: str

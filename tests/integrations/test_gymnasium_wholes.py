@@ -451,7 +451,7 @@ def test_processors_that_come_later_see_each_step_of_later_episodes(session: mtt
 
     env = mttp.wrap(Scripted())
     play(env)
-    session._observe(Seeing())
+    session._add_processor(Seeing())
     play(env)
 
     assert ["step", "step", "step", "episode Scripted"] == names

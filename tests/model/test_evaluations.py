@@ -227,7 +227,7 @@ def test_errors_on_either_side_are_said_to_bias():
     assert "errors may bias it: 1 here, 1 in the baseline" == summary.bias
     assert (
         "delta +0: inconclusive, 1 of 4 tasks compared, 0 higher and 0 lower "
-        "(no interval of one task); errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
+        "(no interval for one task); errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
     )
 
 
@@ -275,8 +275,8 @@ def test_without_scipy_the_delta_says_what_to_install(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        ([1], "no interval of one task"),
-        ([1, 1], "no interval: too few tasks, which all differ alike"),
+        ([1], "no interval for one task"),
+        ([1, 1], "no interval: too few tasks, with equal differences"),
         ([1.7e308, 1.7e308, -1.7e308], "no interval: the differences are too large"),
     ],
     ids=repr,

@@ -332,7 +332,7 @@ def spans_of(episodes: Sequence[Played], form: RowSchema = FLOAT32, **facts: Any
         template = session._template({"env": "Walk-v1", **facts}, [])
         for at, one in enumerate(episodes, AT):
             own = {"seed": one.seed, "env_rng_sha256": one.generator, "start_time": at}
-            episode = session._episode_like(template, own)
+            episode = session._episode_from_template(template, own)
             buffer = episode._open_buffer(form, at + 5)
             assert buffer is not None
             last = len(one.rows) - 1

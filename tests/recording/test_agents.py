@@ -1,4 +1,4 @@
-"""Several agents in one episode: each has steps, rewards and an end of its own."""
+"""Episodes with several agents, each with its own steps, reward and end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import mttp
 
 
 def only(session: mttp.Session) -> mttp.Episode:
-    """The one episode that was recorded."""
+    """Return the recorded episode."""
     (episode,) = mttp.read(session).episodes
     return episode
 
 
-def test_each_agent_is_paid_for_itself(session: mttp.Session) -> None:
+def test_each_agent_has_a_return_of_its_own(session: mttp.Session) -> None:
     """
-    Its return is the sum of its own steps, or the total that is stated for it.
+    An agent's return is the sum of its step rewards, or its stated total.
     """
     with mttp.episode(env="duel") as episode:
         left, right = episode.agent("left"), episode.agent("right")
@@ -39,9 +39,9 @@ def test_each_agent_is_paid_for_itself(session: mttp.Session) -> None:
     assert read.complete
 
 
-def test_an_episode_is_not_paid_what_its_agents_are(session: mttp.Session) -> None:
+def test_the_episode_return_does_not_include_agents(session: mttp.Session) -> None:
     """
-    The sum of a zero-sum game says nothing: the episode's return is what is stated for it, else not known.
+    Without a stated total the episode's return is unknown, because agents' rewards may sum to zero.
     """
     for total in (None, 7.0):
         with mttp.episode() as episode:
@@ -57,9 +57,9 @@ def test_an_episode_is_not_paid_what_its_agents_are(session: mttp.Session) -> No
     assert [1.0, 1.0] == [agent.return_ for agent in silent.agents]
 
 
-def test_steps_of_nobody_are_the_episode_s(session: mttp.Session) -> None:
+def test_steps_without_an_agent_count_in_the_episode_return(session: mttp.Session) -> None:
     """
-    What the environment pays beside the agents is the episode's return.
+    Rewards of steps without an agent add up to the episode's return.
     """
     with mttp.episode() as episode:
         with episode.step() as step:
@@ -75,7 +75,7 @@ def test_steps_of_nobody_are_the_episode_s(session: mttp.Session) -> None:
 
 def test_each_agent_counts_its_own_steps(session: mttp.Session) -> None:
     """
-    Agents that step together have one index at one time; the longest of them is the episode's length.
+    Agents that step together use equal indices; the longest agent gives the episode's length.
     """
     with mttp.episode() as episode:
         for _ in range(3):
@@ -92,7 +92,7 @@ def test_each_agent_counts_its_own_steps(session: mttp.Session) -> None:
 
 def test_the_same_id_is_the_same_agent(session: mttp.Session) -> None:
     """
-    Whatever is stated of it later is added.
+    Facts of later calls are added.
     """
     with mttp.episode() as episode:
         first = episode.agent("a", policy="tiny", metadata={"colour": "white"})
@@ -110,9 +110,9 @@ def test_the_same_id_is_the_same_agent(session: mttp.Session) -> None:
     )
 
 
-def test_the_end_of_an_agent_is_its_own(session: mttp.Session) -> None:
+def test_an_agent_ends_by_itself(session: mttp.Session) -> None:
     """
-    One may be out while the others go on; neither end is the episode's.
+    An agent's end ends neither the other agents nor the episode.
     """
     with mttp.episode() as episode:
         with episode.agent("out") as agent:
@@ -137,7 +137,7 @@ def test_the_end_of_an_agent_is_its_own(session: mttp.Session) -> None:
 
 def test_an_open_agent_ends_with_its_episode(session: mttp.Session) -> None:
     """
-    With its open steps.
+    Its open steps end too.
     """
     episode = mttp.episode()
     step = episode.agent("a").step()
@@ -151,9 +151,9 @@ def test_an_open_agent_ends_with_its_episode(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
-def test_inside_an_agent_s_block_steps_are_its_own(session: mttp.Session) -> None:
+def test_steps_in_an_agent_s_block_belong_to_it(session: mttp.Session) -> None:
     """
-    `mttp.step` is the agent's there, and the episode is the current one all the same.
+    `mttp.step` starts a step of the agent, and the episode stays the current one.
     """
     with mttp.episode() as episode:
         with episode.agent("a") as agent:
@@ -175,9 +175,9 @@ def test_inside_an_agent_s_block_steps_are_its_own(session: mttp.Session) -> Non
     assert not mttp.current_episode()
 
 
-def test_a_block_within_itself_leaves_nothing_current_for_ever(session: mttp.Session) -> None:
+def test_entering_a_block_twice_restores_the_outer_context(session: mttp.Session) -> None:
     """
-    A handle that is entered twice and ended inside is not looked behind without end.
+    Finding the current episode ends even if a handle is its own outer handle.
     """
     with mttp.episode() as outer, mttp.episode() as episode:
         with episode, episode.agent("a") as agent, agent:
@@ -186,9 +186,9 @@ def test_a_block_within_itself_leaves_nothing_current_for_ever(session: mttp.Ses
         assert mttp.current_episode() is outer
 
 
-def test_an_exception_ends_the_agent_and_goes_on(session: mttp.Session) -> None:
+def test_an_exception_is_recorded_on_the_agent_and_raised(session: mttp.Session) -> None:
     """
-    It is said of the agent; the episode has its own.
+    The episode records only exceptions of its own block.
     """
     with mttp.episode() as episode, pytest.raises(KeyError), episode.agent("a"), mttp.step():
         raise KeyError("x")
@@ -202,9 +202,9 @@ def test_an_exception_ends_the_agent_and_goes_on(session: mttp.Session) -> None:
     )
 
 
-def test_an_agent_that_ended_takes_no_step(session: mttp.Session) -> None:
+def test_an_ended_agent_accepts_no_step(session: mttp.Session) -> None:
     """
-    That is counted, and costs nothing else.
+    The call is counted as a fault.
     """
     with mttp.episode() as episode:
         agent = episode.agent("a")
@@ -218,9 +218,9 @@ def test_an_agent_that_ended_takes_no_step(session: mttp.Session) -> None:
     assert (0, None) == (only(session).agents[0].length, only(session).agents[0].return_)
 
 
-def test_inert_agents_take_everything(session: mttp.Session) -> None:
+def test_inert_agents_accept_every_call(session: mttp.Session) -> None:
     """
-    Where nothing is recorded, or no more.
+    They record nothing, outside an episode and after its end.
     """
     over = mttp.episode()
     over.end()
@@ -236,9 +236,9 @@ def test_inert_agents_take_everything(session: mttp.Session) -> None:
     assert () == only(session).agents
 
 
-def test_odd_facts_of_an_agent_lose_only_themselves(session: mttp.Session) -> None:
+def test_invalid_facts_of_an_agent_are_faults(session: mttp.Session) -> None:
     """
-    Nothing raises into the loop.
+    No call raises, and valid facts are recorded.
     """
 
     class Hostile:
@@ -271,9 +271,9 @@ def test_odd_facts_of_an_agent_lose_only_themselves(session: mttp.Session) -> No
     } == {fault.partition(":")[0] for fault in read.faults}
 
 
-def test_agents_play_at_once(session: mttp.Session) -> None:
+def test_agents_run_in_concurrent_tasks(session: mttp.Session) -> None:
     """
-    Each in a task of its own, with what is current there.
+    Each task has its own current agent and step.
     """
 
     async def play(agent: mttp.recording.OpenAgent, turns: int) -> None:
@@ -297,9 +297,9 @@ def test_agents_play_at_once(session: mttp.Session) -> None:
     assert 8 == len({(step.agent, step.index) for step in read.steps})
 
 
-def test_agents_of_an_unfinished_episode_are_known_by_their_steps() -> None:
+def test_agents_of_an_unfinished_episode_are_read_from_their_steps() -> None:
     """
-    How long they were is what was found; what they were paid in all is not known.
+    Their length is the number of ended steps; their return is unknown.
     """
     with mttp.configure(transport="memory://") as session:
         agent = mttp.episode(env="left open").agent("a")
@@ -316,9 +316,9 @@ def test_agents_of_an_unfinished_episode_are_known_by_their_steps() -> None:
     )
 
 
-def test_tokens_calls_and_scorings_say_whose_step_they_are_of(session: mttp.Session) -> None:
+def test_spans_within_a_step_name_its_index_and_agent(session: mttp.Session) -> None:
     """
-    Everything within a step has its index and its agent: no tree is needed to read it.
+    A reader needs no tree to assign them.
     """
     with mttp.episode() as episode, episode.agent("a") as agent, agent.step(index=4) as step:
         step.reward(1.0, grader="judge", components={f"part_{number}": 1.0 for number in range(33)})
@@ -331,9 +331,9 @@ def test_tokens_calls_and_scorings_say_whose_step_they_are_of(session: mttp.Sess
         assert {"mttp.step.index": 4, "mttp.agent.id": "a"} == place
 
 
-def test_a_summary_of_agents_says_what_the_values_say() -> None:
+def test_a_summary_of_agents_matches_the_values() -> None:
     """
-    Agents' steps count, agents' pay is not the episode's.
+    Agents' steps count, and agents' rewards are not part of the episode's return.
     """
     with mttp.configure(transport="file://a.jsonl"):
         for turns in (1, 3):

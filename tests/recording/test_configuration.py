@@ -1,4 +1,4 @@
-"""Recording is turned on by one call, by variables, or by itself; and off again."""
+"""`configure`, the variables, and the implicit session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mttp.recording import configuration
 
 
 def python(code: str, *, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of its own."""
+    """Run a program in a new process."""
     environment = {**os.environ, **variables}
     return subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
@@ -32,9 +32,9 @@ def python(code: str, *, cwd: Path, **variables: str) -> subprocess.CompletedPro
 # Configuring.
 
 
-def test_configuring_twice_names_the_session_that_is_open() -> None:
+def test_configuring_twice_raises_with_the_open_session() -> None:
     """
-    Two recordings of one process would each have half of it.
+    A process has one configured session at a time.
     """
     with mttp.configure("memory://", run_id="first"):
         with pytest.raises(
@@ -44,9 +44,9 @@ def test_configuring_twice_names_the_session_that_is_open() -> None:
         assert "first" == mttp.current_session().run_id  # type: ignore[union-attr]
 
 
-def test_after_closing_another_may_be_configured() -> None:
+def test_another_session_can_be_configured_after_a_close() -> None:
     """
-    One run after another in one process.
+    A process can record several runs, one after the other.
     """
     ids = []
     for _ in range(3):
@@ -58,9 +58,9 @@ def test_after_closing_another_may_be_configured() -> None:
     assert 3 == len(set(ids))
 
 
-def test_a_failure_leaves_nothing_configured(tmp_path: Path) -> None:
+def test_a_failed_configure_leaves_no_session(tmp_path: Path) -> None:
     """
-    Set-up fails loudly, and can be tried again.
+    `configure` raises, and can be called again.
     """
     (tmp_path / "occupied").write_text("")
     with pytest.raises(TransportError):
@@ -73,16 +73,16 @@ def test_a_failure_leaves_nothing_configured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["test", "", "Train"])
-def test_a_kind_of_run_that_nobody_knows_is_refused(kind: str) -> None:
+def test_an_unknown_kind_of_run_is_an_error(kind: str) -> None:
     """
-    The message lists those that there are.
+    The message lists the valid kinds.
     """
     with pytest.raises(ConfigureError, match=f"kind '{kind}' is not one of train, eval, replay"):
         mttp.configure("memory://", kind=kind)
 
 
 @pytest.mark.parametrize("transport", [3, object(), [3], InMemorySpanExporter, b"memory://"])
-def test_what_can_not_export_is_no_transport(transport: Any) -> None:
+def test_an_object_without_export_is_not_a_transport(transport: Any) -> None:
     """
     The class of an exporter is not an exporter.
     """
@@ -91,9 +91,9 @@ def test_what_can_not_export_is_no_transport(transport: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "100%41 ?#.jsonl", "ü.jsonl.gz"])
-def test_a_path_is_a_path_whatever_is_in_its_name(name: str, tmp_path: Path) -> None:
+def test_a_path_is_not_parsed_as_an_address(name: str, tmp_path: Path) -> None:
     """
-    Nothing in it is taken for an address's syntax.
+    Special characters of addresses are part of the file's name.
     """
     with mttp.configure(tmp_path / name):
         pass
@@ -103,7 +103,7 @@ def test_a_path_is_a_path_whatever_is_in_its_name(name: str, tmp_path: Path) -> 
 
 def test_a_path_may_be_a_directory(tmp_path: Path) -> None:
     """
-    As with an address, where it is there already.
+    An existing directory is used as it is for an address.
     """
     (tmp_path / "runs").mkdir()
     with mttp.configure(tmp_path / "runs"):
@@ -112,9 +112,9 @@ def test_a_path_may_be_a_directory(tmp_path: Path) -> None:
     assert 1 == len(list((tmp_path / "runs").iterdir()))
 
 
-def test_by_default_a_run_has_a_directory_of_its_own(tmp_path: Path) -> None:
+def test_the_default_transport_is_a_directory_per_run(tmp_path: Path) -> None:
     """
-    Below `mttp-runs`, by its id.
+    It is below `mttp-runs` and named by the run id.
     """
     with mttp.configure() as session, mttp.episode(task="a"):
         pass
@@ -127,22 +127,22 @@ def test_by_default_a_run_has_a_directory_of_its_own(tmp_path: Path) -> None:
 # Variables.
 
 
-def test_the_transport_may_be_told_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_names_the_default_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    An argument overrules it.
+    An argument has precedence.
     """
-    monkeypatch.setenv("MTTP_TRANSPORT", "file://told.jsonl")
+    monkeypatch.setenv("MTTP_TRANSPORT", "file://variable.jsonl")
     with mttp.configure() as session:
-        told = repr(session.transport)
+        from_variable = repr(session.transport)
     with mttp.configure("memory://") as session:
         given = repr(session.transport)
 
-    assert (f"file://{Path.cwd()}/told.jsonl", "memory://") == (told, given)
+    assert (f"file://{Path.cwd()}/variable.jsonl", "memory://") == (from_variable, given)
 
 
 def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Whoever configures hears of it.
+    `configure` raises with the variable's name.
     """
     monkeypatch.setenv("MTTP_TRANSPORT", "nowhere://")
 
@@ -154,9 +154,9 @@ def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPa
     ("stated", "opened"),
     [(" memory:// ", 1), ("memory:// , memory://\n", 2), ("\tmemory://,memory://", 2)],
 )
-def test_blanks_in_a_variable_mean_nothing(stated: str, opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blanks_in_a_variable_are_ignored(stated: str, opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A file of variables may have them around an address, and around the commas between several.
+    Blanks may be around an address, and around the commas between several.
     """
     monkeypatch.setenv("MTTP_TRANSPORT", stated)
     monkeypatch.setenv("MTTP_RUN_ID", "  ")
@@ -166,9 +166,9 @@ def test_blanks_in_a_variable_mean_nothing(stated: str, opened: int, monkeypatch
         assert session.run_id.strip()
 
 
-def test_a_variable_of_blanks_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blank_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The default directory is recorded to.
+    The default directory is used.
     """
     monkeypatch.setenv("MTTP_TRANSPORT", "  ")
 
@@ -177,11 +177,11 @@ def test_a_variable_of_blanks_is_as_none(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", " True "])
-def test_opentelemetrys_switch_turns_recording_off(
+def test_otel_sdk_disabled_turns_recording_off(
     value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """
-    Everything works and does nothing; not even a wrong address is looked at.
+    All calls work and do nothing; not even a wrong address is checked.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", value)
 
@@ -194,11 +194,11 @@ def test_opentelemetrys_switch_turns_recording_off(
     assert "MTTP_RUN_ID" not in os.environ
 
 
-def test_the_switch_turns_recording_that_starts_by_itself_off(
+def test_otel_sdk_disabled_turns_an_implicit_session_off(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Silently.
+    Nothing is printed.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
 
@@ -209,9 +209,9 @@ def test_the_switch_turns_recording_that_starts_by_itself_off(
 
 
 @pytest.mark.parametrize("value", ["false", "1", ""])
-def test_the_switch_is_on_true_only(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otel_sdk_disabled_has_effect_only_as_true(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    As OpenTelemetry has it.
+    This is OpenTelemetry's rule.
     """
     monkeypatch.setenv("OTEL_SDK_DISABLED", value)
 
@@ -219,9 +219,9 @@ def test_the_switch_is_on_true_only(value: str, monkeypatch: pytest.MonkeyPatch)
         assert mttp.episode()
 
 
-def test_a_run_id_is_minted_and_handed_to_children() -> None:
+def test_a_new_run_id_is_published_for_child_processes() -> None:
     """
-    By a variable, for as long as the session is open.
+    The variable is set while the session is open.
     """
     with mttp.configure("memory://") as session:
         during = os.environ.get("MTTP_RUN_ID")
@@ -233,16 +233,16 @@ def test_a_run_id_is_minted_and_handed_to_children() -> None:
 @pytest.mark.parametrize(
     ("argument", "variable", "launched", "expected"),
     [
-        ("given", "told", "torch", "given"),
-        (None, "told", "torch", "told"),
+        ("given", "variable", "torch", "given"),
+        (None, "variable", "torch", "variable"),
         (None, None, "torch", "torch"),
     ],
 )
-def test_a_run_id_that_is_given_is_taken(
+def test_a_given_run_id_is_used(
     argument: str | None, variable: str | None, launched: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    By argument, by variable, by the launcher, in this order; children are told, and the variable is put back.
+    The argument has precedence over the variable, and that over the launcher; the variable is restored.
     """
     if variable is not None:
         monkeypatch.setenv("MTTP_RUN_ID", variable)
@@ -255,20 +255,22 @@ def test_a_run_id_that_is_given_is_taken(
     assert (expected, expected, variable) == (session.run_id, during, os.environ.get("MTTP_RUN_ID"))
 
 
-def test_a_variable_that_somebody_else_changed_meanwhile_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_restores_only_unchanged_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Closing puts back only what it set.
+    A variable that the program has changed meanwhile keeps its value.
     """
     session = mttp.configure("memory://")
-    monkeypatch.setenv("MTTP_RUN_ID", "theirs")
+    monkeypatch.setenv("MTTP_RUN_ID", "changed")
     session.close()
 
-    assert "theirs" == os.environ["MTTP_RUN_ID"]
+    assert "changed" == os.environ["MTTP_RUN_ID"]
 
 
-def test_children_are_told_where_to_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_transport_is_published_for_child_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """
-    A file or directory by its absolute address; memory is of no use to them.
+    A file or directory is published as an absolute address; memory is not published.
     """
     with mttp.configure("file://runs/?max_bytes=5MB"):
         assert f"file://{tmp_path}/runs/?max_bytes=5000000" == os.environ["MTTP_TRANSPORT"]
@@ -290,7 +292,7 @@ def test_children_are_told_where_to_record(monkeypatch: pytest.MonkeyPatch, tmp_
         ({}, None, None, None),
     ],
 )
-def test_the_launcher_says_which_part_of_the_run_a_process_is(
+def test_rank_and_world_size_come_from_the_launcher(
     variables: dict[str, str],
     rank: int | None,
     world_size: int | None,
@@ -298,7 +300,7 @@ def test_the_launcher_says_which_part_of_the_run_a_process_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    torchrun's variables or Slurm's; what is not a number is not taken for one.
+    The variables are torchrun's or Slurm's; values that are not numbers are ignored.
     """
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -312,7 +314,7 @@ def test_the_launcher_says_which_part_of_the_run_a_process_is(
 
 def test_the_processes_of_a_slurm_job_share_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    By the job's id.
+    The run id is made from the job id.
     """
     monkeypatch.setenv("SLURM_NTASKS", "4")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
@@ -322,9 +324,9 @@ def test_the_processes_of_a_slurm_job_share_a_run(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("run_id", ["none", ""])
-def test_torchrun_without_an_id_shares_none(run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchrun_s_default_id_is_not_a_run_id(run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Its default would make every run of everybody the same one.
+    The default "none" is equal for all runs.
     """
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": run_id}.items():
         monkeypatch.setenv(name, value)
@@ -333,14 +335,14 @@ def test_torchrun_without_an_id_shares_none(run_id: str, monkeypatch: pytest.Mon
         assert 16 == len(session.run_id)
 
 
-# A session that starts by itself.
+# The implicit session.
 
 
-def test_recording_starts_by_itself_and_says_so_once(
+def test_an_implicit_session_prints_its_transport_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Whoever only calls `mttp.episode` finds a recording, and is told where.
+    A program that only calls `mttp.episode` is told where its recording is.
     """
     for number in range(3):
         with mttp.episode(task=number), mttp.step():
@@ -350,14 +352,14 @@ def test_recording_starts_by_itself_and_says_so_once(
     session.close()
 
     (directory,) = (tmp_path / "mttp-runs").iterdir()
-    told = f"mttp: recording episodes to file://{directory}/\n"
-    assert told == capsys.readouterr().err
+    message = f"mttp: recording episodes to file://{directory}/\n"
+    assert message == capsys.readouterr().err
     assert 3 == len(mttp.read(directory))
 
 
-def test_a_session_that_started_by_itself_gives_way(tmp_path: Path) -> None:
+def test_configure_closes_an_implicit_session(tmp_path: Path) -> None:
     """
-    What it recorded so far stays where it is.
+    The spans that it recorded stay in its file.
     """
     with mttp.episode(task="before"):
         pass
@@ -372,9 +374,9 @@ def test_a_session_that_started_by_itself_gives_way(tmp_path: Path) -> None:
     assert implicit.run_id != session.run_id
 
 
-def test_after_a_configured_session_none_starts_by_itself(tmp_path: Path) -> None:
+def test_no_implicit_session_starts_after_a_configured_one(tmp_path: Path) -> None:
     """
-    Who closed it meant it.
+    A closed session stays closed.
     """
     mttp.configure("memory://").close()
 
@@ -382,9 +384,9 @@ def test_after_a_configured_session_none_starts_by_itself(tmp_path: Path) -> Non
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_session_that_started_by_itself_and_was_closed_stays_closed() -> None:
+def test_a_closed_implicit_session_stays_closed() -> None:
     """
-    Likewise.
+    No other one starts.
     """
     mttp.episode().end()
     session = mttp.current_session()
@@ -395,7 +397,7 @@ def test_a_session_that_started_by_itself_and_was_closed_stays_closed() -> None:
 
 
 @pytest.mark.parametrize("address", [None, "nowhere://", "file://occupied/a.jsonl"])
-def test_where_nothing_can_be_recorded_the_loop_goes_on(
+def test_a_failed_implicit_session_is_logged_once(
     address: str | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -403,7 +405,7 @@ def test_where_nothing_can_be_recorded_the_loop_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """
-    A log line says why, once; every call does nothing.
+    Calls do nothing and do not raise.
     """
     (tmp_path / "mttp-runs").write_text("in the way")
     (tmp_path / "occupied").write_text("in the way")
@@ -425,11 +427,11 @@ def test_where_nothing_can_be_recorded_the_loop_goes_on(
         assert mttp.episode()
 
 
-def test_any_failure_to_start_by_itself_is_quiet(
+def test_any_error_of_an_implicit_session_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Even one that nobody thought of.
+    An unexpected exception does not reach the training loop.
     """
     monkeypatch.setattr("mttp.transports.routes.transports.open", lambda url, **options: 1 / 0)
 
@@ -439,7 +441,7 @@ def test_any_failure_to_start_by_itself_is_quiet(
 
 def test_threads_that_start_together_start_one_session() -> None:
     """
-    The first episodes of a vector of environments.
+    Several threads may record their first episodes at the same time.
     """
     barrier = threading.Barrier(8)
     runs: list[str] = []
@@ -460,7 +462,7 @@ def test_threads_that_start_together_start_one_session() -> None:
 
 def test_a_step_outside_an_episode_is_counted(session: mttp.Session) -> None:
     """
-    It does nothing, and the counter tells.
+    The step does nothing.
     """
     with mttp.step() as step:
         step.reward(1.0)
@@ -469,9 +471,9 @@ def test_a_step_outside_an_episode_is_counted(session: mttp.Session) -> None:
     assert 1 == session.stats.faults["step_outside_episode"]
 
 
-def test_forgetting_begins_anew() -> None:
+def test_forget_returns_to_the_state_of_a_new_process() -> None:
     """
-    For tests: nothing was ever configured.
+    Tests use it.
     """
     session = mttp.configure("memory://")
     configuration.forget()
@@ -481,9 +483,9 @@ def test_forgetting_begins_anew() -> None:
     assert mttp.episode()
 
 
-def test_sessions_leave_nothing_behind() -> None:
+def test_closed_sessions_leak_nothing() -> None:
     """
-    However many there are in one process.
+    Variables are restored, transports are shut down, and threads end.
     """
     before = dict(os.environ)
     exporters: Sequence[Exporter] = [Exporter() for _ in range(5)]
@@ -499,9 +501,9 @@ def test_sessions_leave_nothing_behind() -> None:
 # The end of a process.
 
 
-def test_a_process_that_just_ends_has_recorded_everything(tmp_path: Path) -> None:
+def test_a_session_is_closed_at_exit(tmp_path: Path) -> None:
     """
-    Closing is not needed: what was recorded last is there, and the run has its end.
+    The last spans are written, and the run has its end.
     """
     done = python(
         "import mttp\nmttp.configure('file://a.jsonl')\nfor i in range(3): mttp.episode(task=i).end()",
@@ -514,9 +516,9 @@ def test_a_process_that_just_ends_has_recorded_everything(tmp_path: Path) -> Non
     assert ["completed"] == [run.status for run in recording.runs]
 
 
-def test_a_process_that_starts_recording_at_its_very_end_is_recorded(tmp_path: Path) -> None:
+def test_a_session_that_starts_during_exit_is_written(tmp_path: Path) -> None:
     """
-    Where no thread can be started any more, what ended is written all the same.
+    No thread can start any more, and spans are written all the same.
     """
     done = python(
         "import atexit, mttp\n"
@@ -539,9 +541,9 @@ def test_a_process_that_starts_recording_at_its_very_end_is_recorded(tmp_path: P
         ("import sys; sys.exit(3)", "completed"),
     ],
 )
-def test_a_process_that_fails_has_a_run_that_says_so(end: str, status: str, tmp_path: Path) -> None:
+def test_an_uncaught_exception_is_the_run_s_status(end: str, status: str, tmp_path: Path) -> None:
     """
-    Even without a `with` block around it.
+    This needs no `with` block.
     """
     done = python(f"import mttp\nmttp.configure('file://a.jsonl')\n{end}", cwd=tmp_path)
 
@@ -549,9 +551,9 @@ def test_a_process_that_fails_has_a_run_that_says_so(end: str, status: str, tmp_
     assert [status] == [run.status for run in mttp.read(tmp_path / "a.jsonl").runs]
 
 
-def test_a_session_that_started_by_itself_is_closed_by_the_end(tmp_path: Path) -> None:
+def test_an_implicit_session_is_closed_at_exit(tmp_path: Path) -> None:
     """
-    The shortest program there is.
+    The shortest program records its episode.
     """
     done = python("import mttp\nwith mttp.episode(): pass", cwd=tmp_path)
 
@@ -560,9 +562,9 @@ def test_a_session_that_started_by_itself_is_closed_by_the_end(tmp_path: Path) -
     assert 1 == done.stderr.count("mttp: recording episodes to file://")
 
 
-def test_a_child_that_configures_nothing_joins_the_run(tmp_path: Path) -> None:
+def test_a_child_process_joins_the_run(tmp_path: Path) -> None:
     """
-    An evaluation script that training starts, say, in a directory of its own.
+    For example an evaluation script that training starts in another directory.
     """
     (tmp_path / "elsewhere").mkdir()
     with mttp.configure("file://runs/", run_id="shared"), mttp.episode(task="parent"):

@@ -1,4 +1,4 @@
-"""Scores, labels and preferences that are stated apart from their episode."""
+"""Scores, labels, preferences and other annotations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SPAN = "12" * 8
 
 
 def play(reward: object = None, steps: int = 1, **facts: Any) -> mttp.recording.OpenEpisode:
-    """An ended episode."""
+    """Record an episode and return its handle."""
     with mttp.episode(**facts) as episode:
         for _ in range(steps):
             episode.step().end()
@@ -39,14 +39,14 @@ def play(reward: object = None, steps: int = 1, **facts: Any) -> mttp.recording.
     return episode
 
 
-def stated(session: mttp.Session) -> list[Annotation]:
-    """What was stated, in order."""
+def annotations(session: mttp.Session) -> list[Annotation]:
+    """Return the recorded annotations, in order."""
     return mttp.read(session).annotations
 
 
 def test_a_score_is_a_whole_scoring(session: mttp.Session):
     """
-    It says whatever `episode.reward` can say.
+    It has the arguments of `episode.reward`.
     """
     mttp.score(
         TRACE,
@@ -67,7 +67,7 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
         time=1_000,
     )
 
-    (found,) = stated(session)
+    (found,) = annotations(session)
     reward = Reward(
         value=0.75,
         components={"a": 1.0, "b/c": 0.5, **{f"part_{i}": 0.0 for i in range(40)}},
@@ -101,13 +101,13 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "0.5", [1, 2], object])
-def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, value: object):
+def test_a_score_that_is_not_a_number_is_an_error(session: mttp.Session, value: object):
     """
-    Its text is kept, and it is never a zero.
+    Its text is kept, and it is never zero.
     """
     mttp.score(TRACE, value, grader="judge")
 
-    (found,) = stated(session)
+    (found,) = annotations(session)
     assert found.reward is not None
     assert (None, "error", None) == (found.value, found.reward.status, found.reward.value)
     assert found.reward.raw is not None
@@ -117,11 +117,11 @@ def test_a_score_that_is_no_number_is_an_error(session: mttp.Session, value: obj
 
 def test_a_grader_may_abstain(session: mttp.Session):
     """
-    That is a statement too.
+    An abstained score is recorded.
     """
     mttp.score(TRACE, None, grader="judge", status="abstained")
 
-    assert "abstained" == stated(session)[0].reward.status  # type: ignore[union-attr]  # it is a score
+    assert "abstained" == annotations(session)[0].reward.status  # type: ignore[union-attr]  # it is a score
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_a_grader_may_abstain(session: mttp.Session):
 )
 def test_targets(session: mttp.Session, target: Callable[..., object], expected: tuple[int | None, str]):
     """
-    An episode or a step by its handle, its value or its ids.
+    A target is an episode or step by its handle, its value or its ids.
     """
     with mttp.episode() as episode:
         step = episode.step()
 
     mttp.annotate(target(episode, step), "label", "good")
 
-    (found,) = stated(session)
+    (found,) = annotations(session)
     index, span = expected
     assert (episode.trace_id, index, step.span_id if span else "") == (
         found.episode,
@@ -158,9 +158,9 @@ def test_targets(session: mttp.Session, target: Callable[..., object], expected:
     assert {} == dict(session.stats.faults)
 
 
-def test_a_statement_is_linked_to_its_target_where_its_span_is_known(session: mttp.Session):
+def test_an_annotation_links_to_its_target(session: mttp.Session):
     """
-    Of a bare trace id it is not.
+    A bare trace id gives no link.
     """
     with mttp.episode() as episode:
         step = episode.step()
@@ -185,18 +185,18 @@ def test_a_statement_is_linked_to_its_target_where_its_span_is_known(session: mt
 )
 def test_a_malformed_target_is_a_fault(session: mttp.Session, target: object):
     """
-    Nothing is recorded, and nothing is raised.
+    Nothing is recorded or raised.
     """
     mttp.score(target, 1.0)
     mttp.annotate(target, "outcome", "success")
     mttp.prefer(target, TRACE)
 
-    assert ({"target_invalid": 3}, []) == (dict(session.stats.faults), stated(session))
+    assert ({"target_invalid": 3}, []) == (dict(session.stats.faults), annotations(session))
 
 
-def test_whole_episodes_are_preferred(session: mttp.Session):
+def test_a_preference_compares_episodes(session: mttp.Session):
     """
-    One, or several; what is no episode is left out and said.
+    One or several are rejected; other objects are faults.
     """
     chosen, worse = play(), play()
     mttp.prefer(chosen, worse, by="me", explanation="shorter")
@@ -206,7 +206,7 @@ def test_whole_episodes_are_preferred(session: mttp.Session):
     mttp.prefer(TRACE, [(OTHER, 1)])
     mttp.prefer(TRACE, [])
 
-    first, second = stated(session)
+    first, second = annotations(session)
     assert ("preference", "me", "shorter", chosen.trace_id, (worse.trace_id,)) == (
         first.kind,
         first.by,
@@ -233,44 +233,44 @@ def test_whole_episodes_are_preferred(session: mttp.Session):
         ("topic", 2**70, "int_out_of_range"),
     ],
 )
-def test_a_fact_that_makes_no_sense_is_a_fault(session: mttp.Session, key: str, value: object, fault: str):
+def test_an_invalid_fact_is_a_fault(session: mttp.Session, key: str, value: object, fault: str):
     """
-    It is kept as text where it says anything at all.
+    Its text is kept if it has any.
     """
     mttp.annotate(TRACE, key, value)
 
     assert {fault: 1} == dict(session.stats.faults)
-    assert (fault == "annotation_invalid") == (not stated(session))
+    assert (fault == "annotation_invalid") == (not annotations(session))
 
 
 def test_a_wrong_revision_or_time_is_replaced(session: mttp.Session):
     """
-    By the present.
+    The current time replaces it.
     """
     before = time.time_ns()
     mttp.score(TRACE, 1, revision="new", time=-4)  # type: ignore[arg-type]  # what users do
 
-    (found,) = stated(session)
+    (found,) = annotations(session)
     assert before <= found.revision == found.start_time
     assert {"revision_invalid": 1, "time_invalid": 1} == dict(session.stats.faults)
 
 
-def test_revisions_rise(session: mttp.Session):
+def test_revisions_increase(session: mttp.Session):
     """
-    However fast statements follow each other, each is later than the last; a stated time is its own revision.
+    Each default revision is greater than the last; a given `time` is the revision.
     """
     for _ in range(200):
         mttp.score(TRACE, 1.0)
     mttp.score(TRACE, 1.0, time=5)
 
-    revisions = [found.revision for found in stated(session)]
+    revisions = [found.revision for found in annotations(session)]
     assert 5 == revisions[0]
     assert sorted(set(revisions)) == revisions
 
 
-def test_without_a_session_statements_do_nothing():
+def test_without_a_session_annotations_do_nothing():
     """
-    Not even a fault.
+    There is not even a fault.
     """
     mttp.configure("memory://").close()
 
@@ -282,7 +282,7 @@ def test_without_a_session_statements_do_nothing():
 
 
 class Hostile:
-    """Whatever is done with it raises."""
+    """An object that raises at every access."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
@@ -291,9 +291,9 @@ class Hostile:
         raise RuntimeError("str")
 
 
-def test_nothing_in_a_judge_s_hands_raises(session: mttp.Session):
+def test_hostile_arguments_are_faults(session: mttp.Session):
     """
-    Objects that raise at every touch are faults.
+    Objects that raise at every access never reach the caller.
     """
     odd: Any = Hostile()
     mttp.score(odd, odd)
@@ -305,9 +305,9 @@ def test_nothing_in_a_judge_s_hands_raises(session: mttp.Session):
     assert session.stats.faults
 
 
-def test_another_process_scores_days_later_in_the_same_directory():
+def test_another_process_can_score_later():
     """
-    The statement is folded into an episode that somebody else recorded.
+    Its annotation is merged into the episode of the first process.
     """
     with mttp.configure("file://runs/"):
         episode = play(0.0)
@@ -328,7 +328,7 @@ def test_another_process_scores_days_later_in_the_same_directory():
 @pytest.mark.parametrize("file", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
 def test_a_second_session_scores_into_the_same_file(file: str):
     """
-    It is appended, compressed or not.
+    The annotation is appended to a plain or compressed file.
     """
     with mttp.configure(f"file://{file}"):
         episode = play()
@@ -339,9 +339,9 @@ def test_a_second_session_scores_into_the_same_file(file: str):
     assert (0.5, 1) == (found.reward.value, len(found.annotations))
 
 
-def test_a_running_episode_can_be_scored(session: mttp.Session):
+def test_an_open_episode_can_be_scored(session: mttp.Session):
     """
-    Before its end, and again after it.
+    It can be scored before and after its end.
     """
     with mttp.episode() as episode, episode.step() as step:
         mttp.score(step, 0.25, grader="a")
@@ -357,7 +357,7 @@ def test_a_running_episode_can_be_scored(session: mttp.Session):
     assert found.complete
 
 
-# What is recorded is what is read.
+# Round trips.
 
 trace_ids = st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
 steps = st.integers(0, 2**40) | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
@@ -368,7 +368,7 @@ own_names = names.filter(
 
 @st.composite
 def statements(draw: st.DrawFn) -> tuple[Callable[..., None], dict[str, Any], Annotation]:
-    """A call that states something, its arguments, and what it should be read as."""
+    """Strategy for a call, its arguments, and the annotation that is read back."""
     common = {
         "by": draw(optional(texts)),
         "explanation": draw(optional(texts)),
@@ -426,11 +426,11 @@ def statements(draw: st.DrawFn) -> tuple[Callable[..., None], dict[str, Any], An
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(statements())
-def test_any_statement_comes_back_equal_from_memory_and_file(
+def test_annotations_round_trip_through_memory_and_file(
     statement: tuple[Callable[..., None], dict[str, Any], Annotation],
 ):
     """
-    Whatever can be said without fault is read as it was said, and alike from memory and file.
+    Annotations without faults are read back equal.
     """
     state, arguments, expected = statement
     with TemporaryDirectory() as directory:
@@ -444,18 +444,18 @@ def test_any_statement_comes_back_equal_from_memory_and_file(
             assert [] == differences(replace(expected, run_id=session.run_id), found[0])
 
 
-def test_a_name_of_one_s_own_is_kept_as_names_are(session: mttp.Session):
+def test_a_fact_s_name_is_normalized(session: mttp.Session):
     """
-    In lower case letters, digits and underscores.
+    It has lower-case letters, digits and underscores.
     """
     mttp.annotate(TRACE, "My Topic", "a")
 
-    assert name_key("My Topic") == "my_topic" == stated(session)[0].key
+    assert name_key("My Topic") == "my_topic" == annotations(session)[0].key
 
 
-def test_statements_survive_parquet(tmp_path: Path):
+def test_annotations_survive_parquet(tmp_path: Path):
     """
-    Converted and read again, groups, updates and statements are the same.
+    Groups, updates and annotations are equal after a conversion.
     """
     parquet = pytest.importorskip("mttp.reading.parquet")
     pytest.importorskip("pyarrow")
@@ -477,9 +477,9 @@ def test_statements_survive_parquet(tmp_path: Path):
 
 @pytest.mark.parametrize("place", ["memory://", "file://run.jsonl"])
 @pytest.mark.parametrize("steps", ["spans", "packed"])
-def test_numbers_of_several_steps_are_stated_at_once(place: str, steps: str):
+def test_numbers_of_several_steps_are_one_annotation(place: str, steps: str):
     """
-    What a trainer computes when a rollout is over is one span, and reads as if the steps had said it.
+    Numbers that a trainer computes after a rollout are one span, and are read on the steps.
     """
     with mttp.configure(place, steps=steps) as session:
         episode = play(steps=5)
@@ -489,15 +489,15 @@ def test_numbers_of_several_steps_are_stated_at_once(place: str, steps: str):
 
     found = mttp.read(session)
     (annotation,) = found.annotations
-    told = [(step.advantage, step.return_target) for step in found.episodes[0].steps]
-    assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == told
+    numbers = [(step.advantage, step.return_target) for step in found.episodes[0].steps]
+    assert [(None, None), (0.5, 1.0), (-1.25, None), (2.0, 3.0), (None, None)] == numbers
     assert [] == found.problems
     assert ("steps", 1, "ppo") == (annotation.kind, annotation.step, annotation.by)
 
 
-def test_what_is_stated_of_steps_is_what_is_read(session: mttp.Session):
+def test_numbers_of_steps_round_trip(session: mttp.Session):
     """
-    The statement itself comes back with its numbers, NaN where nothing was stated.
+    The annotation has NaN for steps without a number.
     """
     episode = play(steps=2)
     numbers = {"advantage": np.array([1.0, math.nan]), "logprob": np.array([-0.5, -0.25])}
@@ -507,13 +507,13 @@ def test_what_is_stated_of_steps_is_what_is_read(session: mttp.Session):
     expected = Annotation(
         kind="steps", key="steps", step=0, value=numbers, episode=episode.trace_id, run_id=session.run_id
     )
-    (found,) = stated(session)
+    (found,) = annotations(session)
     assert [] == differences(expected, replace(found, revision=0))
 
 
-def test_the_last_word_about_a_step_counts(session: mttp.Session):
+def test_the_highest_revision_of_a_step_s_number_counts(session: mttp.Session):
     """
-    The higher revision wins over what the step itself says, which is kept.
+    It has precedence over the step's own number, which is kept.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.record(value_estimate=0.5)
@@ -538,19 +538,19 @@ def test_the_last_word_about_a_step_counts(session: mttp.Session):
         ((TRACE, 0), {"mood": [1.0]}),
     ],
 )
-def test_numbers_of_steps_that_make_no_sense(session: mttp.Session, target: Any, numbers: Any):
+def test_invalid_numbers_of_steps_are_faults(session: mttp.Session, target: Any, numbers: Any):
     """
-    They are no statement; that is counted, and nothing is raised.
+    They are not recorded, and nothing is raised.
     """
     mttp.annotate(target, "steps", numbers)
 
-    assert [] == stated(session)
+    assert [] == annotations(session)
     assert {"annotation_invalid": 1} == dict(session.stats.faults)
 
 
 def test_a_number_of_a_step_that_does_not_exist_is_a_problem(session: mttp.Session):
     """
-    What is stated of the steps that there are is folded in.
+    The numbers of existing steps are merged.
     """
     episode = play(steps=1)
     mttp.annotate((episode, 0), "steps", {"advantage": [1.0, 2.0, 3.0]})

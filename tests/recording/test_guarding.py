@@ -1,4 +1,4 @@
-"""Nothing that a training loop calls raises into it: without memory or file handles, it is counted."""
+"""Recording never raises into the training loop, even without memory or file descriptors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from surface import CALLS, calls
 import mttp
 
 
-def test_every_call_of_the_surface_is_looked_at() -> None:
+def test_every_call_of_the_surface_is_tested() -> None:
     """
-    A new call is entered in the table ahead of anything else.
+    A new public call must be added to the table.
     """
     assert calls() == set(CALLS)
 
 
 def program(code: str) -> str:
-    """What a program prints that knows the table; it is expected to end well."""
+    """Run a program that uses the table, and return its output."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         capture_output=True,
@@ -61,9 +61,9 @@ if not session.close() or session.stats.faults["internal_error"]:
 """
 
 
-def test_the_first_calls_need_no_file_handles() -> None:
+def test_calls_need_no_file_descriptors() -> None:
     """
-    What they need is imported by the time that a session is open; what was recorded is delivered later.
+    Modules are imported when the session opens; spans are delivered later.
     """
     pytest.importorskip("resource")
 
@@ -110,9 +110,9 @@ print(stats.steps, stats.faults["internal_error"] > 0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
-def test_arrays_that_there_is_no_memory_for_are_counted() -> None:
+def test_arrays_beyond_the_memory_limit_are_faults() -> None:
     """
-    The loop goes on, with its other steps; what could not be copied is an internal error.
+    The array is an internal error, and all other steps are recorded.
     """
     assert "49 True" == program(WITHOUT_MEMORY)
 
@@ -148,9 +148,9 @@ os._exit(0)
 """
 
 
-def test_memory_that_is_missing_anywhere_reaches_no_loop() -> None:
+def test_a_failed_allocation_never_raises() -> None:
     """
-    Whichever of the first allocations of a call is refused, the call returns.
+    A call returns whichever of its first allocations fails.
     """
     pytest.importorskip("_testcapi")
 
@@ -158,9 +158,9 @@ def test_memory_that_is_missing_anywhere_reaches_no_loop() -> None:
 
 
 @pytest.mark.parametrize("steps", ["spans", "packed"])
-def test_values_that_nest_without_end_reach_no_loop(session: mttp.Session, steps: str) -> None:
+def test_endlessly_nested_values_never_raise(session: mttp.Session, steps: str) -> None:
     """
-    Whatever takes a structure.
+    This holds for every argument that takes a structure.
     """
     nested: list[object] = []
     for _ in range(100_000):
@@ -182,11 +182,11 @@ def test_values_that_nest_without_end_reach_no_loop(session: mttp.Session, steps
     assert 1 == len(mttp.read(session).episodes)
 
 
-def test_what_a_call_raised_is_noted_counted_and_logged_once(
+def test_an_internal_error_is_noted_counted_and_logged_once(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    On the span, in the session, and in the log.
+    It is on the span, in the session's counters, and in the log.
     """
 
     def no_memory(*_: object, **__: object) -> None:
@@ -206,9 +206,9 @@ def test_what_a_call_raised_is_noted_counted_and_logged_once(
     assert 1 == caplog.text.count("internal_error")
 
 
-def test_arguments_that_a_function_does_not_have_are_an_error_at_once(session: mttp.Session) -> None:
+def test_an_unknown_argument_raises_type_error(session: mttp.Session) -> None:
     """
-    That is a bug of the program.
+    It is a bug of the program.
     """
     with pytest.raises(TypeError, match="nothing_of_the_kind"):
         mttp.group(nothing_of_the_kind=1)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""What episodes, steps, rewards and updates come to, as metrics."""
+"""Metrics of episodes, steps, rewards and updates."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mttp.semconv import metrics
 
 @pytest.fixture
 def reader() -> InMemoryMetricReader:
-    """Whoever collects."""
+    """A metric reader in memory."""
     return InMemoryMetricReader()
 
 
 def configured(reader: InMemoryMetricReader, **options: Any) -> mttp.Session:
-    """A session that is measured."""
+    """A session with metrics."""
     return mttp.configure("memory://", meter_provider=MeterProvider([reader]), **options)
 
 
 def points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any], Any]]:
-    """A metric's points: what is said of each, and its sum, count or value."""
+    """Return a metric's points: their attributes, and sum, count or value."""
     data = reader.get_metrics_data()
     found = [
         point
@@ -43,9 +43,9 @@ def points(reader: InMemoryMetricReader, name: str) -> list[tuple[dict[str, Any]
     ]
 
 
-def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> None:
+def test_an_episode_s_metrics_are_recorded_at_its_end(reader: InMemoryMetricReader) -> None:
     """
-    Its return, length and duration, by environment, status, outcome and spec.
+    Its return, length and duration have the dimensions environment, status, outcome and spec.
     """
     with configured(reader, kind="eval"), mttp.episode(env="toy") as episode:
         for _ in range(3):
@@ -55,7 +55,7 @@ def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> No
         episode.reward(0.75, components={"correct": 1.0, "format": 0.5}, spec=spec, grader="judge")
         episode.end(outcome="success", terminated=True)
 
-    said = {
+    dimensions = {
         a.ENV_ID: "toy",
         a.EPISODE_STATUS: "completed",
         a.EPISODE_OUTCOME: "success",
@@ -63,10 +63,12 @@ def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> No
     }
     of_spec = {a.SPEC_NAME: "math", a.SPEC_VERSION: "1.2.0"}
     kind = {a.RUN_KIND: "eval"}
-    assert [(said | of_spec, (1, 0.75))] == points(reader, metrics.EPISODES_RETURN)
-    assert [(said, (1, 3))] == points(reader, metrics.EPISODES_LENGTH)
-    assert [(said, 1)] == points(reader, metrics.EPISODES_FINISHED)
-    assert [(said, 1)] == [(key, count) for key, (count, _) in points(reader, metrics.EPISODES_DURATION)]
+    assert [(dimensions | of_spec, (1, 0.75))] == points(reader, metrics.EPISODES_RETURN)
+    assert [(dimensions, (1, 3))] == points(reader, metrics.EPISODES_LENGTH)
+    assert [(dimensions, 1)] == points(reader, metrics.EPISODES_FINISHED)
+    assert [(dimensions, 1)] == [
+        (key, count) for key, (count, _) in points(reader, metrics.EPISODES_DURATION)
+    ]
     assert [(kind, 3)] == [(key, count) for key, (count, _) in points(reader, metrics.STEPS_DURATION)]
     assert [(kind, 6)] == points(reader, metrics.TOKENS_GENERATED)
     assert [({**of_spec, a.GRADER_NAME: "judge", **kind}, (1, 0.75))] == points(reader, metrics.REWARDS_VALUE)
@@ -77,7 +79,7 @@ def test_an_episode_is_measured_when_it_ends(reader: InMemoryMetricReader) -> No
 
 def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricReader) -> None:
     """
-    NaN would make every mean NaN.
+    One NaN would make every mean NaN.
     """
     with configured(reader), mttp.episode() as episode:
         with episode.step() as step:
@@ -90,7 +92,7 @@ def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricR
 
 def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> None:
     """
-    As if each had a span.
+    They give the metrics of steps with spans.
     """
     with configured(reader, steps="packed"), mttp.episode() as episode:
         for _ in range(1500):
@@ -102,23 +104,23 @@ def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> N
     assert (1500, 1500) == (count, length)
 
 
-def test_an_update_says_how_it_went(reader: InMemoryMetricReader) -> None:
+def test_an_update_sets_gauges(reader: InMemoryMetricReader) -> None:
     """
-    The newest value of each figure, by policy; what is no number is not said.
+    They have the newest value by policy; values that are not numbers are skipped.
     """
     with configured(reader):
         for kl in (0.5, 0.25):
             mttp.update(policy="tiny", loss=math.nan, kl=kl)
 
-    said = {a.POLICY_ID: "tiny", a.RUN_KIND: "train"}
-    assert [(said, 0.25)] == points(reader, metrics.UPDATES_KL)
-    assert [(said, 2)] == points(reader, metrics.UPDATES_FINISHED)
+    dimensions = {a.POLICY_ID: "tiny", a.RUN_KIND: "train"}
+    assert [(dimensions, 0.25)] == points(reader, metrics.UPDATES_KL)
+    assert [(dimensions, 2)] == points(reader, metrics.UPDATES_FINISHED)
     assert [] == points(reader, metrics.UPDATES_LOSS)
 
 
-def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricReader) -> None:
+def test_metrics_ignore_sampling(reader: InMemoryMetricReader) -> None:
     """
-    Otherwise every mean would be of the episodes that somebody found worth keeping.
+    Otherwise means would be of the selected episodes only.
     """
     with configured(reader, sampling=0.0):
         for _ in range(4):
@@ -131,7 +133,7 @@ def test_what_sampling_keeps_from_collectors_is_measured(reader: InMemoryMetricR
 
 def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> None:
     """
-    By library and error, whatever session they are of; where no hook fails there is no such metric.
+    They are counted by library and error over all sessions; without a failure there is no metric.
     """
     provider = MeterProvider([reader])
     for number in range(2):
@@ -140,16 +142,16 @@ def test_failures_of_integrations_are_counted(reader: InMemoryMetricReader) -> N
             guard("gymnasium", lambda: {}["x"])
             guard("trl", lambda: 1 / 0)
 
-    said = [{a.INTEGRATION_NAME: "gymnasium", a.ERROR_TYPE: "KeyError"}]
-    said.append({a.INTEGRATION_NAME: "trl", a.ERROR_TYPE: "ZeroDivisionError"})
-    assert [(each, 2) for each in said] == points(reader, metrics.INTEGRATIONS_FAILURES)
+    dimensions = [{a.INTEGRATION_NAME: "gymnasium", a.ERROR_TYPE: "KeyError"}]
+    dimensions.append({a.INTEGRATION_NAME: "trl", a.ERROR_TYPE: "ZeroDivisionError"})
+    assert [(each, 2) for each in dimensions] == points(reader, metrics.INTEGRATIONS_FAILURES)
 
 
-def test_every_metric_of_the_registry_is_emitted_or_of_the_recording() -> None:
+def test_every_metric_of_the_registry_is_emitted() -> None:
     """
-    A name that nobody emits would be a promise.
+    The registry defines no metric that mttp does not emit.
     """
-    from mttp.recording import metrics as measures
+    from mttp.recording import metrics as episode_metrics
     from mttp.recording import self_metrics
 
-    assert set(metrics.INSTRUMENTS) == {*measures._MEASURED, *self_metrics._NAMES}
+    assert set(metrics.INSTRUMENTS) == {*episode_metrics._METRICS, *self_metrics._NAMES}

@@ -1,4 +1,4 @@
-"""Span processors of the user's own see every span start and end, and harm nobody."""
+"""The user's span processors: they get every span, and their errors harm nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mttp.errors import ConfigureError
 tracer = trace.get_tracer("library")
 
 
-class Watching(SpanProcessor):
-    """Remembers what it was called with; each call may be made to fail, or to wait."""
+class Processor(SpanProcessor):
+    """Records its calls; each method can be made to fail, or to wait."""
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -54,7 +54,7 @@ class Watching(SpanProcessor):
 
 
 def play() -> mttp.recording.OpenEpisode:
-    """One episode with a span of another library's."""
+    """Record one episode with a span of another library."""
     with mttp.episode() as episode, episode.step() as step, tracer.start_as_current_span("GET"):
         step.reward(1.0)
     return episode
@@ -63,7 +63,7 @@ def play() -> mttp.recording.OpenEpisode:
 @pytest.mark.parametrize("kind", [SimpleSpanProcessor, BatchSpanProcessor])
 def test_the_sdks_processors_get_our_spans_and_others(kind: Any) -> None:
     """
-    Real ones, ready for any exporter; one tree, whoever made its parts.
+    Processors of the SDK export them; all spans are one tree.
     """
     exporter = InMemorySpanExporter()
     with mttp.configure("memory://", processors=[kind(exporter)]):
@@ -76,9 +76,9 @@ def test_the_sdks_processors_get_our_spans_and_others(kind: Any) -> None:
     assert episode.trace_id == (found["episode"].attributes or {})["mttp.episode.id"]
 
 
-def test_the_consoles_exporter_prints_them() -> None:
+def test_the_console_exporter_prints_spans() -> None:
     """
-    The simplest look at what is recorded.
+    It is the simplest way to see what is recorded.
     """
     out = io.StringIO()
     with mttp.configure("memory://", processors=[SimpleSpanProcessor(ConsoleSpanExporter(out=out))]):
@@ -87,32 +87,32 @@ def test_the_consoles_exporter_prints_them() -> None:
     assert all(f'"name": "{name}"' in out.getvalue() for name in ("GET", "step", "episode", "run"))
 
 
-def test_spans_are_seen_in_the_order_in_which_they_start_and_end() -> None:
+def test_processors_are_called_in_the_order_of_starts_and_ends() -> None:
     """
-    As the SDK calls them; the run, which ends last, is seen before they are released.
+    The run span ends last, before the processors are shut down.
     """
-    watching = Watching()
-    with mttp.configure("memory://", processors=[watching]):
+    processor = Processor()
+    with mttp.configure("memory://", processors=[processor]):
         play()
 
     about = ("episode", "step", "GET")
     assert [f"on_start {name}" for name in about] + [f"on_end {name}" for name in reversed(about)] == [
-        call for call in watching.called if call.split()[-1] in about
+        call for call in processor.called if call.split()[-1] in about
     ]
-    assert ["on_end run", "shutdown"] == watching.called[-2:]
+    assert ["on_end run", "shutdown"] == processor.called[-2:]
 
 
 class FromBaggage(SpanProcessor):
-    """Sets what the baggage says, as OpenTelemetry's processor of that name does."""
+    """Sets attributes from the baggage, as OpenTelemetry's baggage processor does."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         span.set_attributes({key: str(value) for key, value in baggage.get_all(parent_context).items()})
 
 
 @pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
-def test_a_processor_may_set_attributes_as_spans_start(transport: str) -> None:
+def test_a_processor_can_set_attributes_at_start(transport: str) -> None:
     """
-    They are recorded, on ours and on others'.
+    They are recorded on mttp's spans and on others.
     """
     with mttp.configure(transport, processors=[FromBaggage()]) as session:
         token = otel_context.attach(baggage.set_baggage("user", "ann"))
@@ -125,11 +125,11 @@ def test_a_processor_may_set_attributes_as_spans_start(transport: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["on_start", "on_end", "force_flush", "shutdown"])
-def test_one_that_raises_is_counted_and_hurts_nobody(what: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_a_processor_is_counted(what: str, caplog: pytest.LogCaptureFixture) -> None:
     """
-    The others are called, everything is recorded, and the log says it once.
+    The other processors are called, everything is recorded, and the error is logged once.
     """
-    broken, sound = Watching(), Watching()
+    broken, sound = Processor(), Processor()
     broken.failing = {what}
     with caplog.at_level(logging.WARNING), mttp.configure("memory://", processors=[broken, sound]) as session:
         play()
@@ -138,22 +138,22 @@ def test_one_that_raises_is_counted_and_hurts_nobody(what: str, caplog: pytest.L
 
     assert broken.called == sound.called
     assert 1 <= session.stats.faults["processor_failed"]
-    assert 1 == len([line for line in caplog.messages if f"Watching.{what}: RuntimeError('broken')" in line])
+    assert 1 == len([line for line in caplog.messages if f"Processor.{what}: RuntimeError('broken')" in line])
     assert [True, True] == [episode.complete for episode in mttp.read(session)]
 
 
 class UnspeakableError(Exception):
-    """An exception that can't even be shown."""
+    """An exception that raises when it is printed."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
 
 
-def test_not_even_an_exception_that_can_not_be_shown_gets_out() -> None:
+def test_an_exception_that_can_t_be_printed_is_counted() -> None:
     """
-    It is counted like any other.
+    It never reaches the training loop.
     """
-    processor = Watching()
+    processor = Processor()
     processor.on_end = lambda span: (_ for _ in ()).throw(UnspeakableError())  # type: ignore[method-assign]
     with mttp.configure("memory://", processors=[processor]) as session:
         play()
@@ -161,11 +161,11 @@ def test_not_even_an_exception_that_can_not_be_shown_gets_out() -> None:
     assert 3 <= session.stats.faults["processor_failed"]
 
 
-def test_flushing_waits_for_processors_and_no_longer_than_it_was_told() -> None:
+def test_flush_waits_for_processors_until_its_timeout() -> None:
     """
-    One that hangs leaves the others and the transports as they are.
+    A processor that hangs delays neither the other processors nor the transports.
     """
-    hanging, sound = Watching(), Watching()
+    hanging, sound = Processor(), Processor()
     hanging.hanging = {"force_flush"}
     with mttp.configure("memory://", processors=[hanging, sound]) as session:
         play()
@@ -179,11 +179,11 @@ def test_flushing_waits_for_processors_and_no_longer_than_it_was_told() -> None:
 
 
 @pytest.mark.parametrize("how", ["argument", "configured"])
-def test_closing_waits_for_processors_and_no_longer_than_it_was_told(how: str) -> None:
+def test_close_waits_for_processors_until_its_timeout(how: str) -> None:
     """
-    What is recorded is there, and the others are released.
+    All spans are written, and the other processors are shut down.
     """
-    hanging, sound = Watching(), Watching()
+    hanging, sound = Processor(), Processor()
     hanging.hanging = {"shutdown"}
     timeout = 0.2 if how == "configured" else None
     session = mttp.configure("file://a.jsonl", processors=[hanging, sound], close_timeout=timeout)
@@ -197,39 +197,39 @@ def test_closing_waits_for_processors_and_no_longer_than_it_was_told(how: str) -
     assert [True] == [episode.complete for episode in mttp.read("a.jsonl")]
 
 
-def test_after_closing_they_see_nothing() -> None:
+def test_processors_get_no_spans_after_a_close() -> None:
     """
-    Their exporters are closed and would complain; a span that outlives the session is not shown.
+    A span that ends after its session is not passed on, because exporters are shut down.
     """
-    watching = Watching()
-    with mttp.configure("memory://", processors=[watching]):
+    processor = Processor()
+    with mttp.configure("memory://", processors=[processor]):
         guest, episode = tracer.start_span("GET"), mttp.episode()
     guest.end()
     episode.end()
     play()
 
-    assert "shutdown" == watching.called[-1]
-    assert 1 == watching.called.count("shutdown")
+    assert "shutdown" == processor.called[-1]
+    assert 1 == processor.called.count("shutdown")
 
 
-def test_one_that_is_added_later_sees_what_comes_later() -> None:
+def test_a_processor_can_be_added_later() -> None:
     """
-    By way of the provider, as libraries do.
+    Libraries add it through the tracer provider.
     """
-    watching = Watching()
+    processor = Processor()
     with mttp.configure("memory://"):
         play()
-        trace.get_tracer_provider().add_span_processor(watching)  # type: ignore[attr-defined]
+        trace.get_tracer_provider().add_span_processor(processor)  # type: ignore[attr-defined]
         play()
 
-    assert (1, 1) == (watching.called.count("on_end episode"), watching.called.count("on_end GET"))
-    assert "shutdown" == watching.called[-1]
+    assert (1, 1) == (processor.called.count("on_end episode"), processor.called.count("on_end GET"))
+    assert "shutdown" == processor.called[-1]
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_the_interpreter_ends_whatever_processors_do(closed: bool) -> None:
+def test_a_hanging_processor_does_not_stop_the_exit(closed: bool) -> None:
     """
-    One that never returns holds nobody up for long, and the others are released.
+    It delays the exit only for a short time, and the others are shut down.
     """
     program = f"""
 import atexit, json, sys, threading, time
@@ -262,9 +262,9 @@ threading.Thread.start = none_starts  # what later Pythons do when they end
     assert [True] == [episode.complete for episode in mttp.read("a.jsonl")]
 
 
-def test_forked_children_flush_their_own() -> None:
+def test_a_forked_child_flushes_its_processors() -> None:
     """
-    A batch that gathers in a child is exported when its part is closed.
+    A batch of the child is exported when the child's part is closed.
     """
     program = """
 import json, multiprocessing, os
@@ -299,42 +299,42 @@ print(json.dumps([len(steps), len(set(steps)), [child.exitcode for child in chil
 
 
 @pytest.mark.parametrize("given", [BatchSpanProcessor, InMemorySpanExporter(), "memory://", None])
-def test_what_is_no_processor_is_refused_at_set_up(given: Any) -> None:
+def test_configure_rejects_an_object_that_is_not_a_processor(given: Any) -> None:
     """
-    A class, or an exporter that should be wrapped or given elsewhere; nothing is left configured.
+    A class or an exporter is an error, and no session is left open.
     """
-    with pytest.raises(ConfigureError, match=r"is no span processor; make one.*exporters=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=r"is not a span processor; pass one.*exporters=\[\.\.\.\]"):
         mttp.configure("memory://", processors=[given])
 
     assert mttp.current_session() is None
 
 
 @pytest.mark.parametrize("argument", ["processors", "exporters"])
-def test_one_alone_is_no_list(argument: str) -> None:
+def test_a_single_processor_must_be_in_a_list(argument: str) -> None:
     """
     The message shows how to write it.
     """
     one = SimpleSpanProcessor(InMemorySpanExporter()) if argument == "processors" else InMemorySpanExporter()
 
-    with pytest.raises(ConfigureError, match=rf"is no list; write {argument}=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=rf"is not a list; write {argument}=\[\.\.\.\]"):
         mttp.configure("memory://", **{argument: one})  # type: ignore[arg-type]
 
 
 def test_exporters_are_transports() -> None:
     """
-    What the SDK calls an exporter gets everything that was recorded, others' spans too.
+    An exporter of the SDK gets all spans, those of other libraries too.
     """
     exporter = InMemorySpanExporter()
     with mttp.configure("memory://", exporters=[exporter]) as session:
         play()
 
-    shown = sorted(span.name for span in exporter.get_finished_spans())
-    assert sorted(span.name for span in session.records()) == shown
-    assert {"GET", "step", "episode", "run"} <= set(shown)
+    exported = sorted(span.name for span in exporter.get_finished_spans())
+    assert sorted(span.name for span in session.records()) == exported
+    assert {"GET", "step", "episode", "run"} <= set(exported)
 
 
 class Calls(SpanProcessor):
-    """Remembers each call, by keyword as the SDK makes it, and the span that is the parent in its context."""
+    """Records each call with the SDK's keyword arguments, and the parent span in its context."""
 
     def __init__(self) -> None:
         self.parents: dict[str, str] = {}
@@ -354,7 +354,7 @@ class Calls(SpanProcessor):
 
 def test_processors_are_called_as_the_sdk_calls_them() -> None:
     """
-    With the real parent's span in `parent_context`, whether a handle's block is entered, and `_on_ending`.
+    `parent_context` has the parent span with and without a block, and `_on_ending` is called.
     """
     calls = Calls()
     with mttp.configure(transport="memory://", processors=[calls]) as session:
@@ -375,7 +375,7 @@ def test_processors_are_called_as_the_sdk_calls_them() -> None:
     ]
 
 
-def test_a_processor_without_on_ending_is_none_the_worse() -> None:
+def test_a_processor_needs_no_on_ending() -> None:
     """
     It need not derive from the SDK's class.
     """

@@ -1,4 +1,4 @@
-"""A step and its span: whoever looks at them, however the step was told, sees the same."""
+"""A step and its span: every reader gets the same attributes."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from mttp.semconv import attributes as a
 IDS, LOGPROBS = list(range(5)), [-0.5, -1.0, -1.5, -2.0, -2.5]
 
 
-def fast(step: mttp.recording.OpenStep) -> None:
-    """What nearly every step says."""
+def record_plain(step: mttp.recording.OpenStep) -> None:
+    """Record a reward and tokens as Python values."""
     step.reward(0.5)
     step.tokens(ids=IDS, logprobs=np.array(LOGPROBS, np.float32), policy_version="7")
 
 
-def slow(step: mttp.recording.OpenStep) -> None:
-    """The same by ways on which everything is looked at."""
+def record_numpy(step: mttp.recording.OpenStep) -> None:
+    """Record the same reward and tokens as numpy values."""
     step.reward(np.float64(0.5))
     step.tokens(ids=np.array(IDS), logprobs=np.array(LOGPROBS, np.float32), policy_version=np.str_("7"))
 
 
-def rich(step: mttp.recording.OpenStep) -> None:
-    """More than that."""
-    fast(step)
+def record_all(step: mttp.recording.OpenStep) -> None:
+    """Record further kinds of facts."""
+    record_plain(step)
     step.observation(np.arange(4, dtype=np.float32))
     step.action([1, 2])
     step.metric("searches", 2)
@@ -53,30 +53,30 @@ def rich(step: mttp.recording.OpenStep) -> None:
 
 
 def comparable(attributes: Any) -> dict[str, Any]:
-    """Attributes as plain values."""
+    """Return attributes as plain values."""
     listed = (tuple, np.ndarray)
     return {key: list(value) if isinstance(value, listed) else value for key, value in attributes.items()}
 
 
-@pytest.mark.parametrize("tell", [fast, slow, rich])
-def test_processor_child_and_reading_agree(tell: Any) -> None:
+@pytest.mark.parametrize("record", [record_plain, record_numpy, record_all])
+def test_processor_child_and_reading_agree(record: Any) -> None:
     """
-    What a user's own processor was shown, what was current for a plain SDK child, and what is read back.
+    A span processor, a child span of the SDK and a reader get the same span.
     """
-    shown, theirs = InMemorySpanExporter(), InMemorySpanExporter()
+    exported, other = InMemorySpanExporter(), InMemorySpanExporter()
     plain = TracerProvider()
-    plain.add_span_processor(SimpleSpanProcessor(theirs))
-    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+    plain.add_span_processor(SimpleSpanProcessor(other))
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(exported)]) as session:
         with mttp.episode() as episode, episode.step() as step:
-            tell(step)
+            record(step)
             live = dict(trace.get_current_span().attributes or {})  # type: ignore[attr-defined]
             with plain.get_tracer("x").start_as_current_span("child"):
                 pass
         (kept,) = [one for one in session.records() if one.name == "step"]
         (read,) = mttp.read(session)
 
-    (span,) = [one for one in shown.get_finished_spans() if one.name == "step"]
-    (child,) = theirs.get_finished_spans()
+    (span,) = [one for one in exported.get_finished_spans() if one.name == "step"]
+    (child,) = other.get_finished_spans()
     assert span.context is not None
     assert child.parent is not None
     assert (child.parent.span_id, child.parent.trace_id) == (span.context.span_id, span.context.trace_id)
@@ -87,15 +87,15 @@ def test_processor_child_and_reading_agree(tell: Any) -> None:
     assert (kept.start_time, kept.end_time) == (span.start_time, span.end_time)
 
 
-def test_both_ways_say_the_same() -> None:
+def test_numpy_values_equal_python_values() -> None:
     """
-    The short way is no other record.
+    Both are recorded as equal steps.
     """
     found = []
-    for tell in (fast, slow):
+    for record in (record_plain, record_numpy):
         with mttp.configure("memory://") as session:
             with mttp.episode(id="e") as episode, episode.step() as step:
-                tell(step)
+                record(step)
             (read,) = mttp.read(session)
             assert {} == session.stats.faults
         found.append(read.steps)
@@ -103,37 +103,37 @@ def test_both_ways_say_the_same() -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("paid", [0.5, float("nan"), None])
+@pytest.mark.parametrize("reward", [0.5, float("nan"), None])
 @pytest.mark.parametrize("facts", [{}, {"env": "walk", "inputs": {"answer": 4}}])
-def test_an_episode_that_just_ends_says_what_one_says_that_is_ended(paid: Any, facts: Any) -> None:
+def test_an_implicit_end_equals_an_explicit_end(reward: Any, facts: Any) -> None:
     """
-    To a span processor, as it is read, and by its handle.
+    A span processor, a reader and the handle agree.
     """
     ends: list[Any] = [lambda episode: None, lambda episode: episode.end()]
-    shown, told = InMemorySpanExporter(), []
-    with mttp.configure("memory://", processors=[SimpleSpanProcessor(shown)]) as session:
+    exported, by_handle = InMemorySpanExporter(), []
+    with mttp.configure("memory://", processors=[SimpleSpanProcessor(exported)]) as session:
         for end in ends:
             with mttp.episode(id="e", index=7, **facts) as episode:
                 for _ in range(2):
                     with episode.step() as step:
-                        step.reward(paid)
+                        step.reward(reward)
                 end(episode)
-            told.append((episode.status, episode.outcome, episode.length, episode.return_))
+            by_handle.append((episode.status, episode.outcome, episode.length, episode.return_))
         read = [
             replace(one, trace_id="", span_id="", start_time=0, end_time=0, steps=())
             for one in mttp.read(session)
         ]
         roots = [one.attributes for one in session.records() if one.name.startswith("episode")]
 
-    spans = [span.attributes for span in shown.get_finished_spans() if span.name.startswith("episode")]
-    assert told[0] == told[1]
+    spans = [span.attributes for span in exported.get_finished_spans() if span.name.startswith("episode")]
+    assert by_handle[0] == by_handle[1]
     assert read[0] == read[1]
     assert comparable(roots[0]) == comparable(roots[1]) == comparable(spans[0]) == comparable(spans[1])
 
 
 def test_a_step_has_one_span() -> None:
     """
-    A real one in OpenTelemetry's eyes, and the current one in the step's block.
+    It is an OpenTelemetry span, and the current one in the step's block.
     """
     with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
         assert isinstance(step, mttp.recording.OpenStep)
@@ -146,9 +146,9 @@ def test_a_step_has_one_span() -> None:
     assert step.ended
 
 
-def test_whoever_ends_the_span_ends_the_step() -> None:
+def test_ending_the_span_ends_the_step() -> None:
     """
-    What it paid counts, and leaving the block afterwards is no second end.
+    The step's reward counts, and the end of the block is not a second end.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode, episode.step() as step:
@@ -160,7 +160,7 @@ def test_whoever_ends_the_span_ends_the_step() -> None:
     assert (1.0, 1, {}) == (read.return_, len(read.steps), session.stats.faults)
 
 
-def test_the_time_at_which_somebody_ends_the_span_is_the_step_s() -> None:
+def test_the_span_s_end_time_is_the_step_s() -> None:
     """
     The end of the episode doesn't change it.
     """
@@ -180,7 +180,7 @@ def test_the_time_at_which_somebody_ends_the_span_is_the_step_s() -> None:
 
 def test_a_step_s_span_ends_once() -> None:
     """
-    An end of the span after that of the step is a fault, and writes nothing.
+    Ending the span after the step is a fault, and writes nothing.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
@@ -210,9 +210,9 @@ def test_a_step_s_span_ends_once() -> None:
         lambda step: dict(step.span.attributes),
     ],
 )
-def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
+def test_every_kind_of_fact_is_read_back(unusual: Any) -> None:
     """
-    Each is there when the step is read.
+    Each fact is on the step that is read.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode, episode.step() as step:
@@ -228,9 +228,9 @@ def test_nothing_unusual_is_overlooked(unusual: Any) -> None:
     assert IDS == record.attributes[a.TOKEN_IDS].tolist()
 
 
-def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
+def test_a_step_can_end_while_another_thread_encodes_it() -> None:
     """
-    That thread has encoded the tokens, and has not said so yet.
+    The other thread has encoded the tokens, and has not set the attributes yet.
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
         step.tokens(ids=IDS)
@@ -243,14 +243,14 @@ def test_a_step_ends_though_another_thread_looks_at_it_just_now() -> None:
     assert IDS == found.tokens.ids.tolist()
 
 
-class Looking(RecordingSpan):
-    """A span that another thread looks at after each time that somebody asks what is pending."""
+class ReadByAnotherThread(RecordingSpan):
+    """A span that another thread reads after each access to its pending attributes."""
 
     _left: Any = None
 
     @property
     def pending(self) -> Any:
-        """What is left to the encoder."""
+        """The pending attributes."""
         found, self._left = self._left, None
         if found is not None:
             self.encoded.update(encoded(found))
@@ -262,13 +262,13 @@ class Looking(RecordingSpan):
 
 
 @pytest.mark.parametrize("by_block", [True, False])
-def test_what_is_told_is_kept_though_another_thread_looks_at_each_moment(*, by_block: bool) -> None:
+def test_facts_are_kept_while_another_thread_reads_the_span(*, by_block: bool) -> None:
     """
-    By hand as by leaving its block, and whatever is said in between.
+    This holds for an end by call and by block, and for facts in between.
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode:
         step = episode.step()
-        cast(RecordingSpan, step.span).__class__ = Looking
+        cast(RecordingSpan, step.span).__class__ = ReadByAnotherThread
         for value in ([1], [2]):
             step.observation(value)
             step.action({"n": value})
@@ -285,23 +285,23 @@ def test_what_is_told_is_kept_though_another_thread_looks_at_each_moment(*, by_b
 
 
 class Growing(dict[str, Any]):
-    """Attributes that become more while somebody looks through them, as another thread may have it."""
+    """Attributes that grow during an iteration, as another thread may cause."""
 
     def items(self) -> Any:
-        """Names and values."""
+        """The names and values."""
         for number, pair in enumerate(super().items()):
             self[f"late.{number}"] = 1
             yield pair
 
     def values(self) -> Any:
-        """The values alone."""
+        """The values."""
         for _, value in self.items():
             yield value
 
 
-def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
+def test_a_step_accepts_facts_while_another_thread_reads_it() -> None:
     """
-    Neither who looks nor who tells is disturbed.
+    Neither thread fails.
     """
     with mttp.configure("memory://") as session, mttp.episode() as episode, episode.step() as step:
         step.observation(1)
@@ -317,7 +317,7 @@ def test_a_step_may_be_told_more_while_another_thread_looks_at_it() -> None:
 
 def test_renaming_and_status_are_kept() -> None:
     """
-    The short way ends them as well.
+    A span that was renamed, or has a status, is read back so.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode, episode.step() as step:
@@ -328,12 +328,12 @@ def test_renaming_and_status_are_kept() -> None:
     assert (2, "bad") == (record.status_code, record.status_message)
 
 
-def test_a_copy_with_other_attributes_leaves_the_step_alone() -> None:
+def test_a_redacted_copy_does_not_change_the_step() -> None:
     """
-    Transports that withhold something show others.
+    Transports that withhold content use such copies.
     """
     with mttp.configure("memory://"), mttp.episode() as episode, episode.step() as step:
-        fast(step)
+        record_plain(step)
     span = step.span
     assert isinstance(span, RecordingSpan)
     shown = copy.copy(span).with_values({"a": 1})
@@ -342,9 +342,9 @@ def test_a_copy_with_other_attributes_leaves_the_step_alone() -> None:
     assert IDS == span.values[a.TOKEN_IDS].tolist()
 
 
-def test_a_step_is_counted_once_whoever_ends_it() -> None:
+def test_a_step_is_counted_once() -> None:
     """
-    Two threads at once included.
+    Two threads may end it at the same time.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
@@ -363,7 +363,7 @@ def test_a_step_is_counted_once_whoever_ends_it() -> None:
 @pytest.mark.parametrize("other", ["block", "call"])
 def test_a_step_that_two_threads_end_is_kept(way: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    By the one that was there first, though it is interrupted in the middle of that.
+    The thread that comes first records it, even if it is interrupted.
     """
     ends = {"block": lambda step: step.__exit__(None, None, None), "call": lambda step: step.end()}
 
@@ -386,13 +386,13 @@ def test_a_step_that_two_threads_end_is_kept(way: str, other: str, monkeypatch: 
 
 def test_threads_share_an_episode() -> None:
     """
-    Every step has an index of its own, and the counters are exact without a lock.
+    Every step has its own index, and the counters are exact without a lock.
     """
 
     def play() -> None:
         for _ in range(300):
             with episode.step() as step:
-                fast(step)
+                record_plain(step)
 
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
@@ -409,9 +409,9 @@ def test_threads_share_an_episode() -> None:
 
 
 @pytest.mark.parametrize("by_block", [True, False])
-def test_what_is_seen_and_done_is_told_and_weighed_whichever_way_a_step_ends(*, by_block: bool) -> None:
+def test_observations_and_actions_are_copied_and_sized(*, by_block: bool) -> None:
     """
-    A picture counts for the buffer, its later changes for nothing, and the flags are the episode's.
+    An image counts in the queue's size, later changes of it are not recorded, and flags are the episode's.
     """
     picture = np.zeros((100, 100), np.uint8)
     with mttp.configure("memory://") as session:
@@ -430,16 +430,16 @@ def test_what_is_seen_and_done_is_told_and_weighed_whichever_way_a_step_ends(*, 
         (read,) = mttp.read(session)
 
     (found,) = read.steps
-    told = {True: (None, None), False: (True, False)}[by_block]
+    flags = {True: (None, None), False: (True, False)}[by_block]
     assert (0, 3, 0.5, "ok") == (found.observation.sum(), found.action, found.reward, found.reward_status)
-    assert (told, told) == ((found.terminated, found.truncated), (read.terminated, read.truncated))
-    assert step.span.size >= picture.nbytes  # type: ignore[attr-defined]  # a span of ours
+    assert (flags, flags) == ((found.terminated, found.truncated), (read.terminated, read.truncated))
+    assert step.span.size >= picture.nbytes  # type: ignore[attr-defined]  # a span of mttp
     assert {"after_end": 1} == session.stats.faults
 
 
-def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_starts_while_its_episode_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    It has taken its index by then: it is counted, and recorded as far as it came.
+    It has its index by then: it is counted, and recorded with its facts so far.
     """
     begin = Trajectory._begin
 
@@ -462,9 +462,9 @@ def test_a_step_that_begins_as_its_episode_ends_is_ended_with_it(monkeypatch: py
     assert (True, 2, 2, [0, 1]) == (second.ended, read.length, read.step_count, [s.index for s in read.steps])
 
 
-def test_indices_may_be_told_in_between() -> None:
+def test_indices_can_be_given() -> None:
     """
-    The next step without one follows the highest so far, and all are counted.
+    The next step without an index follows the highest one, and all steps are counted.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode:
@@ -480,7 +480,7 @@ def test_indices_may_be_told_in_between() -> None:
 @pytest.mark.parametrize("steps", ["spans", "auto", "packed"])
 def test_episodes_do_not_wait_for_the_garbage_collector(steps: str, tmp_path: Path) -> None:
     """
-    Nothing in an episode that has ended refers back to it; only memory keeps what it is there to keep.
+    An ended episode has no reference cycle; only the memory transport keeps its spans.
     """
     with mttp.configure(f"file://{tmp_path}/a.jsonl") as session:
         with mttp.episode(steps=steps) as episode, episode.step() as step:

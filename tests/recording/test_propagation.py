@@ -1,4 +1,4 @@
-"""An episode goes on in other threads, tasks and processes, and is one episode when it is read."""
+"""One episode in several threads, tasks and processes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def only(session: mttp.Session) -> mttp.Episode:
-    """The one episode that was recorded."""
+    """Return the recorded episode."""
     (episode,) = mttp.read(session).episodes
     return episode
 
 
-def carried(session: mttp.Session) -> dict[str, str]:
-    """A carrier from within the first step of an episode that is over."""
+def carrier_of_an_ended_episode(session: mttp.Session) -> dict[str, str]:
+    """Return a carrier from the first step of an episode that has ended."""
     with mttp.episode(env="e"), mttp.step():
         return mttp.inject()
 
@@ -50,7 +50,7 @@ def carried(session: mttp.Session) -> dict[str, str]:
 
 def test_a_carrier_is_traceparent_and_baggage(session: mttp.Session) -> None:
     """
-    In the W3C's words: the current span, and what the other side must know.
+    They have the W3C's format: the current span, and what the other process needs.
     """
     with mttp.episode(group="g") as episode, mttp.step() as step:
         carrier = mttp.inject()
@@ -68,9 +68,9 @@ def test_a_carrier_is_traceparent_and_baggage(session: mttp.Session) -> None:
     } == {name: entries[key] for name, key in propagation.KEYS.items() if key in entries}
 
 
-def test_where_nothing_is_current_nothing_is_written(session: mttp.Session) -> None:
+def test_inject_writes_nothing_without_an_episode(session: mttp.Session) -> None:
     """
-    That is no fault.
+    This is not a fault.
     """
     assert {} == mttp.inject()
     assert {"x": "y"} == mttp.inject({"x": "y"}, environment=True)
@@ -81,7 +81,7 @@ def test_where_nothing_is_current_nothing_is_written(session: mttp.Session) -> N
 
 def test_environment_variables_are_upper_case(session: mttp.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    In `os.environ`, or where it is said that the carrier becomes one; any case is read.
+    This holds for `os.environ` and with `environment`; names of any case are read.
     """
     monkeypatch.setenv("TRACEPARENT", "")
     monkeypatch.setenv("BAGGAGE", "")
@@ -115,9 +115,9 @@ def headers_of_email(carrier: dict[str, str]) -> Any:
 )
 def test_headers_of_any_library_are_read(session: mttp.Session, headers: Any) -> None:
     """
-    Whatever the case of their names.
+    The case of their names does not matter.
     """
-    with mttp.extract(headers(carried(session))):
+    with mttp.extract(headers(carrier_of_an_ended_episode(session))):
         mttp.step().end()
 
     assert (2, True) == (len(only(session).steps), only(session).complete)
@@ -126,7 +126,7 @@ def test_headers_of_any_library_are_read(session: mttp.Session, headers: Any) ->
 
 def test_headers_of_any_library_are_written(session: mttp.Session) -> None:
     """
-    Whatever takes items by name; what does not is a fault, and comes back.
+    Every object that takes items by name works; any other one is a fault, and is returned.
     """
     with mttp.episode():
         assert {"traceparent", "baggage"} <= set(mttp.inject(CaseInsensitiveDict()))
@@ -139,9 +139,9 @@ IDS = ["plain", " spaced  out ", "ü, 日本;a=b", '"%20+"', "\n", "x" * 1000]
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_any_id_survives_the_way(session: mttp.Session, name: str) -> None:
+def test_any_id_is_propagated(session: mttp.Session, name: str) -> None:
     """
-    Episode, group and agent are the same on the other side, whatever is in their names.
+    Ids of episode, group and agent may contain any characters.
     """
     with mttp.episode(id=name, group=name) as episode, episode.agent(name):
         carrier = mttp.inject()
@@ -153,9 +153,9 @@ def test_any_id_survives_the_way(session: mttp.Session, name: str) -> None:
     assert all(carrier_text.isascii() and carrier_text.isprintable() for carrier_text in carrier.values())
 
 
-def test_ids_that_fit_no_baggage_are_a_fault(session: mttp.Session) -> None:
+def test_ids_longer_than_a_baggage_are_a_fault(session: mttp.Session) -> None:
     """
-    Then the trace goes on, and the episode does not.
+    The trace is propagated, and the episode is not.
     """
     with mttp.episode(id="x" * 5000):
         carrier = mttp.inject()
@@ -165,9 +165,9 @@ def test_ids_that_fit_no_baggage_are_a_fault(session: mttp.Session) -> None:
     assert {"carrier_invalid": 1} == dict(session.stats.faults)
 
 
-def test_the_user_s_baggage_goes_along(session: mttp.Session) -> None:
+def test_the_user_s_baggage_is_propagated(session: mttp.Session) -> None:
     """
-    It is in the carrier and in the part's block; ours is in the carrier alone.
+    It is in the carrier and in the part's block; mttp's entries are in the carrier only.
     """
     token = otel_context.attach(baggage.set_baggage("tenant", "blue"))
     with mttp.episode():
@@ -181,9 +181,9 @@ def test_the_user_s_baggage_goes_along(session: mttp.Session) -> None:
     assert {} == dict(baggage.get_all())
 
 
-def test_much_baggage_of_the_user_s_does_not_displace_ours(session: mttp.Session) -> None:
+def test_large_user_baggage_does_not_displace_mttp_s_entries(session: mttp.Session) -> None:
     """
-    The baggage has room for some eight kilobytes: what does not fit is the user's.
+    A baggage has some eight kilobytes: the user's entries are dropped first.
     """
     context = otel_context.get_current()
     for number in range(20):
@@ -207,7 +207,7 @@ def test_much_baggage_of_the_user_s_does_not_displace_ours(session: mttp.Session
         {"unrelated": "x", "mttp.carrier.run_id": "x"},
     ],
 )
-def test_a_trace_of_somebody_else_is_no_fault(session: mttp.Session, carrier: dict[str, str]) -> None:
+def test_a_carrier_without_an_episode_is_not_a_fault(session: mttp.Session, carrier: dict[str, str]) -> None:
     """
     The handle is inert, and nothing is current.
     """
@@ -287,9 +287,9 @@ odd_carriers = st.one_of(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(odd_carriers)
-def test_no_carrier_ever_raises(session: mttp.Session, carrier: Any) -> None:
+def test_extract_never_raises(session: mttp.Session, carrier: Any) -> None:
     """
-    Whatever it is, there is a handle, at most one fault, and nothing is left current.
+    Every carrier gives a handle and at most one fault, and leaves nothing current.
     """
     before = session.stats.faults.total()
     with mttp.extract(carrier) as part:
@@ -299,9 +299,9 @@ def test_no_carrier_ever_raises(session: mttp.Session, carrier: Any) -> None:
     assert not mttp.current_episode()
 
 
-def test_a_carrier_starts_a_session_like_an_episode_does() -> None:
+def test_extract_starts_an_implicit_session() -> None:
     """
-    In a process that configured none; one that tells of nothing starts nothing.
+    It does so in a process without `configure`, and only if the carrier names an episode.
     """
     with mttp.configure(transport="file://runs/"), mttp.episode():
         carrier = mttp.inject()
@@ -318,9 +318,9 @@ def test_a_carrier_starts_a_session_like_an_episode_does() -> None:
 # A part of an episode.
 
 
-def test_a_part_is_read_with_the_rest(session: mttp.Session) -> None:
+def test_a_part_is_read_with_its_episode(session: mttp.Session) -> None:
     """
-    Its steps follow, and what it adds by name is the episode's, unless the root says so itself.
+    Its steps follow, and its metrics and metadata are the episode's unless the root has them.
     """
     with mttp.episode(id="mine", env="e") as episode:
         with mttp.step() as step:
@@ -355,13 +355,13 @@ def test_a_part_is_read_with_the_rest(session: mttp.Session) -> None:
 
 
 def of_episode(session: mttp.Session) -> list[SpanRecord]:
-    """The spans of episodes."""
+    """Return the spans of episodes."""
     return [span for span in session.records() if "mttp.episode.id" in span.attributes]
 
 
-def test_a_reward_service_pays(session: mttp.Session) -> None:
+def test_a_remote_reward_is_the_return(session: mttp.Session) -> None:
     """
-    Where the process that plays states no total, the other's is the return.
+    It counts if the process of the episode states no total.
     """
     with mttp.episode() as episode:
         with mttp.step() as step:
@@ -384,9 +384,9 @@ def test_a_reward_service_pays(session: mttp.Session) -> None:
     assert (3, 40) == (len(read.rewards), len(read.reward.components))
 
 
-def test_the_owner_s_total_stands(session: mttp.Session) -> None:
+def test_the_owner_s_total_has_precedence(session: mttp.Session) -> None:
     """
-    Another's scoring is kept beside it.
+    The other process's scoring is kept.
     """
     with mttp.episode() as episode:
         episode.reward(0.5)
@@ -403,9 +403,9 @@ def test_the_owner_s_total_stands(session: mttp.Session) -> None:
     )
 
 
-def test_a_step_can_be_scored_from_elsewhere(session: mttp.Session) -> None:
+def test_a_step_can_be_scored_in_another_process(session: mttp.Session) -> None:
     """
-    With calls made in it; what it paid, saw and did is its owner's to say.
+    It can have calls there; its reward, observation and action can be recorded only by its owner.
     """
     with mttp.episode(), mttp.step() as step:
         carrier = mttp.inject()
@@ -443,9 +443,9 @@ def test_a_step_can_be_scored_from_elsewhere(session: mttp.Session) -> None:
     assert read.complete
 
 
-def test_an_agent_goes_on_elsewhere(session: mttp.Session) -> None:
+def test_an_agent_continues_in_another_process(session: mttp.Session) -> None:
     """
-    Where it was current, the steps on the other side are its own, and so is what is paid for them.
+    If it was current, steps and rewards of the other process are the agent's.
     """
     with mttp.episode() as episode, episode.agent("a") as agent:
         with mttp.step() as step:
@@ -473,9 +473,9 @@ def test_an_agent_goes_on_elsewhere(session: mttp.Session) -> None:
     assert (None, True) == (read.return_, read.complete)
 
 
-def test_an_agent_is_scored_elsewhere(session: mttp.Session) -> None:
+def test_an_agent_can_be_scored_in_another_process(session: mttp.Session) -> None:
     """
-    The total is the agent's return, where its owner states none.
+    The total is the agent's return if its owner states none.
     """
     with mttp.episode() as episode, episode.agent("a"), mttp.step() as step:
         step.reward(1.0)
@@ -488,9 +488,9 @@ def test_an_agent_is_scored_elsewhere(session: mttp.Session) -> None:
     assert (None, ()) == (read.return_, read.rewards)
 
 
-def test_an_invalid_reward_elsewhere_leaves_the_return_unknown(session: mttp.Session) -> None:
+def test_an_invalid_remote_reward_leaves_the_return_unknown(session: mttp.Session) -> None:
     """
-    A sum with a hole in it is not what the episode was paid, whoever made the hole.
+    A sum without one of its rewards is not the return.
     """
     with mttp.episode():
         with mttp.step() as step:
@@ -508,7 +508,7 @@ def test_an_invalid_reward_elsewhere_leaves_the_return_unknown(session: mttp.Ses
 
 def test_two_parts_may_use_one_index(session: mttp.Session) -> None:
     """
-    Both steps are kept, in order of start.
+    Both steps are kept, in the order of their starts.
     """
     with mttp.episode():
         mttp.step().end()
@@ -523,9 +523,9 @@ def test_two_parts_may_use_one_index(session: mttp.Session) -> None:
     assert (2, 2) == (read.length, len(read.segments))
 
 
-def test_a_part_of_a_part_is_one_more(session: mttp.Session) -> None:
+def test_a_part_can_be_continued_in_a_third_process(session: mttp.Session) -> None:
     """
-    Whoever has a part can pass it on.
+    A process that continues an episode can inject it again.
     """
     with mttp.episode(), mttp.step():
         carrier = mttp.inject()
@@ -537,9 +537,9 @@ def test_a_part_of_a_part_is_one_more(session: mttp.Session) -> None:
     assert (2, [0, 1], True) == (len(read.segments), [step.index for step in read.steps], read.complete)
 
 
-def test_a_part_that_does_not_end_is_said() -> None:
+def test_a_part_that_does_not_end_is_a_fault() -> None:
     """
-    By the session when it closes, and when the episode is read: it is not complete.
+    The session counts it when it closes, and the episode is read as incomplete.
     """
     with mttp.configure(transport="memory://") as session:
         with mttp.episode():
@@ -550,15 +550,15 @@ def test_a_part_that_does_not_end_is_said() -> None:
     recording = mttp.read(session)
     (episode,) = recording.episodes
     assert (False, "completed", 1) == (episode.complete, episode.status, len(episode.steps))
-    message = f"episode {episode.trace_id} lacks spans: the end of its part {part.segment_id} was not found"
+    message = f"episode {episode.trace_id} lacks spans: the end of segment {part.segment_id} was not found"
     assert [message] == [str(problem) for problem in recording.problems]
     assert [message] == [str(problem) for problem in mttp.summarize(session).problems]
     assert 1 == session.stats.faults["part_never_ended"]
 
 
-def test_a_part_that_lacks_spans_is_said(session: mttp.Session) -> None:
+def test_a_part_with_missing_spans_is_a_problem(session: mttp.Session) -> None:
     """
-    With the part's name: the spans that are missing are known by their number.
+    The problem names the part, whose span count shows what is missing.
     """
     with mttp.episode():
         carrier = mttp.inject()
@@ -569,15 +569,15 @@ def test_a_part_that_lacks_spans_is_said(session: mttp.Session) -> None:
 
     recording, summary = mttp.read("a.jsonl"), mttp.summarize("a.jsonl")
 
-    assert [f"1 of 2 of its part {part.segment_id} were found"] == [
+    assert [f"1 of 2 of segment {part.segment_id} were found"] == [
         str(problem).partition("lacks spans: ")[2] for problem in recording.problems
     ]
     assert recording.problems == summary.problems
 
 
-def test_a_part_that_is_open_leaves_a_marker(session: mttp.Session) -> None:
+def test_an_open_part_has_a_start_marker(session: mttp.Session) -> None:
     """
-    A process that dies before it ended a span has taken part: the episode is not complete.
+    If its process is killed before a span ends, the episode is read as incomplete.
     """
     with mttp.episode():
         carrier = mttp.inject()
@@ -592,7 +592,7 @@ def test_a_part_that_is_open_leaves_a_marker(session: mttp.Session) -> None:
 
 def test_parts_without_their_root_are_an_unfinished_episode() -> None:
     """
-    It is known by what the carrier said.
+    Its identity comes from the carrier.
     """
     with mttp.configure(transport="memory://"), mttp.episode(id="mine"), mttp.step():
         carrier = mttp.inject()
@@ -618,11 +618,11 @@ def test_parts_without_their_root_are_an_unfinished_episode() -> None:
     assert figures_of_values(recording) == figures(summary)
 
 
-def test_a_part_takes_nothing_after_its_end(session: mttp.Session) -> None:
+def test_an_ended_part_accepts_no_calls(session: mttp.Session) -> None:
     """
-    As any handle; what is current is what was around it.
+    Its end restores the outer context.
     """
-    carrier = carried(session)
+    carrier = carrier_of_an_ended_episode(session)
     with mttp.episode() as around, mttp.extract(carrier) as part:
         part.end()
         assert mttp.current_episode() is around
@@ -633,11 +633,11 @@ def test_a_part_takes_nothing_after_its_end(session: mttp.Session) -> None:
     assert all(episode.complete for episode in mttp.read(session))
 
 
-def test_an_exception_ends_a_part_and_goes_on(session: mttp.Session) -> None:
+def test_an_exception_is_recorded_on_the_part_and_raised(session: mttp.Session) -> None:
     """
-    It is said where it happened; the episode itself had none.
+    The episode itself has no error.
     """
-    carrier = carried(session)
+    carrier = carrier_of_an_ended_episode(session)
     with pytest.raises(KeyError), mttp.extract(carrier):
         raise KeyError("x")
 
@@ -650,19 +650,19 @@ def test_an_exception_ends_a_part_and_goes_on(session: mttp.Session) -> None:
     )
 
 
-def test_whether_it_is_sampled_goes_along(session: mttp.Session) -> None:
+def test_the_sampled_flag_is_propagated(session: mttp.Session) -> None:
     """
-    The part's spans have the flag of the span that the carrier was made in.
+    The part's spans have the flag of the carrier.
     """
-    carrier = carried(session)
+    carrier = carrier_of_an_ended_episode(session)
     carrier["traceparent"] = carrier["traceparent"][:-2] + "00"
     with mttp.extract(carrier) as part, mttp.step() as step:
         assert 0 == step.span.get_span_context().trace_flags == part.span.get_span_context().trace_flags
 
 
-def test_spans_of_others_are_children_of_what_was_current(session: mttp.Session) -> None:
+def test_other_spans_are_children_of_the_carrier_s_span(session: mttp.Session) -> None:
     """
-    The ambient span in the part's block is the one that the carrier names.
+    The current span in the part's block is the one that the carrier names.
     """
     with mttp.episode(), mttp.step() as step:
         carrier = mttp.inject()
@@ -674,9 +674,9 @@ def test_spans_of_others_are_children_of_what_was_current(session: mttp.Session)
     assert (step.span_id, True) == (f"{ambient.span_id:016x}", ambient.is_remote)
 
 
-def test_a_span_of_somebody_else_s_within_the_step_is_what_is_named(session: mttp.Session) -> None:
+def test_a_carrier_names_the_current_span_within_the_step(session: mttp.Session) -> None:
     """
-    Another instrumentation's request is the parent of what the other side does; the step stays the step.
+    Another instrumentation's request span is the parent of the other process's spans; the step stays current.
     """
     with mttp.episode(), mttp.step() as step:
         mine = step.span.get_span_context()
@@ -703,9 +703,9 @@ def shuffles(records: list[SpanRecord]) -> Iterator[list[SpanRecord]]:
         yield shuffled
 
 
-def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> None:
+def test_a_summary_of_parts_matches_the_values(session: mttp.Session) -> None:
     """
-    In whatever order their spans come, late or more than once.
+    Spans may come in any order, late, or more than once.
     """
     for number, owner, payer in itertools.product(range(2), ("nothing", "steps", "total"), range(5)):
         with mttp.episode(env="e") as episode:
@@ -750,9 +750,9 @@ def test_a_summary_of_parts_says_what_the_values_say(session: mttp.Session) -> N
 # Threads and tasks of one process.
 
 
-def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
+def test_bind_context_works_in_a_thread(session: mttp.Session) -> None:
     """
-    A new thread has no context: `bind_context` gives it one, and the step is in one part with the rest.
+    A new thread has no context; with `bind_context` its steps belong to the episode.
     """
 
     def work() -> None:
@@ -761,8 +761,8 @@ def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
 
     with mttp.episode():
         bare = threading.Thread(target=work)
-        carried = threading.Thread(target=mttp.recording.bind_context(work))
-        for thread in (bare, carried):
+        carrier_of_an_ended_episode = threading.Thread(target=mttp.recording.bind_context(work))
+        for thread in (bare, carrier_of_an_ended_episode):
             thread.start()
             thread.join()
 
@@ -770,9 +770,9 @@ def test_a_thread_goes_on_with_the_episode(session: mttp.Session) -> None:
     assert {"step_outside_episode": 1} == dict(session.stats.faults)
 
 
-def test_a_pool_of_threads_goes_on_with_each_episode(session: mttp.Session) -> None:
+def test_bind_context_works_in_a_thread_pool(session: mttp.Session) -> None:
     """
-    One carried function runs many times at once; every episode gets its own steps.
+    A bound function can run several times at once; each episode gets its own steps.
     """
 
     def work(number: int) -> str:
@@ -791,9 +791,9 @@ def test_a_pool_of_threads_goes_on_with_each_episode(session: mttp.Session) -> N
     ]
 
 
-def test_an_executor_of_a_loop_goes_on_with_the_episode(session: mttp.Session) -> None:
+def test_bind_context_works_in_an_executor(session: mttp.Session) -> None:
     """
-    `run_in_executor` takes a carried function like any other; `to_thread` carries by itself.
+    `run_in_executor` takes a bound function; `to_thread` copies the context itself.
     """
 
     def work(reward: float) -> None:
@@ -815,9 +815,9 @@ def test_an_executor_of_a_loop_goes_on_with_the_episode(session: mttp.Session) -
     assert (2.0, {}) == (only(session).return_, dict(session.stats.faults))
 
 
-def test_tasks_have_what_was_current_when_they_began(session: mttp.Session) -> None:
+def test_tasks_inherit_the_context(session: mttp.Session) -> None:
     """
-    Nested, gathered or in a group: each step is where it was begun.
+    Nested, gathered or in a group, each step belongs to the episode of its task.
     """
 
     async def act(depth: int) -> None:
@@ -844,9 +844,9 @@ def test_tasks_have_what_was_current_when_they_began(session: mttp.Session) -> N
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with Python 3.11")
-def test_a_cancelled_task_leaves_the_others_whole(session: mttp.Session) -> None:
+def test_a_cancelled_task_does_not_affect_the_others(session: mttp.Session) -> None:
     """
-    Its step is aborted with the failure of its group, and nothing is left current.
+    Its step has the status aborted, and nothing stays current.
     """
 
     async def act(fails: bool) -> None:
@@ -874,9 +874,9 @@ def test_a_cancelled_task_leaves_the_others_whole(session: mttp.Session) -> None
     assert (3.0, True) == (read.return_, read.complete)
 
 
-def test_a_carried_coroutine_function_stays_one(session: mttp.Session) -> None:
+def test_a_bound_coroutine_function_stays_one(session: mttp.Session) -> None:
     """
-    It runs in what was current, in whatever task it is awaited.
+    It runs in the bound context, in any task.
     """
 
     async def act(reward: float) -> float:
@@ -899,25 +899,25 @@ def test_a_carried_coroutine_function_stays_one(session: mttp.Session) -> None:
 
 
 def module_level(number: int) -> int:
-    """Something that can be pickled."""
+    """A function that can be pickled."""
     with mttp.step() as step:
         step.reward(float(number))
     return number + 1
 
 
 async def module_level_coroutine(number: int) -> int:
-    """Something that can be pickled."""
+    """A coroutine function that can be pickled."""
     return module_level(number)
 
 
-def test_what_comes_out_of_a_pickle_makes_a_part(session: mttp.Session) -> None:
+def test_an_unpickled_bound_function_records_a_part(session: mttp.Session) -> None:
     """
-    As in another process: the part is closed and written when the function returns.
+    As in another process, the part is closed and written when the function returns.
     """
     with mttp.episode():
-        carried = pickle.dumps(mttp.recording.bind_context(module_level))
+        carrier_of_an_ended_episode = pickle.dumps(mttp.recording.bind_context(module_level))
         coroutine = pickle.dumps(mttp.recording.bind_context(module_level_coroutine))
-    assert 4 == pickle.loads(carried)(3)
+    assert 4 == pickle.loads(carrier_of_an_ended_episode)(3)
     assert 5 == asyncio.run(pickle.loads(coroutine)(4))
 
     assert 0 == session.stats.pending
@@ -925,11 +925,11 @@ def test_what_comes_out_of_a_pickle_makes_a_part(session: mttp.Session) -> None:
     assert (7.0, 2, True) == (read.return_, len(read.segments), read.complete)
 
 
-def test_a_part_can_be_written_before_its_block_is_left(session: mttp.Session) -> None:
+def test_extract_can_flush_at_the_end_of_the_block(session: mttp.Session) -> None:
     """
-    A worker that answered may be killed at once: `flush` has what it recorded written first.
+    A worker may be killed after its response; with `flush` its spans are written first.
     """
-    carrier = carried(session)
+    carrier = carrier_of_an_ended_episode(session)
     with mttp.extract(carrier, flush=True), mttp.step() as step:
         step.reward(1.0)
 
@@ -937,41 +937,45 @@ def test_a_part_can_be_written_before_its_block_is_left(session: mttp.Session) -
     assert (1.0, True) == (only(session).return_, only(session).complete)
 
 
-def test_what_cannot_be_pickled_still_cannot(session: mttp.Session) -> None:
+def test_a_bound_function_can_be_pickled_only_if_the_function_can(session: mttp.Session) -> None:
     """
-    A carried function is as portable as the function itself.
+    Binding adds nothing that can't be pickled.
     """
     with pytest.raises((pickle.PicklingError, AttributeError)):
         pickle.dumps(mttp.recording.bind_context(lambda: None))
 
 
-def test_a_carried_function_looks_like_the_function() -> None:
+def test_a_bound_function_has_the_function_s_metadata() -> None:
     """
-    Its name, its documentation and what it wraps are the function's.
+    Its name, documentation and `__wrapped__` are those of the function.
     """
-    carried = mttp.recording.bind_context(module_level)
+    carrier_of_an_ended_episode = mttp.recording.bind_context(module_level)
 
     assert ("module_level", module_level.__doc__, module_level) == (
-        carried.__name__,
-        carried.__doc__,
-        carried.__wrapped__,  # type: ignore[attr-defined]
+        carrier_of_an_ended_episode.__name__,
+        carrier_of_an_ended_episode.__doc__,
+        carrier_of_an_ended_episode.__wrapped__,  # type: ignore[attr-defined]
     )
-    assert "module_level" in repr(carried)
+    assert "module_level" in repr(carrier_of_an_ended_episode)
 
 
-def test_where_nothing_is_current_a_carried_function_just_runs(session: mttp.Session) -> None:
+def test_without_an_episode_a_bound_function_only_runs(session: mttp.Session) -> None:
     """
-    Here and out of a pickle.
+    This holds here and after unpickling.
     """
-    carried = mttp.recording.bind_context(len)
+    carrier_of_an_ended_episode = mttp.recording.bind_context(len)
 
-    assert 3 == carried("abc") == pickle.loads(pickle.dumps(carried))("abc")
+    assert (
+        3
+        == carrier_of_an_ended_episode("abc")
+        == pickle.loads(pickle.dumps(carrier_of_an_ended_episode))("abc")
+    )
     assert ({}, 0) == (dict(session.stats.faults), session.stats.spans)
 
 
 def test_a_subprocess_finds_the_episode_in_its_environment() -> None:
     """
-    `mttp.extract()` reads the variables that `mttp.inject` wrote for it.
+    `mttp.extract()` reads the variables that `mttp.inject` wrote.
     """
     program = """
 import mttp
@@ -997,7 +1001,7 @@ with mttp.extract() as part, mttp.step() as step:
 
 def test_an_episode_that_was_left_open_is_not_current_in_the_next_session() -> None:
     """
-    Ctrl-C between a block's beginning and its end leaves its episode in the context.
+    Ctrl-C between the start and the end of a block leaves its episode in the context.
     """
     contextvars.copy_context().run(_left_open_and_next)
 

@@ -1,4 +1,4 @@
-"""What a run ran with is found, as far as it can be; what can't be is a fault and nothing more."""
+"""Detected facts of a run; a failed detector is a fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mttp.recording import provenance
 
 
 def git(directory: Path, *arguments: str) -> str:
-    """Run git there, deaf to the machine's configuration."""
+    """Run git there, without the machine's configuration."""
     someone = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
@@ -48,16 +48,16 @@ def repository(tmp_path: Path) -> Path:
 
 
 def run() -> mttp.model.Run:
-    """The run of a session here and now."""
+    """Record a run in the working directory, and return it."""
     with mttp.configure("memory://") as session:
         pass
     (found,) = mttp.read(session).runs
     return found
 
 
-def test_a_run_knows_its_interpreter_host_and_packages() -> None:
+def test_a_run_has_interpreter_host_and_packages() -> None:
     """
-    Whatever a later reader asks first.
+    They are recorded without any argument.
     """
     found = run()
 
@@ -68,9 +68,9 @@ def test_a_run_knows_its_interpreter_host_and_packages() -> None:
     assert () == found.faults
 
 
-def test_packages_that_are_imported_later_are_known_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_imported_later_are_recorded_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A trainer imports as it goes.
+    A trainer imports modules while it runs.
     """
     with mttp.configure("memory://") as session:
         monkeypatch.setattr("mttp.recording.provenance.packages", lambda: {"late": "1.0"})
@@ -83,7 +83,7 @@ def test_the_revision_is_that_of_the_working_directory(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    From anywhere within the repository; an untouched one is not dirty.
+    Any directory in the repository works; without changes it is not dirty.
     """
     (repository / "deep").mkdir()
     monkeypatch.chdir(repository / "deep")
@@ -93,9 +93,9 @@ def test_the_revision_is_that_of_the_working_directory(
     assert (git(repository, "rev-parse", "HEAD"), False) == (found.revision, found.dirty)
 
 
-def test_changes_make_it_dirty_new_files_do_not(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_files_make_a_revision_dirty(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A recording within the repository would make every run dirty otherwise.
+    A new recording in the repository must not make every run dirty.
     """
     monkeypatch.chdir(repository)
     with mttp.configure("file://a.jsonl"):
@@ -108,7 +108,7 @@ def test_changes_make_it_dirty_new_files_do_not(repository: Path, monkeypatch: p
 
 def test_the_revision_is_that_of_the_start(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A run that changes its directory ran what it was started with.
+    A later change of the working directory has no effect.
     """
     monkeypatch.chdir(repository)
     with mttp.configure("memory://") as session:
@@ -120,7 +120,7 @@ def test_the_revision_is_that_of_the_start(repository: Path, monkeypatch: pytest
 
 def test_outside_a_repository_there_is_no_revision() -> None:
     """
-    Which is nothing wrong.
+    This is not a fault.
     """
     found = run()
 
@@ -129,7 +129,7 @@ def test_outside_a_repository_there_is_no_revision() -> None:
 
 def test_without_git_there_is_no_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Likewise.
+    This is not a fault.
     """
     monkeypatch.chdir(repository)
     monkeypatch.setenv("PATH", str(repository))
@@ -141,18 +141,18 @@ def test_without_git_there_is_no_revision(repository: Path, monkeypatch: pytest.
 
 def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path) -> None:
     """
-    Likewise.
+    This is not a fault.
     """
     git(tmp_path, "init", "-q")
 
     assert {} == provenance.revision(str(tmp_path))
 
 
-def test_a_git_that_hangs_is_left_alone(
+def test_a_git_that_hangs_is_a_fault(
     repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """
-    A dead network disk costs two seconds and a fault, and nothing else.
+    A network disk without a connection delays nothing longer than two seconds.
     """
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
@@ -169,11 +169,9 @@ def test_a_git_that_hangs_is_left_alone(
     assert "TimeoutExpired" in found.faults[0]
 
 
-def test_where_only_the_status_fails_it_is_not_called_clean(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_status_dirty_is_unknown(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Not known is not the same as unchanged.
+    Unknown is not the same as unchanged.
     """
     real = provenance._git
 
@@ -186,11 +184,11 @@ def test_where_only_the_status_fails_it_is_not_called_clean(
 
 
 @pytest.mark.parametrize("broken", provenance.DETECTORS, ids=lambda detector: detector.__name__)
-def test_a_detector_that_fails_costs_a_fault_and_what_it_would_have_found(
+def test_a_failed_detector_is_a_fault(
     broken: provenance.Detector, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Everything else is found; the run says what is missing, and the session counts it.
+    All other facts are recorded, and the session counts the fault.
     """
     monkeypatch.chdir(repository)
     usual = provenance.detect(str(repository), [])
@@ -216,7 +214,7 @@ def test_a_detector_that_fails_costs_a_fault_and_what_it_would_have_found(
 
 def test_packages_that_can_not_be_listed_at_the_end_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The run still has its end.
+    The run has its end.
     """
     with mttp.configure("memory://") as session:
         monkeypatch.setattr("mttp.recording.provenance.packages", lambda: 1 / 0)
@@ -228,7 +226,7 @@ def test_packages_that_can_not_be_listed_at_the_end_are_a_fault(monkeypatch: pyt
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of installed packages, ahead of all others."""
+    """A directory of installed packages, first on the path."""
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setitem(sys.modules, "some_module.sub", sys)
     provenance._installed.cache_clear()
@@ -237,7 +235,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def install(site: Path, name: str, metadata: str, **files: str) -> None:
-    """Put a distribution there."""
+    """Install a distribution there."""
     directory = site / f"{name}.dist-info"
     directory.mkdir(parents=True)
     for file, content in {"METADATA": metadata, **files}.items():
@@ -252,16 +250,16 @@ def install(site: Path, name: str, metadata: str, **files: str) -> None:
         {"RECORD": "some_module.py,sha256=abc,3\n"},
     ],
 )
-def test_a_package_is_known_by_the_modules_it_installs(files: dict[str, str], site: Path) -> None:
+def test_a_package_is_found_by_its_modules(files: dict[str, str], site: Path) -> None:
     """
-    Whatever its own name is.
+    Its own name may differ.
     """
     install(site, "x", "Metadata-Version: 2.1\nName: Some-Package\nVersion: 1.2\n\nName: not this\n", **files)
 
     assert "1.2" == provenance.packages()["Some-Package"]
 
 
-def test_a_package_is_known_by_its_name_where_nothing_else_is_said(site: Path) -> None:
+def test_a_package_without_a_list_of_modules_is_found_by_its_name(site: Path) -> None:
     """
     An editable install lists none of its modules.
     """
@@ -270,9 +268,9 @@ def test_a_package_is_known_by_its_name_where_nothing_else_is_said(site: Path) -
     assert "1.2" == provenance.packages()["some-module"]
 
 
-def test_of_a_package_that_is_installed_twice_the_first_is_meant(site: Path) -> None:
+def test_of_a_package_installed_twice_the_first_counts(site: Path) -> None:
     """
-    As with import.
+    Imports use the first one too.
     """
     install(site, "a", "Name: numpy\nVersion: 0.0.1\n")
 
@@ -280,9 +278,9 @@ def test_of_a_package_that_is_installed_twice_the_first_is_meant(site: Path) -> 
 
 
 @pytest.mark.parametrize("metadata", ["", "Name: some-module\n", "Version: 1\n", "\x00"])
-def test_a_package_that_says_nothing_of_itself_is_left_out(metadata: str, site: Path) -> None:
+def test_a_package_without_metadata_is_omitted(metadata: str, site: Path) -> None:
     """
-    The others are known all the same.
+    All others are recorded.
     """
     install(site, "x", metadata, top_level="some_module")
 
@@ -294,7 +292,7 @@ def test_accelerators_are_those_that_the_driver_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    One name each, in order; without a driver there are none.
+    Each has a name, in order; without a driver there are none.
     """
     for number in range(2):
         directory = tmp_path / f"0000:0{number}:00.0"
@@ -311,9 +309,9 @@ def test_accelerators_are_those_that_the_driver_lists(
     assert {} == provenance.accelerators("")
 
 
-def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detection_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The run ends without what was not found.
+    The run ends without the missing facts.
     """
     go = threading.Event()
     monkeypatch.setattr(provenance, "DETECTORS", (lambda directory: go.wait(60) and {},))
@@ -322,12 +320,12 @@ def test_detection_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.Mon
     found = run()
     go.set()
 
-    assert ("completed", ("detector_failed: detecting took too long",)) == (found.status, found.faults)
+    assert ("completed", ("detector_failed: detection took too long",)) == (found.status, found.faults)
 
 
 def test_a_launcher_is_recognized_by_its_variables() -> None:
     """
-    torchrun before Slurm, which may have started it.
+    torchrun has precedence over Slurm, which may have started it.
     """
     slurm = {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_ID": "9"}
     torch = {"RANK": "0", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "job"}
@@ -337,9 +335,9 @@ def test_a_launcher_is_recognized_by_its_variables() -> None:
     assert {} == provenance.launch({})
 
 
-def test_what_is_known_of_a_run_later_is_stated_later() -> None:
+def test_describe_adds_facts_to_an_open_run() -> None:
     """
-    A trainer is made after the session is open, and its facts are the run's all the same.
+    A trainer that is created after the session can add its facts.
     """
     with mttp.configure("memory://") as session:
         session.describe(
@@ -363,9 +361,9 @@ def test_what_is_known_of_a_run_later_is_stated_later() -> None:
     )
 
 
-def test_what_was_stated_of_a_run_stays() -> None:
+def test_describe_does_not_change_stated_facts() -> None:
     """
-    The user's word counts, and of two trainers in one run the first's.
+    The user's facts count, and of two trainers the first one's.
     """
     with mttp.configure("memory://", algorithm="mine", config={"own": 1}) as session:
         session.describe(algorithm="ppo", config={"gamma": 0.99}, optimizer="Adam")
@@ -376,9 +374,9 @@ def test_what_was_stated_of_a_run_stays() -> None:
     assert ("Adam", 3) == (found.optimizer, found.policy_parameters)
 
 
-def test_what_is_known_of_a_run_survives_its_process(tmp_path: Path) -> None:
+def test_described_facts_survive_a_killed_process(tmp_path: Path) -> None:
     """
-    What was stated is in the next marker of the run, and does not wait for its end.
+    They are in the next start marker of the run.
     """
     with mttp.configure(tmp_path / "run.jsonl") as session:
         with mttp.episode():
@@ -394,9 +392,9 @@ def test_what_is_known_of_a_run_survives_its_process(tmp_path: Path) -> None:
     assert (False, "Adam") == (found.complete, found.optimizer)
 
 
-def test_a_description_that_can_t_be_kept_raises_nothing() -> None:
+def test_an_invalid_description_never_raises() -> None:
     """
-    It is said in the middle of a training.
+    `describe` is called during training.
     """
     with mttp.configure("memory://") as session:
         session.describe(policy_parameters=2**70, config=object())

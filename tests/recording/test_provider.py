@@ -1,4 +1,4 @@
-"""Other instrumentations' spans reach the session that records; somebody else's provider stays theirs."""
+"""Spans of other instrumentations, and tracer providers of the program."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from mttp.recording.provider import DelegatingProvider, Mirror
 from mttp.transports.memory import MemoryTransport
 
 tracer = trace.get_tracer("library", "1.2", None, "https://library.example/schemas/1", {"build": "fast"})
-"""Taken as libraries take theirs: when they are imported, long ahead of any session."""
+"""Created at import, before any session, as libraries do."""
 
 
 @tracer.start_as_current_span("decorated")
 def decorated() -> SpanContext:
-    """A function that is a span."""
+    """A function with a span."""
     return trace.get_current_span().get_span_context()
 
 
 @tracer.start_as_current_span("decorated")
 async def decorated_async() -> SpanContext:
-    """A coroutine that is a span."""
+    """A coroutine with a span."""
     await asyncio.sleep(0)
     return trace.get_current_span().get_span_context()
 
 
 def spans(session: mttp.Session) -> dict[str, SpanRecord]:
-    """What the session recorded, by name."""
+    """Return the recorded spans by name."""
     return {record.name: record for record in session.records()}
 
 
 def work(**attributes: Any) -> mttp.recording.OpenEpisode:
-    """One episode, and a request in its step."""
+    """Record one episode, and a request in its step."""
     with mttp.episode() as episode, episode.step(), tracer.start_as_current_span("GET") as span:
         span.set_attributes(attributes)
         span.add_event("event", attributes)
@@ -67,7 +67,7 @@ def work(**attributes: Any) -> mttp.recording.OpenEpisode:
 
 
 def parent(*, sampled: bool, remote: bool = False, trace_id: int = 7) -> trace.Span:
-    """Somebody's span, known by its context alone."""
+    """A span of another library, known only by its context."""
     flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
     return NonRecordingSpan(SpanContext(trace_id, 9, is_remote=remote, trace_flags=flags))
 
@@ -77,7 +77,7 @@ def parent(*, sampled: bool, remote: bool = False, trace_id: int = 7) -> trace.S
 
 def test_a_span_of_another_library_is_the_steps_child(session: mttp.Session) -> None:
     """
-    It is recorded whole: kind, times, status, events, links and who made it.
+    It is recorded with kind, times, status, events, links and scope.
     """
     linked = SpanContext(1, 2, is_remote=True)
     with mttp.episode() as episode, episode.step() as step:
@@ -115,9 +115,9 @@ def test_a_span_of_another_library_is_the_steps_child(session: mttp.Session) -> 
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "runs/"])
-def test_each_of_several_transports_has_it(name: str) -> None:
+def test_every_transport_gets_other_libraries_spans(name: str) -> None:
     """
-    Memory, files, an exporter of the user's own: they get the same spans.
+    Memory, a file and an exporter get the same spans.
     """
     exporter, memory = Exporter(), MemoryTransport()
     with mttp.configure([memory, f"file://{name}"], exporters=[exporter]) as session:
@@ -151,11 +151,11 @@ def test_each_of_several_transports_has_it(name: str) -> None:
     ],
     ids=["nested", "list", "bytes", "nan", "huge", "surrogate", "long"],
 )
-def test_attributes_of_any_sort_harm_nobody(
+def test_any_attributes_of_other_libraries_are_recorded(
     transport: str, value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    What the SDK took is delivered, and the episode around it is whole.
+    Attributes that the SDK accepts are delivered, and the episode is complete.
     """
     seen = InMemorySpanExporter()
     with mttp.configure(transport, processors=[SimpleSpanProcessor(seen)]) as session:
@@ -171,15 +171,15 @@ def test_attributes_of_any_sort_harm_nobody(
 
 
 def plain(value: Any) -> Any:
-    """The value with lists and dicts only."""
+    """Return the value with lists and dicts only."""
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return {key: plain(item) for key, item in value.items()} if hasattr(value, "items") else value
 
 
-def test_current_spans_nest_as_they_do_everywhere(session: mttp.Session) -> None:
+def test_spans_of_mttp_and_others_nest(session: mttp.Session) -> None:
     """
-    Theirs in ours in theirs; an exception marks theirs and ours alike, and goes on.
+    An exception is recorded on both kinds of spans, and raised.
     """
     step = mttp.episode().step()
     call = step.model_call("m")
@@ -196,7 +196,7 @@ def test_current_spans_nest_as_they_do_everywhere(session: mttp.Session) -> None
 
 def test_decorated_functions_are_spans(session: mttp.Session) -> None:
     """
-    Sync and async, however long ago they were decorated.
+    They are sync or async, and may be decorated before the session opens.
     """
 
     async def both() -> None:
@@ -210,9 +210,9 @@ def test_decorated_functions_are_spans(session: mttp.Session) -> None:
     assert [step.span_id] * 3 == [record.parent_id for record in found]
 
 
-def test_tasks_and_threads_have_the_step_that_they_began_in(session: mttp.Session) -> None:
+def test_tasks_and_threads_inherit_the_step(session: mttp.Session) -> None:
     """
-    Tasks by themselves, threads in a copy of the context.
+    Tasks do so by themselves, threads in a copy of the context.
     """
     found: dict[str, str] = {}
 
@@ -236,9 +236,9 @@ def test_tasks_and_threads_have_the_step_that_they_began_in(session: mttp.Sessio
 # Outside of episodes.
 
 
-def test_spans_outside_of_episodes_are_recorded_and_are_no_episodes(session: mttp.Session) -> None:
+def test_spans_outside_episodes_are_recorded(session: mttp.Session) -> None:
     """
-    A recording has them, for whoever scans it.
+    `scan` returns them, and they are not episodes.
     """
     with tracer.start_as_current_span("train"), tracer.start_as_current_span("load"), mttp.episode():
         pass
@@ -257,9 +257,9 @@ def test_spans_outside_of_episodes_are_recorded_and_are_no_episodes(session: mtt
 
 @pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize("remote", [True, False])
-def test_under_whatever_span_episodes_are_whole(sampled: bool, remote: bool) -> None:
+def test_an_episode_within_a_span_is_a_root(sampled: bool, remote: bool) -> None:
     """
-    They are roots, linked to the span around them, and carry on its baggage.
+    It is linked to the outer span, and has its baggage.
     """
     seen: list[object] = []
     with mttp.configure("file://a.jsonl"):
@@ -278,9 +278,9 @@ def test_under_whatever_span_episodes_are_whole(sampled: bool, remote: bool) -> 
 
 
 @pytest.mark.parametrize("sampled", [True, False])
-def test_files_have_what_an_unsampled_parent_would_swallow(sampled: bool) -> None:
+def test_files_get_children_of_unsampled_spans(sampled: bool) -> None:
     """
-    The flag, which is for collectors, is the parent's.
+    The sampled flag, which is the parent's, matters for collectors only.
     """
     seen = InMemorySpanExporter()
     with mttp.configure("memory://", processors=[SimpleSpanProcessor(seen)]) as session:
@@ -294,9 +294,9 @@ def test_files_have_what_an_unsampled_parent_would_swallow(sampled: bool) -> Non
 
 
 @pytest.mark.parametrize(("ratio", "sent"), [(0.0, []), (1.0, ["load", "train"])])
-def test_sampling_is_for_spans_outside_of_episodes_too(ratio: float, sent: list[str]) -> None:
+def test_sampling_applies_to_traces_outside_episodes(ratio: float, sent: list[str]) -> None:
     """
-    Whole traces of them are sent to collectors or not; memory and files have all.
+    Collectors get whole traces or none; memory and files get all.
     """
     collector = Exporter()
     collector.sampled = True  # type: ignore[attr-defined]
@@ -312,9 +312,9 @@ def test_sampling_is_for_spans_outside_of_episodes_too(ratio: float, sent: list[
 # Reading.
 
 
-def test_completeness_is_that_of_our_own_spans(tmp_path: Path) -> None:
+def test_other_libraries_spans_do_not_count_for_completeness(tmp_path: Path) -> None:
     """
-    Others' spans make no episode complete that lacks a step, nor incomplete that lacks theirs.
+    A missing step makes an episode incomplete, a missing span of another library does not.
     """
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
         for _ in range(2):
@@ -337,14 +337,14 @@ def test_completeness_is_that_of_our_own_spans(tmp_path: Path) -> None:
 
 
 def all_spans(document: list[Any]) -> Iterator[dict[str, Any]]:
-    """Every span of a file that was parsed."""
+    """Return every span of a file."""
     for line in document:
         for scope in line["resourceSpans"][0]["scopeSpans"]:
             yield from scope["spans"]
 
 
 def chat(model: str, **attributes: Any) -> contextlib.AbstractContextManager[trace.Span]:
-    """A model's call, as an instrumentation records it."""
+    """Record a model call as an instrumentation does."""
     stated = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": model,
@@ -355,13 +355,13 @@ def chat(model: str, **attributes: Any) -> contextlib.AbstractContextManager[tra
 
 
 def calls(source: Any) -> list[list[str | None]]:
-    """The names of the calls of each step of the one episode."""
+    """Return the names of the calls of each step of the episode."""
     return [[call.name for call in step.calls] for step in mttp.read(source).episodes[0].steps]
 
 
 def test_an_instrumentations_chat_span_is_a_call_of_the_step() -> None:
     """
-    As if it had been recorded by `step.model_call`.
+    It is read as a call of `step.model_call`.
     """
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
         with episode.step(), chat("tiny", **{"gen_ai.response.finish_reasons": ["stop"]}) as span:
@@ -379,9 +379,9 @@ def test_an_instrumentations_chat_span_is_a_call_of_the_step() -> None:
     assert f"{span.get_span_context().span_id:016x}" == call.span_id
 
 
-def test_calls_below_spans_of_others_are_the_steps_as_well(session: mttp.Session) -> None:
+def test_calls_below_other_spans_are_calls_of_the_step(session: mttp.Session) -> None:
     """
-    A client that is called within a function that somebody traces.
+    A client may be called within a traced function.
     """
     with mttp.episode() as episode, episode.step():
         with tracer.start_as_current_span("agent"), tracer.start_as_current_span("turn"):
@@ -396,18 +396,18 @@ def test_calls_below_spans_of_others_are_the_steps_as_well(session: mttp.Session
 
 def test_a_call_that_several_layers_record_is_one_call(session: mttp.Session) -> None:
     """
-    The outermost: what stands below a call is how it was done.
+    The outermost span is the call; those below are its details.
     """
     with mttp.episode() as episode, episode.step() as step:
-        with step.model_call("ours"), chat("theirs"):
+        with step.model_call("own"), chat("other"):
             pass
         with chat("framework"), tracer.start_as_current_span("retry"), chat("client"):
             pass
 
-    assert [["ours", "framework"]] == calls(session)
+    assert [["own", "framework"]] == calls(session)
 
 
-def test_a_finish_reason_that_is_no_list_is_one_reason(session: mttp.Session) -> None:
+def test_a_finish_reason_that_is_a_string_is_one_reason(session: mttp.Session) -> None:
     """
     Not every instrumentation follows the convention.
     """
@@ -417,9 +417,9 @@ def test_a_finish_reason_that_is_no_list_is_one_reason(session: mttp.Session) ->
     assert [("stop",)] == [call.finish_reasons for call in mttp.read(session).episodes[0].steps[0].calls]
 
 
-def test_bounded_memory_bounds_others_traces_too() -> None:
+def test_bounded_memory_drops_other_traces() -> None:
     """
-    A client that is called between episodes fills no memory; what belongs to an episode stays with it.
+    Spans between episodes do not fill the memory; spans of an episode stay with it.
     """
     with mttp.configure("memory://?max_episodes=3") as session:
         for number in range(20):
@@ -437,9 +437,9 @@ def test_bounded_memory_bounds_others_traces_too() -> None:
 # Before, between and after sessions.
 
 
-def test_between_sessions_tracers_pass_on_what_is_current() -> None:
+def test_without_a_session_tracers_propagate_the_context() -> None:
     """
-    Nothing is recorded and nothing fails; the trace goes on through them.
+    Nothing is recorded and nothing fails; children belong to the current trace.
     """
     mttp.configure("memory://").close()
     with trace.use_span(parent(sampled=True)):
@@ -456,9 +456,9 @@ def test_between_sessions_tracers_pass_on_what_is_current() -> None:
     assert (False, 8) == (alone, explicit.get_span_context().trace_id)
 
 
-def test_an_exception_goes_through_a_tracer_that_is_off() -> None:
+def test_a_non_recording_tracer_raises_the_exception() -> None:
     """
-    As it came.
+    It is the original exception.
     """
     mttp.configure("memory://").close()
 
@@ -466,9 +466,9 @@ def test_an_exception_goes_through_a_tracer_that_is_off() -> None:
         raise ValueError("no")
 
 
-def test_each_session_has_the_spans_of_its_time() -> None:
+def test_each_session_gets_the_spans_while_it_is_open() -> None:
     """
-    Configuring again plugs in again, and the tracers stay the same.
+    A new session is plugged into the same tracers.
     """
     seen = []
     for name in ("first", "second", "third"):
@@ -483,7 +483,7 @@ def test_each_session_has_the_spans_of_its_time() -> None:
 
 def test_a_span_that_outlives_its_session_is_counted() -> None:
     """
-    It was begun in one session, and ends in none or in another: no other's recording has it.
+    A span that ends without a session, or in another one, is recorded in none.
     """
     with mttp.configure("memory://", run_id="first") as first:
         early, late = tracer.start_span("early"), tracer.start_span("late")
@@ -499,7 +499,7 @@ def test_a_span_that_outlives_its_session_is_counted() -> None:
 
 def test_a_span_that_ends_after_its_episode_is_in_its_trace(session: mttp.Session) -> None:
     """
-    A request that nobody waited for.
+    For example a request that the episode did not wait for.
     """
     with mttp.episode() as episode, episode.step() as step:
         span = tracer.start_span("GET")
@@ -511,9 +511,9 @@ def test_a_span_that_ends_after_its_episode_is_in_its_trace(session: mttp.Sessio
     assert [True] == [one.complete for one in mttp.read(session)]
 
 
-def test_threads_that_make_spans_meanwhile_are_never_in_the_wrong_session() -> None:
+def test_spans_of_threads_are_recorded_in_the_right_session() -> None:
     """
-    Sessions come and go under them.
+    Sessions open and close while threads create spans.
     """
     over = threading.Event()
 
@@ -541,7 +541,7 @@ def test_threads_that_make_spans_meanwhile_are_never_in_the_wrong_session() -> N
         assert {} == dict(session.stats.faults)
 
 
-def test_a_failure_of_ours_never_reaches_who_made_the_span(
+def test_an_internal_error_never_reaches_the_traced_code(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
@@ -551,17 +551,17 @@ def test_a_failure_of_ours_never_reaches_who_made_the_span(
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(session, "_guest", broken)
-    monkeypatch.setattr(session, "_guest_started", broken)
+    monkeypatch.setattr(session, "_foreign_span_ended", broken)
+    monkeypatch.setattr(session, "_foreign_span_started", broken)
     with tracer.start_as_current_span("GET"):
         pass
 
     assert {"internal_error": 2} == dict(session.stats.faults)
 
 
-def test_limits_that_are_none_are_an_error_at_set_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_span_limits_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
-    OpenTelemetry's variables for spans hold for others' spans; nothing is left open or written.
+    OpenTelemetry's variables apply to other libraries' spans; no session is left open and nothing is written.
     """
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many")
     with pytest.raises(ConfigureError, match=r"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT.*many.*correct the variable"):
@@ -574,12 +574,14 @@ def test_limits_that_are_none_are_an_error_at_set_up(monkeypatch: pytest.MonkeyP
     assert (["b"], 1) == ([*spans(session)["GET"].attributes], spans(session)["GET"].dropped_attributes)
 
 
-# The provider as others see it.
+# The provider as other libraries use it.
 
 
-def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_provider_has_the_sdk_provider_s_interface(
+    session: mttp.Session, caplog: pytest.LogCaptureFixture
+) -> None:
     """
-    Libraries add processors to whatever provider is set, look at its resource, and flush it.
+    Libraries add processors to the global provider, read its resource, and flush it.
     """
     found: Any = trace.get_tracer_provider()
     seen = InMemorySpanExporter()
@@ -602,22 +604,22 @@ def test_it_has_what_the_sdks_has(session: mttp.Session, caplog: pytest.LogCaptu
     assert ["no session is open"] == [line[6:24] for line in caplog.messages]
 
 
-def test_it_is_the_sdks_for_those_who_ask(session: mttp.Session) -> None:
+def test_the_provider_is_an_instance_of_the_sdk_s(session: mttp.Session) -> None:
     """
-    Libraries ask for its class, and look at its sampler, its id generator and its span processors.
+    Libraries check its class, and read its sampler, id generator and span processors.
     """
     found: Any = trace.get_tracer_provider()
     seen = SimpleSpanProcessor(InMemorySpanExporter())
     found._active_span_processor.add_span_processor(seen)
-    made = found.get_tracer("library")
+    tracer = found.get_tracer("library")
 
     assert isinstance(found, TracerProvider)
     assert "mttp" == found.sampler.get_description()
     assert found.id_generator.generate_trace_id() != found.id_generator.generate_trace_id()
     assert (seen,) == found._active_span_processor._span_processors
     assert ("library", session.run_id) == (
-        made._instrumentation_scope.name,
-        made.resource.attributes["mttp.run.id"],
+        tracer._instrumentation_scope.name,
+        tracer.resource.attributes["mttp.run.id"],
     )
 
     session.close()
@@ -627,11 +629,11 @@ def test_it_is_the_sdks_for_those_who_ask(session: mttp.Session) -> None:
     assert not hasattr(found, "of_no_provider")
 
 
-# Somebody else's provider.
+# The program's provider.
 
 
-class Foreign:
-    """What somebody else's provider holds: its processors, and where they send spans."""
+class ProgramProvider:
+    """A tracer provider of the program, and what its processors get."""
 
     def __init__(self, *more: SpanProcessor, batch: bool = False) -> None:
         self.exporter = InMemorySpanExporter()
@@ -644,17 +646,18 @@ class Foreign:
         return Mirror(self.processors, Resource({"service.name": "trainer", "zone": "a"}), "TracerProvider")
 
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """What it was shown."""
+        """Return the spans that its exporter got."""
         self.processors.force_flush()
         return self.exporter.get_finished_spans()
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_mirror_shows_every_span_once_as_the_other_providers_own(batch: bool) -> None:
+def test_a_mirror_passes_every_span_once(batch: bool) -> None:
     """
-    With the same ids, so that its own spans hang below ours; under its service, in our run.
+    Ids are kept, so that the provider's spans are children of mttp's; the resource is the provider's with the
+    run id.
     """
-    foreign = Foreign(batch=batch)
+    foreign = ProgramProvider(batch=batch)
     with mttp.configure("memory://", exporters=[foreign.mirror()]) as session:
         for _ in range(10):
             with mttp.episode() as episode, episode.step() as step:
@@ -674,20 +677,20 @@ def test_a_mirror_shows_every_span_once_as_the_other_providers_own(batch: bool) 
 
 
 class Raising(SpanProcessor):
-    """A processor that takes no steps."""
+    """A processor that rejects steps."""
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Raise at a step."""
+        """Raise for a step."""
         if span.name == "step":
             raise RuntimeError("no steps, please")
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_what_a_mirror_can_not_show_is_lost_and_counted(first: bool) -> None:
+def test_spans_that_a_mirror_rejects_are_lost(first: bool) -> None:
     """
-    Nothing is shown twice to the processors that took it, and nobody else notices.
+    Processors that took a span do not get it again, and no other transport is affected.
     """
-    foreign = Foreign(*([Raising()] if first else []))
+    foreign = ProgramProvider(*([Raising()] if first else []))
     if not first:
         foreign.processors.add_span_processor(Raising())
     with mttp.configure("memory://", exporters=[foreign.mirror()]) as session:
@@ -696,32 +699,32 @@ def test_what_a_mirror_can_not_show_is_lost_and_counted(first: bool) -> None:
                 pass
             session.flush()
 
-    shown = [span.name for span in foreign.spans()]
-    assert (3, 0 if first else 3) == (shown.count("episode"), shown.count("step"))
+    names = [span.name for span in foreign.spans()]
+    assert (3, 0 if first else 3) == (names.count("episode"), names.count("step"))
     assert {"mirror_failed": 3} == dict(session.stats.transports["mirror of TracerProvider"].lost)
     assert {} == dict(session.stats.transports["memory://"].lost)
     assert all(episode.complete for episode in mttp.read(session))
 
 
-def test_a_mirror_needs_a_provider_to_show_spans_to() -> None:
+def test_a_mirror_needs_a_provider_of_the_program() -> None:
     """
-    Ours is none; the message says what to do, and nothing is left configured.
+    mttp's own does not count; no session is left open.
     """
     mttp.configure("memory://").close()
 
-    with pytest.raises(ConfigureError, match="no other tracer provider is set; set yours ahead of"):
+    with pytest.raises(ConfigureError, match="no other tracer provider is set; set yours before"):
         mttp.configure("memory://", mirror=True)
 
     assert mttp.current_session() is None
 
 
-def test_a_mirror_shows_spans_to_the_sdks_provider_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mirror_needs_a_provider_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Others have no way to take a span that has ended; an exporter has.
+    Other providers take no ended spans; their exporters do.
     """
     monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
 
-    with pytest.raises(ConfigureError, match=r"NoOpTracerProvider, is not the SDK's.*exporters=\[\.\.\.\]"):
+    with pytest.raises(ConfigureError, match=r"NoOpTracerProvider is not the SDK's.*exporters=\[\.\.\.\]"):
         mttp.configure("memory://", mirror=True)
     with mttp.configure("memory://") as session:
         assert not provider.install(session)
@@ -756,9 +759,9 @@ def shown():
 """
 
 
-def test_configuring_installs_where_nothing_is_and_starting_by_itself_never_does() -> None:
+def test_only_configure_installs_the_provider() -> None:
     """
-    Whoever only calls `mttp.episode` finds OpenTelemetry as it was, and may set a provider later.
+    An implicit session leaves the global provider unset, and the program may set one later.
     """
     found = told(
         FOREIGN
@@ -790,7 +793,7 @@ say(kinds=kinds, early=early, inside=inside, after=decorated(),
 @pytest.mark.parametrize("root", ["ALWAYS_ON", "ALWAYS_OFF"])
 def test_a_provider_that_was_set_before_is_left_untouched(root: str) -> None:
     """
-    Its spans have the episode's trace id and go where they went; our file has the episode, whole.
+    Its spans have the episode's trace id and go to its exporters; mttp's file has the whole episode.
     """
     found = told(
         FOREIGN
@@ -816,9 +819,9 @@ say(same=trace.get_tracer_provider() is theirs, whole=episode.complete and len(e
 
 @pytest.mark.parametrize("close", [True, False])
 @pytest.mark.parametrize("kind", ["SimpleSpanProcessor", "BatchSpanProcessor"])
-def test_mirrored_episodes_are_whole_where_the_others_spans_are(kind: str, close: bool) -> None:
+def test_a_mirror_delivers_whole_episodes_at_exit(kind: str, close: bool) -> None:
     """
-    Every parent is there, also when nobody closes anything and the interpreter just ends.
+    Every parent is there, even if no code closes the session.
     """
     found = told(
         FOREIGN
@@ -834,7 +837,7 @@ def tell():
             [id for id, s in spans.items() if s.name == "GET"]),
         services=sorted({{s.resource.attributes["service.name"] for s in spans.values()}}))
 
-atexit.register(tell)  # the last that happens
+atexit.register(tell)  # runs last
 play()
 theirs = TracerProvider(resource=Resource({{"service.name": "trainer"}}))
 theirs.add_span_processor({kind}(ended))
@@ -852,9 +855,9 @@ if {close}:
     assert ["GET", "episode", "run", "step"] == found["names"]
 
 
-def test_a_provider_that_is_set_after_a_session_started_by_itself_is_theirs() -> None:
+def test_a_provider_set_during_an_implicit_session_is_kept() -> None:
     """
-    The session goes on recording our spans, theirs has its own.
+    The session records mttp's spans, the provider gets its own.
     """
     found = told(
         FOREIGN
@@ -874,9 +877,9 @@ say(same=trace.get_tracer_provider() is theirs, theirs=sorted(shown()),
     assert (True, ["GET"], [True, True], 0) == tuple(found.values())
 
 
-def test_a_provider_that_is_set_after_configuring_is_refused_by_opentelemetry() -> None:
+def test_opentelemetry_rejects_a_provider_after_configure() -> None:
     """
-    It says so in its log; ours stays, and everything is recorded.
+    It logs a warning; mttp's provider stays, and everything is recorded.
     """
     found = told(
         FOREIGN
@@ -897,9 +900,9 @@ say(theirs=sorted(shown()), whole=[e.complete for name in "ab" for e in mttp.rea
 
 
 @pytest.mark.parametrize("theirs", [True, False])
-def test_where_opentelemetry_is_off_nothing_is_installed(theirs: bool) -> None:
+def test_otel_sdk_disabled_installs_no_provider(theirs: bool) -> None:
     """
-    Not even a mirror without a provider is looked at; everything works and does nothing.
+    Not even a missing provider for a mirror is an error.
     """
     found = told(
         f"import os; os.environ['OTEL_SDK_DISABLED'] = 'true'\n{FOREIGN}"
@@ -918,9 +921,9 @@ say(installed=type(trace.get_tracer_provider()).__name__, shown=len(shown()), re
     assert ("TracerProvider" if theirs else "ProxyTracerProvider", 0, False, []) == tuple(found.values())
 
 
-def test_forked_children_record_others_spans_into_their_own_part() -> None:
+def test_a_forked_child_records_other_libraries_spans() -> None:
     """
-    Once each, below the step that was current when they were forked.
+    Each is recorded once, below the step that was current at the fork.
     """
     found = told(
         """

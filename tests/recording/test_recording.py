@@ -1,4 +1,4 @@
-"""What a training loop says is what an episode holds."""
+"""Recorded episodes have the facts that the training loop states."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mttp.recording import configuration
 
 
 def only(session: mttp.Session) -> mttp.Episode:
-    """The one episode that was recorded."""
+    """Return the recorded episode."""
     (episode,) = mttp.read(session).episodes
     return episode
 
 
 def record_contract() -> mttp.recording.OpenEpisode:
-    """The example that the documentation opens with."""
+    """Record the first example of the documentation."""
     with mttp.episode(
         env="toy-math",
         task="train/17",
@@ -46,24 +46,24 @@ def record_contract() -> mttp.recording.OpenEpisode:
     return ep
 
 
-def test_both_sides_tell_the_same(session: mttp.Session) -> None:
+def test_a_handle_has_the_properties_of_the_value(session: mttp.Session) -> None:
     """
-    The open handle and what is read back agree on every shared property.
+    The open handle and the value that is read agree on every shared property.
     """
     shared = (
         "trace_id run_id env task group seed policy slices inputs metadata metrics status outcome "
         "terminated truncated return_ length"
     ).split()
 
-    said = record_contract()
+    handle = record_contract()
 
     read = only(session)
-    assert {name: getattr(said, name) for name in shared} == {name: getattr(read, name) for name in shared}
+    assert {name: getattr(handle, name) for name in shared} == {name: getattr(read, name) for name in shared}
 
 
 def test_reading_adds_steps_reward_and_completeness(session: mttp.Session) -> None:
     """
-    Steps have their tokens, and the scoring its components and weights.
+    Steps have their tokens, and the scoring has components and weights.
     """
     record_contract()
 
@@ -96,9 +96,9 @@ def test_return_is_the_sum_of_steps_unless_a_total_is_stated(session: mttp.Sessi
     assert (5.0, "episode", 3.0) == (stated.return_, stated.return_basis, stated.step_reward_sum)
 
 
-def test_an_episode_that_was_never_paid_has_no_return(session: mttp.Session) -> None:
+def test_an_episode_without_rewards_has_no_return(session: mttp.Session) -> None:
     """
-    Nothing stated is not zero.
+    An unknown return is not zero.
     """
     with mttp.episode() as episode, episode.step():
         pass
@@ -120,11 +120,11 @@ def test_an_episode_that_was_never_paid_has_no_return(session: mttp.Session) -> 
         (10**400, "error", None),
     ],
 )
-def test_a_reward_that_is_no_number_is_never_a_zero(
+def test_a_reward_that_is_not_a_number_is_an_error(
     session: mttp.Session, value: object, status: str, raw: str | None
 ) -> None:
     """
-    Its status says so, its text is kept, and the return is not known.
+    Its text is kept, and the return is unknown.
     """
     with mttp.episode() as episode:
         with episode.step() as step:
@@ -141,7 +141,7 @@ def test_a_reward_that_is_no_number_is_never_a_zero(
 
 def test_an_invalid_step_reward_leaves_the_return_unknown(session: mttp.Session) -> None:
     """
-    A sum with a hole in it is not what the episode was paid; what is known stays.
+    The sum of the other rewards is kept as `step_reward_sum`.
     """
     with mttp.episode() as episode:
         for reward in (1.0, float("nan"), 2.0):
@@ -154,9 +154,9 @@ def test_an_invalid_step_reward_leaves_the_return_unknown(session: mttp.Session)
     assert ["ok", "error", "ok"] == [step.reward_status for step in read.steps]
 
 
-def test_components_tell_none_and_nan_from_zero(session: mttp.Session) -> None:
+def test_a_component_without_a_number_has_a_status(session: mttp.Session) -> None:
     """
-    A component without a number has a status instead of one.
+    None and NaN are not zero.
     """
     with mttp.episode() as episode:
         episode.reward(0.5, components={"a": 0.0, "b": None, "c": float("nan"), "D-e": np.float32(0.5)})
@@ -167,9 +167,9 @@ def test_components_tell_none_and_nan_from_zero(session: mttp.Session) -> None:
     assert {"b": "missing", "c": "error"} == read.reward.component_statuses
 
 
-def test_a_total_that_is_not_the_weighted_sum_is_kept_and_flagged(session: mttp.Session) -> None:
+def test_a_total_that_differs_from_the_weighted_sum_is_a_fault(session: mttp.Session) -> None:
     """
-    The caller's number is recorded as given.
+    The caller's number is recorded unchanged.
     """
     with mttp.episode() as episode:
         episode.reward(0.7, components={"a": 1.0}, weights={"a": 1.0})
@@ -183,9 +183,9 @@ def test_a_total_that_is_not_the_weighted_sum_is_kept_and_flagged(session: mttp.
     )
 
 
-def test_forty_components_all_come_back(session: mttp.Session) -> None:
+def test_forty_components_are_read_back(session: mttp.Session) -> None:
     """
-    Those beyond what one span should hold are spans of their own.
+    Those beyond the limit of one span have spans of their own.
     """
     components = {f"part_{index}": float(index) for index in range(40)}
     with mttp.episode() as episode:
@@ -197,9 +197,9 @@ def test_forty_components_all_come_back(session: mttp.Session) -> None:
     assert read.complete
 
 
-def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
+def test_an_exception_is_recorded_and_raised(session: mttp.Session) -> None:
     """
-    The step and the episode end in error, and the caller sees the exception itself.
+    The step and the episode have the status error.
     """
     error = KeyError("x")
     with pytest.raises(KeyError) as caught, mttp.episode() as episode, episode.step():
@@ -213,15 +213,15 @@ def test_an_exception_is_recorded_and_goes_on(session: mttp.Session) -> None:
 
 
 class MuteError(Exception):
-    """An exception that can't say what was wrong."""
+    """An exception that raises when it is printed."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
-def test_an_exception_without_words_is_recorded_too(session: mttp.Session) -> None:
+def test_an_exception_that_can_t_be_printed_is_recorded(session: mttp.Session) -> None:
     """
-    The step and the episode end all the same.
+    The step and the episode end.
     """
     with pytest.raises(MuteError), mttp.episode() as episode, episode.step():
         raise MuteError
@@ -234,9 +234,9 @@ def test_an_exception_without_words_is_recorded_too(session: mttp.Session) -> No
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_an_interruption_aborts_and_is_no_error(session: mttp.Session, error: type[BaseException]) -> None:
+def test_an_interruption_has_the_status_aborted(session: mttp.Session, error: type[BaseException]) -> None:
     """
-    Nobody's code was wrong.
+    It is not an error.
     """
     with pytest.raises(error), mttp.episode():
         raise error
@@ -248,7 +248,7 @@ def test_an_interruption_aborts_and_is_no_error(session: mttp.Session, error: ty
 
 def test_current_handles_follow_the_blocks(session: mttp.Session) -> None:
     """
-    Inside a block its handle is the current one; outside there is a false one that takes every call.
+    Inside a block its handle is the current one; outside there is an inert one.
     """
     assert not mttp.current_episode()
     with mttp.episode() as outer:
@@ -266,9 +266,9 @@ def test_current_handles_follow_the_blocks(session: mttp.Session) -> None:
     assert {} == dict(session.stats.faults)
 
 
-def test_a_step_brings_its_episode_along(session: mttp.Session) -> None:
+def test_a_step_s_block_makes_its_episode_current(session: mttp.Session) -> None:
     """
-    Within a step's block its episode is current, though nobody entered that.
+    The episode's own block need not be entered.
     """
     episode = mttp.episode()
     with episode.step():
@@ -279,9 +279,9 @@ def test_a_step_brings_its_episode_along(session: mttp.Session) -> None:
     assert only(session).complete
 
 
-def test_inert_handles_take_everything(session: mttp.Session) -> None:
+def test_inert_handles_accept_every_call(session: mttp.Session) -> None:
     """
-    A step outside an episode does nothing, and that is counted.
+    A step outside an episode does nothing, and is counted.
     """
     with mttp.step() as step:
         step.observation(1)
@@ -299,7 +299,7 @@ def test_inert_handles_take_everything(session: mttp.Session) -> None:
 
 def test_nested_episodes_are_traces_of_their_own(session: mttp.Session) -> None:
     """
-    The inner one is linked to where it was started, and is no part of the outer.
+    The inner one is linked to the current span, and is not part of the outer one.
     """
     with mttp.episode(env="outer") as outer, outer.step(), mttp.episode(env="inner") as inner:
         pass
@@ -311,9 +311,9 @@ def test_nested_episodes_are_traces_of_their_own(session: mttp.Session) -> None:
     assert [outer_step.span_id for outer_step in mttp.read(session).episodes[0].steps] == linked
 
 
-def test_an_ambient_span_is_linked_and_swallows_nothing(session: mttp.Session) -> None:
+def test_an_unsampled_outer_span_is_linked(session: mttp.Session) -> None:
     """
-    Somebody else's unsampled span around the episode does not become its parent.
+    It is not the episode's parent.
     """
     context = trace.SpanContext(7, 8, is_remote=False, trace_flags=trace.TraceFlags(0))
     with trace.use_span(trace.NonRecordingSpan(context)), mttp.episode() as episode:
@@ -326,7 +326,7 @@ def test_an_ambient_span_is_linked_and_swallows_nothing(session: mttp.Session) -
 
 def test_explicit_handles_need_no_block(session: mttp.Session) -> None:
     """
-    Where context does not flow, handles are passed by hand.
+    Handles can be passed where the context is not propagated.
     """
     episode = mttp.episode(env="x")
     step = episode.step()
@@ -342,7 +342,7 @@ def test_explicit_handles_need_no_block(session: mttp.Session) -> None:
 
 def test_an_open_step_ends_with_its_episode(session: mttp.Session) -> None:
     """
-    Ending the episode inside a step's block loses nothing of the step.
+    Ending the episode in a step's block keeps the step's facts.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.reward(1.0)
@@ -357,9 +357,9 @@ def test_an_open_step_ends_with_its_episode(session: mttp.Session) -> None:
     assert ["search", "never ended"] == [call.name for call in read.steps[0].calls]
 
 
-def test_what_comes_after_the_end_is_counted_and_ignored(session: mttp.Session) -> None:
+def test_calls_after_the_end_are_faults(session: mttp.Session) -> None:
     """
-    Ending twice, and speaking after the end, changes nothing.
+    A second end and other calls change nothing.
     """
     with mttp.episode() as episode:
         step = episode.step()
@@ -376,9 +376,9 @@ def test_what_comes_after_the_end_is_counted_and_ignored(session: mttp.Session) 
     assert 4 == session.stats.faults["after_end"]
 
 
-def test_async_blocks_are_blocks(session: mttp.Session) -> None:
+def test_async_with_records_what_with_does(session: mttp.Session) -> None:
     """
-    `async with` records what `with` does.
+    A coroutine uses the handles with `async with`.
     """
 
     async def run() -> None:
@@ -392,9 +392,9 @@ def test_async_blocks_are_blocks(session: mttp.Session) -> None:
     assert 1.0 == only(session).return_
 
 
-def test_a_hundred_interleaved_episodes_are_not_misfiled(session: mttp.Session) -> None:
+def test_interleaved_episodes_keep_their_own_steps(session: mttp.Session) -> None:
     """
-    Tasks and threads see their own current episode, whatever the others do.
+    Tasks and threads have their own current episode.
     """
 
     async def rollout(number: int) -> None:
@@ -419,9 +419,9 @@ def test_a_hundred_interleaved_episodes_are_not_misfiled(session: mttp.Session) 
         assert (5.0 * number, True) == (episode.return_, episode.complete)
 
 
-def test_threads_share_one_episode_by_handle(session: mttp.Session) -> None:
+def test_threads_can_share_an_episode_by_handle(session: mttp.Session) -> None:
     """
-    Steps from many threads get indices of their own.
+    Steps of many threads have different indices.
     """
     with mttp.episode() as episode:
 
@@ -442,9 +442,9 @@ def test_threads_share_one_episode_by_handle(session: mttp.Session) -> None:
     assert read.complete
 
 
-def test_an_async_generator_left_early_leaves_nothing_current(session: mttp.Session) -> None:
+def test_an_unfinished_async_generator_leaves_nothing_current(session: mttp.Session) -> None:
     """
-    The episode inside it is aborted, and the next one is not its child.
+    Its episode is aborted, and is not the parent of the next one.
     """
 
     async def rollouts() -> AsyncIterator[int]:
@@ -483,7 +483,7 @@ def test_an_async_generator_left_early_leaves_nothing_current(session: mttp.Sess
 )
 def test_token_ids_are_int64(session: mttp.Session, given: object, dtype: str, values: list[int]) -> None:
     """
-    Lists and arrays of any integer type come back as the same numbers.
+    Lists and arrays of any integer type are read back as the same numbers.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.tokens(given)
@@ -494,7 +494,7 @@ def test_token_ids_are_int64(session: mttp.Session, given: object, dtype: str, v
 
 
 class Tensor:
-    """A torch tensor as far as anybody can tell without importing torch."""
+    """A stand-in for a torch tensor."""
 
     def __init__(self, values: object, dtype: str = "torch.float32") -> None:
         self._array = np.array(values, np.float32)
@@ -516,7 +516,7 @@ class Tensor:
 
 
 class Listed:
-    """An array library of which only `tolist` is known."""
+    """An array of a library that has only `tolist`."""
 
     def tolist(self) -> list[float]:
         return [1.0, 2.0]
@@ -539,9 +539,11 @@ class Listed:
         ({1, 2}, [1, 2]),
     ],
 )
-def test_observations_of_any_library_are_taken(session: mttp.Session, given: object, read_as: object) -> None:
+def test_observations_of_any_library_are_recorded(
+    session: mttp.Session, given: object, read_as: object
+) -> None:
     """
-    Whatever has an array, a list or a number in it is recorded as that.
+    Arrays, lists and numbers of any library are converted.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.observation(given)
@@ -551,9 +553,9 @@ def test_observations_of_any_library_are_taken(session: mttp.Session, given: obj
     assert same(read_as, only(session).steps[0].observation)
 
 
-def test_values_are_snapshots(session: mttp.Session) -> None:
+def test_values_are_copied(session: mttp.Session) -> None:
     """
-    A loop may reuse its buffers at once.
+    A training loop may reuse its buffers at once.
     """
     buffer, ids = np.zeros(3), [1, 2]
     with mttp.episode() as episode, episode.step() as step:
@@ -571,9 +573,9 @@ def test_values_are_snapshots(session: mttp.Session) -> None:
     )
 
 
-def test_token_ids_beyond_int64_lose_only_themselves(session: mttp.Session) -> None:
+def test_token_ids_beyond_int64_are_omitted(session: mttp.Session) -> None:
     """
-    Their number is kept, the log probabilities too, and why they are missing is said.
+    Their count, the log probabilities and the reason of the omission are recorded.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.tokens([1, 2**63], logprobs=[-1.0, -2.0])
@@ -591,9 +593,9 @@ def test_token_ids_beyond_int64_lose_only_themselves(session: mttp.Session) -> N
     assert 1 == session.stats.faults["tokens_invalid"]
 
 
-def test_token_arrays_that_fit_nothing_are_kept_and_said(session: mttp.Session) -> None:
+def test_token_arrays_of_another_length_are_unaligned(session: mttp.Session) -> None:
     """
-    An array is unaligned whose length is not that of completion, prompt and completion, or sampled tokens.
+    Lengths that fit are those of completion, prompt and completion, or sampled tokens.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.tokens(
@@ -616,7 +618,7 @@ def test_token_arrays_that_fit_nothing_are_kept_and_said(session: mttp.Session) 
 
 def test_lone_surrogates_are_escaped_and_flagged(session: mttp.Session) -> None:
     """
-    Text that UTF-8 can't carry does not cost the span that holds it.
+    Text that UTF-8 can't encode does not lose the span.
     """
     with mttp.episode(task="a\ud800") as episode, episode.step() as step:
         step.observation("b\udfff")
@@ -627,9 +629,9 @@ def test_lone_surrogates_are_escaped_and_flagged(session: mttp.Session) -> None:
     assert ("surrogates_escaped",) == read.faults
 
 
-def test_names_of_metrics_are_normalized_and_collisions_refused(session: mttp.Session) -> None:
+def test_names_of_metrics_are_normalized(session: mttp.Session) -> None:
     """
-    The first of two names that become one stays.
+    Of two names that become equal the first is kept.
     """
     with mttp.episode() as episode:
         episode.metric("reward/format", 1)
@@ -643,9 +645,9 @@ def test_names_of_metrics_are_normalized_and_collisions_refused(session: mttp.Se
     assert (1, 1) == (session.stats.faults["name_collision"], session.stats.faults["metric_invalid"])
 
 
-def test_user_attributes_are_refused_beyond_64(session: mttp.Session) -> None:
+def test_user_attributes_are_limited_to_64(session: mttp.Session) -> None:
     """
-    Identity is never what gives way.
+    Attributes of the identity are never dropped.
     """
     with mttp.episode(env="e") as episode:
         for index in range(70):
@@ -658,7 +660,7 @@ def test_user_attributes_are_refused_beyond_64(session: mttp.Session) -> None:
 
 def test_inputs_may_be_an_array(session: mttp.Session) -> None:
     """
-    Whatever its truth.
+    The truth value of an array is not used.
     """
     for inputs, read in ((np.arange(2), [0, 1]), (np.zeros(1), [0.0]), ([], [])):
         with mttp.episode(inputs=inputs) as episode:
@@ -667,9 +669,9 @@ def test_inputs_may_be_an_array(session: mttp.Session) -> None:
     assert {} == session.stats.faults
 
 
-def test_nothing_raises_into_the_loop(session: mttp.Session) -> None:
+def test_hostile_values_never_raise(session: mttp.Session) -> None:
     """
-    Objects that fail when they are looked at cost themselves and nothing else.
+    An object that raises when it is read is a fault, and all else is recorded.
     """
 
     class Hostile:
@@ -694,7 +696,7 @@ def test_nothing_raises_into_the_loop(session: mttp.Session) -> None:
 
 def test_faults_are_logged_once_each(session: mttp.Session, caplog: pytest.LogCaptureFixture) -> None:
     """
-    A thousand bad rewards are one line and a count.
+    A thousand bad rewards are one log line and a count.
     """
     with mttp.episode() as episode:
         for _ in range(50):
@@ -707,7 +709,7 @@ def test_faults_are_logged_once_each(session: mttp.Session, caplog: pytest.LogCa
 
 def test_ten_thousand_steps_and_eight_thousand_tokens() -> None:
     """
-    Long episodes and long steps come back whole from a file.
+    Long episodes and long steps are read back from a file.
     """
     with mttp.configure(transport="file://long.jsonl"), mttp.episode() as episode:
         for index in range(10_000):
@@ -725,9 +727,9 @@ def test_ten_thousand_steps_and_eight_thousand_tokens() -> None:
     assert list(range(8_000)) == read.steps[-1].tokens.ids.tolist()
 
 
-def test_calls_of_models_and_tools_read_back(session: mttp.Session) -> None:
+def test_calls_of_models_and_tools_are_read_back(session: mttp.Session) -> None:
     """
-    Requests, answers and failures of calls within a step are kept in the GenAI conventions' names.
+    Requests, responses and errors have the names of the GenAI conventions.
     """
     with mttp.episode() as episode, episode.step() as step:
         with step.model_call("qwen", provider="vllm", temperature=0.7, max_tokens=5) as call:
@@ -756,9 +758,9 @@ def test_calls_of_models_and_tools_read_back(session: mttp.Session) -> None:
     )
 
 
-def test_a_finished_episode_is_recorded_in_bulk(session: mttp.Session) -> None:
+def test_a_finished_episode_is_recorded_from_its_value(session: mttp.Session) -> None:
     """
-    A trainer that learns everything at once states times and that they are the batch's.
+    A trainer that has a whole batch states its times and the timing "batch".
     """
     value = mttp.Episode(
         env="e",
@@ -780,9 +782,9 @@ def test_a_finished_episode_is_recorded_in_bulk(session: mttp.Session) -> None:
 
 
 @pytest.mark.parametrize("given", [-5, 2**70, "x", float("nan"), object()])
-def test_an_impossible_time_is_a_fault_and_becomes_now(session: mttp.Session, given: object) -> None:
+def test_an_invalid_time_is_a_fault(session: mttp.Session, given: object) -> None:
     """
-    One odd timestamp costs neither its episode nor the file that it is in.
+    The current time is used, and the file stays readable.
     """
     with mttp.episode(start_time=given) as episode, episode.step(start_time=given):  # type: ignore[arg-type]
         pass
@@ -797,9 +799,9 @@ def test_an_impossible_time_is_a_fault_and_becomes_now(session: mttp.Session, gi
 
 
 @pytest.mark.parametrize("given", [-1, 2**70, "x", 1.5, object()], ids=["-1", "2**70", "x", "1.5", "object"])
-def test_an_impossible_index_is_a_fault_and_becomes_the_next(session: mttp.Session, given: object) -> None:
+def test_an_invalid_index_is_a_fault(session: mttp.Session, given: object) -> None:
     """
-    The step is there all the same, and those after it are counted as ever.
+    The step gets the next index, and later ones follow.
     """
     with mttp.episode() as episode:
         for index in (None, given, 5, None):
@@ -814,7 +816,7 @@ def test_an_impossible_index_is_a_fault_and_becomes_the_next(session: mttp.Sessi
 
 def test_a_time_may_be_a_float(session: mttp.Session) -> None:
     """
-    `time.time() * 1e9` is what most people write.
+    A common form is `time.time() * 1e9`.
     """
     session.record(mttp.Episode(), start_time=1.7e18, end_time=1.8e18)  # type: ignore[arg-type]
 
@@ -824,9 +826,9 @@ def test_a_time_may_be_a_float(session: mttp.Session) -> None:
     )
 
 
-def test_rewards_beyond_a_float_lose_only_their_sum(session: mttp.Session) -> None:
+def test_an_infinite_sum_of_rewards_is_unknown(session: mttp.Session) -> None:
     """
-    Finite rewards whose sum is not finite leave the return unknown.
+    Finite rewards are kept, and the return is unknown.
     """
     with mttp.episode(env="e") as episode:
         for _ in range(2):
@@ -841,16 +843,16 @@ def test_rewards_beyond_a_float_lose_only_their_sum(session: mttp.Session) -> No
 
 
 class OnlyListed:
-    """An array library of which nothing but `tolist` is known, not even its length."""
+    """An array of a library that has only `tolist`, and no length."""
 
     def tolist(self) -> list[int]:
         return [1, 2]
 
 
 @pytest.mark.parametrize("given", [OnlyListed(), range(1, 3), (number for number in (1, 2)), Tensor([1, 2])])
-def test_token_ids_come_in_many_shapes(session: mttp.Session, given: object) -> None:
+def test_token_ids_may_be_any_sequence(session: mttp.Session, given: object) -> None:
     """
-    Ids are taken from whatever can be made a list or an array.
+    Everything that can be converted to a list or an array works.
     """
     with mttp.episode() as episode, episode.step() as step:
         step.tokens(given)
@@ -861,24 +863,24 @@ def test_token_ids_come_in_many_shapes(session: mttp.Session, given: object) -> 
 @pytest.mark.parametrize(
     ("outcome", "recorded"), [(True, "unknown"), (1, "unknown"), ("won", "won"), ("", "unknown")]
 )
-def test_an_outcome_that_the_convention_does_not_have_is_named(
+def test_an_unknown_outcome_is_a_fault(
     session: mttp.Session, outcome: Any, recorded: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    The fault has the value and the words that are allowed; it is logged once, and nothing is raised.
+    The fault has the value and the valid words; it is logged once, and nothing is raised.
     """
     for _ in range(2):
         with mttp.episode() as episode:
             episode.end(outcome=outcome)
     first, _ = mttp.read(session).episodes
 
-    assert (f"outcome_invalid: {outcome!r} is none of success, failure, unknown",) == first.faults
+    assert (f"outcome_invalid: {outcome!r} is not one of success, failure, unknown",) == first.faults
     assert (recorded, {"outcome_invalid": 2}) == (first.outcome, dict(session.stats.faults))
     assert 1 == caplog.text.count("outcome_invalid")
 
 
 @pytest.mark.parametrize(
-    ("scoring", "paid"),
+    ("scoring", "total"),
     [
         ({"components": {"x": 1.0, "y": 0.5}, "weights": {"x": 2.0, "y": -1.0}}, 1.5),
         ({"components": {"x": 1.0, "y": 0.5}}, 1.5),
@@ -886,11 +888,11 @@ def test_an_outcome_that_the_convention_does_not_have_is_named(
         ({"components": {"x": np.float32(0.5)}, "weights": {}}, 0.5),
     ],
 )
-def test_a_total_that_is_not_given_is_the_weighted_sum(
-    session: mttp.Session, scoring: dict[str, Any], paid: float
+def test_the_default_total_is_the_weighted_sum(
+    session: mttp.Session, scoring: dict[str, Any], total: float
 ) -> None:
     """
-    Of an episode's components, an agent's, a step's, and of those of a late score; without weights each is 1.
+    This holds for episodes, agents, steps and late scores; default weights are 1.
     """
     with mttp.episode() as episode:
         episode.agent("a").reward(**scoring)
@@ -901,8 +903,8 @@ def test_a_total_that_is_not_given_is_the_weighted_sum(
 
     read = only(session)
 
-    assert (paid, paid, paid) == (read.return_, read.agents[0].return_, read.steps[0].reward)
-    assert paid == read.scores["late"].value
+    assert (total, total, total) == (read.return_, read.agents[0].return_, read.steps[0].reward)
+    assert total == read.scores["late"].value
     assert ("ok", False, {}) == (read.reward.status, read.reward.mismatch, dict(session.stats.faults))
 
 
@@ -932,11 +934,11 @@ def test_a_total_that_is_not_given_is_the_weighted_sum(
         ({"components": {"x": 1.0}, "error": "judge is down"}, "error", {"reward_invalid"}),
     ],
 )
-def test_a_total_that_cannot_be_computed_has_a_status_and_no_number(
+def test_a_total_that_can_t_be_computed_is_missing(
     session: mttp.Session, scoring: dict[str, Any], status: str, faults: set[str]
 ) -> None:
     """
-    A component without a valid value is not left out of the sum in silence, and no weight is made up.
+    A component without a valid value is not left out of the sum, and no weight is assumed.
     """
     with mttp.episode() as episode:
         episode.reward(**scoring)
@@ -945,13 +947,13 @@ def test_a_total_that_cannot_be_computed_has_a_status_and_no_number(
 
     assert (None, status) == (read.return_, read.reward.status)
     assert faults == set(session.stats.faults)
-    shown = ("recorded_fault", "grading_failed")
-    assert {} == {id: count for id, count in mttp.check(session).ids.items() if id not in shown}
+    expected = ("recorded_fault", "grading_failed")
+    assert {} == {id: count for id, count in mttp.check(session).ids.items() if id not in expected}
 
 
-def test_a_wrong_value_loses_only_itself(session: mttp.Session) -> None:
+def test_a_wrong_value_is_a_fault(session: mttp.Session) -> None:
     """
-    The rest of the scoring, and of the token block, is recorded.
+    The rest of the scoring and of the token block is recorded.
     """
     with mttp.episode() as episode:
         with episode.step() as step:
@@ -973,20 +975,20 @@ def test_a_wrong_value_loses_only_itself(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("scoring", "fault"),
     [
-        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is no mttp.model.Spec"),
-        ({"range": [1]}, "range_invalid: [1] is no lowest and highest value"),
-        ({"range": (0, "x")}, "range_invalid: (0, 'x') is no lowest and highest value"),
-        ({"range": 5}, "range_invalid: 5 is no lowest and highest value"),
+        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is not an mttp.model.Spec"),
+        ({"range": [1]}, "range_invalid: [1] is not a pair of numbers"),
+        ({"range": (0, "x")}, "range_invalid: (0, 'x') is not a pair of numbers"),
+        ({"range": 5}, "range_invalid: 5 is not a pair of numbers"),
         ({"relative": np.zeros(2)}, "relative_invalid: array([0., 0.])"),
-        ({"failed_checks": 5}, "failed_checks_invalid: 5 is no list"),
-        ({"components": 5}, "components_invalid: 5 maps no names"),
+        ({"failed_checks": 5}, "failed_checks_invalid: 5 is not a list"),
+        ({"components": 5}, "components_invalid: 5 is not a mapping"),
     ],
 )
-def test_a_part_of_a_scoring_that_makes_no_sense_costs_itself(
+def test_an_invalid_part_of_a_scoring_is_a_fault(
     session: mttp.Session, scoring: dict[str, Any], fault: str
 ) -> None:
     """
-    The value is paid, to a step, an agent and an episode, and by a late score too.
+    The value is recorded, for steps, agents, episodes and late scores.
     """
     with mttp.episode() as episode:
         with episode.step() as step:
@@ -1001,9 +1003,9 @@ def test_a_part_of_a_scoring_that_makes_no_sense_costs_itself(
     assert {"recorded_fault": 3} == mttp.check(session).ids
 
 
-def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None:
+def test_parts_of_a_scoring_may_be_of_any_library(session: mttp.Session) -> None:
     """
-    They are kept in the types that the convention has; a single check need not be in a list.
+    They are converted to the convention's types; a single check need not be in a list.
     """
     with mttp.episode() as episode:
         bounds = np.array([0, 1], dtype="float32")
@@ -1015,7 +1017,7 @@ def test_parts_of_a_scoring_come_from_any_library(session: mttp.Session) -> None
     assert {} == mttp.check(session).ids
 
 
-def test_a_malformed_range_in_a_recording_costs_itself(session: mttp.Session) -> None:
+def test_a_malformed_range_in_a_recording_is_ignored(session: mttp.Session) -> None:
     """
     The episode is read.
     """
@@ -1026,9 +1028,9 @@ def test_a_malformed_range_in_a_recording_costs_itself(session: mttp.Session) ->
     assert "completed" == only(session).status
 
 
-def test_an_end_that_does_not_say_which_costs_itself(session: mttp.Session) -> None:
+def test_an_end_flag_that_is_an_array_is_a_fault(session: mttp.Session) -> None:
     """
-    The flags of a whole vector environment are no flag; the episode and its step end all the same.
+    The flags of a vector environment are not one flag; the episode and its step end.
     """
     several = np.array([True, False])
     with mttp.episode() as episode:
@@ -1046,9 +1048,9 @@ def test_an_end_that_does_not_say_which_costs_itself(session: mttp.Session) -> N
     assert {"terminated_invalid": 2} == dict(session.stats.faults)
 
 
-def test_metadata_that_is_no_mapping_costs_itself(session: mttp.Session) -> None:
+def test_metadata_that_is_not_a_mapping_is_a_fault(session: mttp.Session) -> None:
     """
-    The episode has the rest of what was said.
+    All other facts of the episode are recorded.
     """
     with mttp.episode(env="toy", metadata=5):  # type: ignore[arg-type]
         pass
@@ -1059,7 +1061,7 @@ def test_metadata_that_is_no_mapping_costs_itself(session: mttp.Session) -> None
 
 def test_an_episode_that_never_ends_is_counted() -> None:
     """
-    It is in the recording, unfinished, and the session says so when it closes.
+    It is read as unfinished, and the session counts it when it closes.
     """
     with mttp.configure(transport="memory://") as session:
         mttp.episode(env="left open").step().reward(1.0)
@@ -1069,9 +1071,9 @@ def test_an_episode_that_never_ends_is_counted() -> None:
     assert 1 == session.stats.faults["episode_never_ended"]
 
 
-def test_handles_print_what_they_are(session: mttp.Session) -> None:
+def test_the_repr_of_a_handle_has_its_span_and_state(session: mttp.Session) -> None:
     """
-    A handle says which span it is, and whether it is open.
+    It has the span's name and id, and whether the handle is open.
     """
     with mttp.episode(env="e") as episode:
         assert f"<OpenEpisode 'episode e' {episode.span_id}, open>" == repr(episode)
@@ -1093,11 +1095,11 @@ def test_handles_print_what_they_are(session: mttp.Session) -> None:
     ],
 )
 @pytest.mark.parametrize("transport", ["memory://", "file://a.jsonl"])
-def test_a_root_is_named_by_what_has_few_values(
+def test_a_root_s_name_has_low_cardinality(
     facts: dict[str, Any], run: str | None, name: str, transport: str
 ) -> None:
     """
-    The environment, else the suite of its task, else the run; a task's own id there may be for each sample.
+    It is named by the environment, else the suite of the task, else the run; task ids are too many.
     """
     configuration.forget()
     session = mttp.configure(transport=transport, run=run)
@@ -1109,9 +1111,9 @@ def test_a_root_is_named_by_what_has_few_values(
     assert 1 == len(mttp.read(source).episodes[0].steps)
 
 
-def test_a_total_beside_a_failed_component_is_partial(tmp_path):
+def test_a_total_with_a_failed_component_is_partial(tmp_path):
     """
-    A total that is given by hand is kept, and its status says that a component failed.
+    A given total is kept.
     """
     path = tmp_path / "a.jsonl"
     with mttp.configure(transport=f"file://{path}"), mttp.episode() as episode:
@@ -1128,7 +1130,7 @@ def test_a_total_beside_a_failed_component_is_partial(tmp_path):
 
 def test_a_reward_keeps_the_type_of_its_error(tmp_path):
     """
-    An exception without a text keeps its class, and a value that is no number has a type of its own.
+    An exception without a message keeps its class, and a value that is not a number has a type of its own.
     """
     path = tmp_path / "a.jsonl"
     with mttp.configure(transport=f"file://{path}"):
@@ -1142,9 +1144,9 @@ def test_a_reward_keeps_the_type_of_its_error(tmp_path):
     assert ("error", "invalid_value", "nan") == (invalid.status, invalid.error_type, invalid.raw)
 
 
-def test_a_fault_is_logged_once_for_each_place(caplog: pytest.LogCaptureFixture):
+def test_a_fault_is_logged_once_for_each_grader_and_component(caplog: pytest.LogCaptureFixture):
     """
-    Another component, or another grader, that fails in the same way is a line of its own; all are counted.
+    All are counted.
     """
     with mttp.configure(transport="memory://") as session:
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""A session is one run: how it begins, what it says of itself, and that nothing happens after its end."""
+"""A session is one run, with a start, facts and an end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mttp.testing import Behaviour, OtlpReceiver
 
 
 def run_of(source: Any) -> mttp.model.Run:
-    """The one run of a recording."""
+    """Return the run of a recording."""
     (run,) = mttp.read(source).runs
     return run
 
 
-def test_a_run_says_what_it_was_given() -> None:
+def test_a_run_has_the_facts_of_configure() -> None:
     """
-    Name, kind, seed, algorithm and configuration stand on the run's own span.
+    Name, kind, seed, algorithm and configuration are on the run span.
     """
     config = {"lr": 3e-4, "layers": [64, 64], "name": "ü"}
     with mttp.configure(
@@ -49,9 +49,9 @@ def test_a_run_says_what_it_was_given() -> None:
     assert hashlib.sha256(canonical.encode()).hexdigest() == run.config_sha256
 
 
-def test_every_span_says_which_run_it_belongs_to(session: mttp.Session) -> None:
+def test_every_span_has_the_run_id(session: mttp.Session) -> None:
     """
-    By its resource and by an attribute of its own, with the convention's schema.
+    It is in the resource and in an attribute; spans have the convention's schema.
     """
     with mttp.episode() as episode, episode.step():
         pass
@@ -72,11 +72,11 @@ def test_every_span_says_which_run_it_belongs_to(session: mttp.Session) -> None:
         ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=other,team=rl"}, "other"),
     ],
 )
-def test_the_service_is_named_as_opentelemetry_is_told(
+def test_the_service_name_comes_from_opentelemetry_s_variables(
     variables: dict[str, str], service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The SDK's variables mean what they always mean.
+    They have the meaning that the SDK gives them.
     """
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -91,7 +91,7 @@ def test_the_service_is_named_as_opentelemetry_is_told(
 
 def test_the_configuration_is_that_of_the_start() -> None:
     """
-    What becomes of the object afterwards is not recorded.
+    Later changes of the object are not recorded.
     """
     config = {"lr": 1.0}
     session = mttp.configure("memory://", config=config)
@@ -102,14 +102,14 @@ def test_the_configuration_is_that_of_the_start() -> None:
 
 
 class Odd:
-    """What JSON can't say."""
+    """An object that JSON can't represent."""
 
     def __repr__(self) -> str:
         return "<odd>"
 
 
 class Broken:
-    """What nobody can look at."""
+    """An object that raises when it is read."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -130,9 +130,9 @@ class Broken:
         ("text", "text"),
     ],
 )
-def test_a_configuration_that_json_can_not_say_is_kept_as_far_as_it_can_be(config: Any, kept: Any) -> None:
+def test_a_configuration_that_json_can_t_represent_is_kept_as_text(config: Any, kept: Any) -> None:
     """
-    A run does not fail over its description.
+    The run does not fail.
     """
     with mttp.configure("memory://", config=config) as session:
         pass
@@ -163,9 +163,9 @@ def test_a_configuration_that_can_not_be_read_is_a_fault(session: mttp.Session) 
         (SystemExit(1), "aborted"),
     ],
 )
-def test_leaving_the_block_says_how_the_run_ended(error: BaseException | None, status: str) -> None:
+def test_an_exception_in_the_block_is_the_run_s_status(error: BaseException | None, status: str) -> None:
     """
-    An exception goes on its way, and marks the run.
+    The exception is raised.
     """
     caught: BaseException | None = None
     try:
@@ -195,9 +195,9 @@ def test_the_block_may_be_async() -> None:
     assert ["a"] == [episode.task for episode in mttp.read(session)]
 
 
-def test_after_its_end_a_session_takes_everything_and_does_nothing() -> None:
+def test_a_closed_session_accepts_every_call() -> None:
     """
-    No call raises, nothing is recorded, nothing is counted.
+    No call raises, and nothing is recorded or counted.
     """
     session = mttp.configure("memory://")
     session.close()
@@ -216,9 +216,9 @@ def test_after_its_end_a_session_takes_everything_and_does_nothing() -> None:
     assert [] == mttp.read(session).episodes
 
 
-def test_a_session_says_where_it_records() -> None:
+def test_the_repr_of_a_session_has_its_transport() -> None:
     """
-    Its repr has the run, the transport, and whether it is open.
+    It also has the run id, and whether the session is open.
     """
     session = mttp.configure("memory://", run_id="r1")
     opened = repr(session)
@@ -234,7 +234,7 @@ def test_faults_are_counted_and_the_first_of_a_kind_is_logged(
     session: mttp.Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    A training loop that does something wrong a million times fills no log.
+    A fault that occurs a million times does not fill the log.
     """
     with mttp.episode() as episode:
         for _ in range(5):
@@ -246,11 +246,11 @@ def test_faults_are_counted_and_the_first_of_a_kind_is_logged(
     assert "not logged again" in caplog.messages[0]
 
 
-def test_a_session_that_fails_within_counts_it(
+def test_an_internal_error_of_a_session_is_counted(
     session: mttp.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Not even a bug of ours reaches the training loop.
+    It never reaches the training loop.
     """
     monkeypatch.setattr("mttp.recording.session.OpenEpisode", lambda *args, **facts: 1 / 0)
     monkeypatch.setattr("mttp.recording.session.record_value.record", lambda *args, **facts: 1 / 0)
@@ -262,7 +262,7 @@ def test_a_session_that_fails_within_counts_it(
 
 def test_closing_from_many_threads_closes_once() -> None:
     """
-    A signal handler, an atexit handler and a `with` block may all do it.
+    A signal handler, an atexit handler and a `with` block may close a session at the same time.
     """
     exporter = Exporter()
     session = mttp.configure(exporter)
@@ -275,9 +275,9 @@ def test_closing_from_many_threads_closes_once() -> None:
     assert (["run"], 1) == (exporter.names(), exporter.shutdowns)
 
 
-def test_indices_are_those_of_the_session(session: mttp.Session) -> None:
+def test_episodes_are_numbered_in_the_session(session: mttp.Session) -> None:
     """
-    Episodes are numbered as they start, in all threads.
+    They are numbered as they start, in all threads.
     """
     threads = [threading.Thread(target=lambda: mttp.episode().end()) for _ in range(20)]
     for thread in threads:
@@ -289,9 +289,11 @@ def test_indices_are_those_of_the_session(session: mttp.Session) -> None:
     assert 20 == session.stats.episodes
 
 
-def test_the_working_directory_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_works_in_a_deleted_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
-    As it is when a job's scratch directory was cleaned: recording works all the same.
+    A job's scratch directory may be removed while it runs.
     """
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -305,9 +307,9 @@ def test_the_working_directory_may_be_gone(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
 
 
-def test_what_a_receiver_turns_down_is_not_delivered() -> None:
+def test_spans_that_a_receiver_rejects_are_not_delivered() -> None:
     """
-    flush() and close() are false where a receiver answers 401; flush() is true once it takes things again.
+    flush() and close() return False after a 401; flush() returns True once the receiver accepts spans again.
     """
     with OtlpReceiver() as receiver:
         receiver.behave(Behaviour(status=401), forever=True)

@@ -1,4 +1,4 @@
-"""Steps without handles gather in a buffer, are written together, and read as steps with handles."""
+"""`StepBuffer`: steps without handles are written together, and read as steps with handles."""
 
 from __future__ import annotations
 
@@ -31,29 +31,31 @@ OTHER = RowSchema(np.dtype(np.float64), (2,), 1 << 16)
 
 @pytest.fixture
 def session() -> Iterator[mttp.Session]:
-    """A session whose steps are packed."""
+    """A session with packed steps."""
     with mttp.configure("memory://", run_id="run", steps="packed") as opened:
         yield opened
 
 
-def gathering(episode: mttp.recording.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
-    """The buffer for the episode's steps from here on."""
+def open_buffer(episode: mttp.recording.OpenEpisode, at: int = AT, form: RowSchema = FORM) -> StepBuffer:
+    """Return the buffer for the episode's next steps."""
     buffer = episode._open_buffer(form, at)
     assert buffer is not None
     return buffer
 
 
-def go_on(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: RowSchema = FORM) -> int:
-    """Take so many steps; when the last of them ended."""
+def append_steps(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form: RowSchema = FORM) -> int:
+    """Append that many steps, and return the end of the last one."""
     at = buffer.start_time if not buffer.rows else buffer.rows[-1][-1]
     for number in range(1, count + 1):
-        shown = np.array([at + number - AT, 0], form.dtype).tobytes()
-        buffer.rows.append((shown, 1, 0.5, ends and number == count, False, None, at + number))
+        observation = np.array([at + number - AT, 0], form.dtype).tobytes()
+        buffer.rows.append((observation, 1, 0.5, ends and number == count, False, None, at + number))
     return at + count
 
 
-def by_hand(episode: mttp.recording.OpenEpisode, count: int, *, start: int = 0, ends: bool = False) -> None:
-    """Take the same steps with handles."""
+def record_by_handle(
+    episode: mttp.recording.OpenEpisode, count: int, *, start: int = 0, ends: bool = False
+) -> None:
+    """Record the same steps with handles."""
     for number in range(start, start + count):
         step = episode.step(start_time=AT + number)
         step.observation(np.array([number + 1, 0], np.float32))
@@ -62,13 +64,13 @@ def by_hand(episode: mttp.recording.OpenEpisode, count: int, *, start: int = 0, 
         step.end(terminated=ends and number == start + count - 1, truncated=False, end_time=AT + number + 1)
 
 
-class Paid(float):
-    """A reward that can be referred to weakly."""
+class ReferableReward(float):
+    """A reward that can have weak references."""
 
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Nothing is collected but what nobody refers to."""
+    """Disable the garbage collector."""
     gc.disable()
     try:
         yield
@@ -78,17 +80,17 @@ def no_collector() -> Iterator[None]:
 
 @pytest.mark.parametrize("steps", ["packed", "auto"])
 @pytest.mark.parametrize("address", ["memory://", "file://{}.jsonl"])
-def test_gathered_steps_read_as_steps_with_handles(steps: str, address: str) -> None:
+def test_buffered_steps_equal_steps_with_handles(steps: str, address: str) -> None:
     """
-    Whether some of them had handles, and whether the transport takes columns.
+    Some of them may have handles, and the transport may take columns or spans.
     """
     where = address.format("a")
     with mttp.configure(where, run_id="run", steps=steps) as session:
         for first, then in ((3, 0), (0, 3), (1, 2)):
             with mttp.episode(env="toy", start_time=AT) as episode:
                 if first:
-                    end = go_on(gathering(episode), first, ends=not then)
-                by_hand(episode, then, start=first, ends=True)
+                    end = append_steps(open_buffer(episode), first, ends=not then)
+                record_by_handle(episode, then, start=first, ends=True)
                 end = AT + 3
                 episode.end(outcome="success", end_time=end)
     found = mttp.read(session if where == "memory://" else "a.jsonl").episodes
@@ -98,36 +100,36 @@ def test_gathered_steps_read_as_steps_with_handles(steps: str, address: str) -> 
         assert_same(found[0], other, ignore=["trace_id", "id", "index"])
 
 
-def test_what_gathered_is_known_at_once(session: mttp.Session) -> None:
+def test_an_open_episode_counts_buffered_steps(session: mttp.Session) -> None:
     """
-    An open episode's length, return and end count steps that nobody has written.
+    Its length, return and flags include steps that are not written.
     """
     with mttp.episode() as episode:
-        go_on(gathering(episode), 3, ends=True)
+        append_steps(open_buffer(episode), 3, ends=True)
 
         assert (3, 1.5, True) == (episode.length, episode.return_, episode.terminated)
         assert 3 == session.stats.steps
 
 
-def test_gathered_steps_are_one_span_that_ends_ahead_of_the_root(session: mttp.Session) -> None:
+def test_buffered_steps_are_one_span_before_the_root(session: mttp.Session) -> None:
     """
-    The root states each of them as one of the episode's spans.
+    The root's span count includes each of them.
     """
     spans = taken(session)
     with mttp.episode() as episode:
-        go_on(gathering(episode), 3)
+        append_steps(open_buffer(episode), 3)
 
     assert [StepBatch, type(episode.span)] == [type(span) for span in spans]
     assert (3, 4) == (spans[0].count, spans[1].values[a.EPISODE_SPAN_COUNT])  # type: ignore[attr-defined]
 
 
-def test_steps_of_another_form_follow_those_before(session: mttp.Session) -> None:
+def test_a_new_schema_continues_the_steps(session: mttp.Session) -> None:
     """
-    As where an environment's options change in the middle.
+    The options of an environment may change during an episode.
     """
     with mttp.episode() as episode:
-        end = go_on(gathering(episode), 2)
-        go_on(gathering(episode, end, OTHER), 2, form=OTHER, ends=True)
+        end = append_steps(open_buffer(episode), 2)
+        append_steps(open_buffer(episode, end, OTHER), 2, form=OTHER, ends=True)
 
     (found,) = mttp.read(session).episodes
     assert ["float32", "float32", "float64", "float64"] == [
@@ -136,24 +138,24 @@ def test_steps_of_another_form_follow_those_before(session: mttp.Session) -> Non
     assert 4 == session.stats.steps
 
 
-def test_nothing_gathers_where_each_step_is_to_be_a_span(session: mttp.Session) -> None:
+def test_no_buffer_if_each_step_must_be_a_span(session: mttp.Session) -> None:
     """
-    Where the episode says so, or span processors look on, be it from now on.
+    The episode asks for spans, or there are span processors, even ones that were added later.
     """
     assert mttp.episode(steps="spans")._open_buffer(FORM, AT) is None
     assert mttp.episode()._open_buffer(FORM, AT) is not None
-    session._observe(SpanProcessor())
+    session._add_processor(SpanProcessor())
     assert mttp.episode()._open_buffer(FORM, AT) is None
 
 
-def test_what_gathers_is_written_in_time(session: mttp.Session) -> None:
+def test_buffered_steps_are_written_periodically(session: mttp.Session) -> None:
     """
-    Not only at the episode's end, or once there is much.
+    They wait neither for the episode's end nor for a full buffer.
     """
     with mttp.episode() as episode:
-        buffer = gathering(episode)
-        go_on(buffer, 2)
-        buffer.gathers()
+        buffer = open_buffer(episode)
+        append_steps(buffer, 2)
+        buffer.schedule()
         session.flush()
 
         assert [] == buffer.rows
@@ -161,35 +163,35 @@ def test_what_gathers_is_written_in_time(session: mttp.Session) -> None:
         assert 2 == len(mttp.read(session).episodes[0].steps)
 
 
-def test_what_is_shown_counts_as_what_waits(session: mttp.Session) -> None:
+def test_buffered_steps_count_in_the_queue_size(session: mttp.Session) -> None:
     """
-    A transport's buffer knows how large steps are.
+    The size includes their observations.
     """
     sizes = []
     for shape in (0, 100_000):
         spans = taken(session)
         with mttp.episode() as episode:
-            buffer = gathering(episode, form=RowSchema(np.dtype(np.uint8), (shape,), None))
+            buffer = open_buffer(episode, form=RowSchema(np.dtype(np.uint8), (shape,), None))
             buffer.rows.append((bytes(shape), 1, 0.5, True, False, None, AT + 1))
         sizes.append(sum(span.size for span in spans))
 
     assert 100_000 == sizes[1] - sizes[0]
 
 
-def test_nothing_of_an_episode_is_left_once_it_is_written(tmp_path: Path) -> None:
+def test_a_written_episode_is_freed(tmp_path: Path) -> None:
     """
-    Nor does it wait for the garbage collector.
+    It does not wait for the garbage collector.
     """
     with mttp.configure(f"file://{tmp_path}/a.jsonl", steps="packed") as session, no_collector():
         episode = mttp.episode(start_time=AT)
-        buffer = gathering(episode)
-        end = go_on(buffer, 3, ends=True)
-        buffer.rows[0] = (*buffer.rows[0][:2], Paid(0.5), *buffer.rows[0][3:])
-        paid, known = weakref.ref(buffer.rows[0][2]), weakref.ref(episode)
+        buffer = open_buffer(episode)
+        end = append_steps(buffer, 3, ends=True)
+        buffer.rows[0] = (*buffer.rows[0][:2], ReferableReward(0.5), *buffer.rows[0][3:])
+        reward, known = weakref.ref(buffer.rows[0][2]), weakref.ref(episode)
         episode.end(end_time=end)
         session.flush()
 
-        assert eventually(lambda: paid() is None)  # the thread lets go of it a moment after the flush
+        assert eventually(lambda: reward() is None)  # the writing thread drops it after the flush
         del buffer, episode
         assert eventually(lambda: known() is None)
 
@@ -201,7 +203,7 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
     count = 20_000
     over = threading.Event()
     with mttp.episode() as episode:
-        buffer = gathering(episode)
+        buffer = open_buffer(episode)
 
         def write() -> None:
             while not over.is_set():
@@ -210,8 +212,8 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
         thread = threading.Thread(target=write)
         thread.start()
         for number in range(count):
-            shown = np.float32([number, 0]).tobytes()
-            buffer.rows.append((shown, number, 0.5, False, False, None, AT + number))
+            observation = np.float32([number, 0]).tobytes()
+            buffer.rows.append((observation, number, 0.5, False, False, None, AT + number))
         over.set()
         thread.join()
 
@@ -221,9 +223,9 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
     assert (True, {}) == (found.complete, session.stats.faults)
 
 
-def test_what_raises_as_it_is_looked_at_costs_its_steps_alone(session: mttp.Session) -> None:
+def test_an_observation_that_raises_loses_only_its_batch(session: mttp.Session) -> None:
     """
-    The episode goes on; the fault is counted.
+    The episode continues, and the fault is counted.
     """
 
     class Odd:
@@ -231,7 +233,7 @@ def test_what_raises_as_it_is_looked_at_costs_its_steps_alone(session: mttp.Sess
             raise RuntimeError("no")
 
     with mttp.episode() as episode:
-        gathering(episode).rows.append((Odd(), 1, 0.5, False, False, None, AT + 1))
+        open_buffer(episode).rows.append((Odd(), 1, 0.5, False, False, None, AT + 1))
         with episode.step() as step:
             step.reward(1.0)
 
@@ -239,9 +241,9 @@ def test_what_raises_as_it_is_looked_at_costs_its_steps_alone(session: mttp.Sess
     assert session.stats.faults
 
 
-def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> None:
+def test_steps_in_columns_and_as_spans_are_read_once(tmp_path: Path) -> None:
     """
-    A file has columns and another transport spans: who reads both gets each step once, with its span's id.
+    A file has columns and another transport spans: reading both gives each step once, with the span's id.
     """
 
     class Spans(FileTransport):
@@ -251,7 +253,7 @@ def test_steps_that_were_written_in_both_forms_are_read_once(tmp_path: Path) -> 
         buffer = ep._open_buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
         assert buffer is not None
         buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
-        buffer.gathers()
+        buffer.schedule()
         with ep.step() as step:
             step.reward(2.0)
 

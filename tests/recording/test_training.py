@@ -1,4 +1,4 @@
-"""Groups and updates, from what a trainer says to what is read."""
+"""Groups and updates: arguments, values and what is read back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ numbers = st.floats()
 
 
 def play(reward: object = None, **facts: Any) -> mttp.recording.OpenEpisode:
-    """An ended episode that was paid so."""
+    """Record an episode with this reward and return its handle."""
     with mttp.episode(env="toy", **facts) as episode:
         if reward is not None:
             episode.reward(reward)
@@ -37,16 +37,16 @@ def play(reward: object = None, **facts: Any) -> mttp.recording.OpenEpisode:
 
 
 def spans(session: mttp.Session, name: str) -> list[SpanRecord]:
-    """The spans of that name."""
+    """Return the spans of that name."""
     return [record for record in session.records() if record.name == name]
 
 
 # Groups.
 
 
-def test_a_group_is_recorded_when_its_last_member_comes(session: mttp.Session):
+def test_a_group_is_recorded_with_its_last_member(session: mttp.Session):
     """
-    Not before, and without being told.
+    It needs no call of `end`.
     """
     group = mttp.group(size=2)
     group.add(play(1.0))
@@ -58,7 +58,7 @@ def test_a_group_is_recorded_when_its_last_member_comes(session: mttp.Session):
 
 def test_a_group_is_read_as_it_was_recorded(session: mttp.Session):
     """
-    The handle's value and the recording's are one.
+    The handle's value and the recording's are equal.
     """
     with mttp.group(
         "g1", metrics={"spread": 1.0}, metadata={"pass": [1, None]}, normalization="mean"
@@ -85,7 +85,7 @@ def test_a_group_is_read_as_it_was_recorded(session: mttp.Session):
 
 def test_members_are_handles_values_or_trace_ids(session: mttp.Session):
     """
-    Of a trace id nothing else is known, so that its reward must be said.
+    For a trace id the reward must be given.
     """
     handle = play(1.0)
     value = mttp.Episode(trace_id=TRACES[1], reward=mttp.Reward(value=0.5), return_=0.25)
@@ -99,7 +99,7 @@ def test_members_are_handles_values_or_trace_ids(session: mttp.Session):
 
 def test_a_member_s_reward_may_come_after_it_was_added(session: mttp.Session):
     """
-    What it was paid counts when the group is recorded.
+    The reward at the time of recording counts.
     """
     with mttp.group() as group, mttp.episode() as episode:
         group.add(episode)
@@ -108,9 +108,9 @@ def test_a_member_s_reward_may_come_after_it_was_added(session: mttp.Session):
     assert (0.5,) == group.value.rewards
 
 
-def test_the_members_name_the_group(session: mttp.Session):
+def test_the_group_id_is_that_of_the_members(session: mttp.Session):
     """
-    Where they agree; else the group gets an id of its own.
+    If they differ, the group gets a new id.
     """
     agreed = mttp.group(None, [play(group="a"), play(group="a")])
     mixed = mttp.group(None, [play(group="a"), play(group="b")])
@@ -121,9 +121,9 @@ def test_the_members_name_the_group(session: mttp.Session):
     assert 16 == len(mixed.id) == len(unnamed.id)
 
 
-def test_a_group_s_handle_names_it_to_its_episodes(session: mttp.Session):
+def test_a_group_s_handle_can_be_given_to_an_episode(session: mttp.Session):
     """
-    `group=group` says what is meant.
+    `group=group` records its id.
     """
     with mttp.group() as group:
         member = play(group=group)
@@ -132,9 +132,9 @@ def test_a_group_s_handle_names_it_to_its_episodes(session: mttp.Session):
     assert member.group == group.id == mttp.read(session).groups[0].id
 
 
-def test_a_group_changes_nothing_for_what_happens_in_its_block(session: mttp.Session):
+def test_a_group_s_block_does_not_change_the_context(session: mttp.Session):
     """
-    Its span is nobody's parent, and no episode is linked to it.
+    Its span has no children, and no episode is linked to it.
     """
     with mttp.group() as group:
         group.add(play())
@@ -145,7 +145,7 @@ def test_a_group_changes_nothing_for_what_happens_in_its_block(session: mttp.Ses
 
 def test_stated_advantages_are_kept(session: mttp.Session):
     """
-    Even those that are NaN: that is what the trainer used.
+    NaN is kept, too, because the trainer used it.
     """
     group = mttp.group(
         "g", TRACES[:3], rewards=np.array([1.0, 0.0, 0.5]), advantages=np.array([2.0, np.nan, -2])
@@ -154,31 +154,31 @@ def test_stated_advantages_are_kept(session: mttp.Session):
     np.testing.assert_equal((2.0, math.nan, -2.0), group.value.advantages)
 
 
-def test_a_batch_s_deviation_is_the_trainer_s_to_say(session: mttp.Session):
+def test_the_batch_s_deviation_is_not_computed(session: mttp.Session):
     """
-    It is not made up from the group's own rewards.
+    The group's rewards are not enough.
     """
     unknown = mttp.group("a", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std").value
-    told = mttp.group(
+    group = mttp.group(
         "b", TRACES[:2], rewards=[1, 0], scope="batch", normalization="mean_std", reward_std=0.25
     ).value
 
     assert (None, [True, True]) == (unknown.reward_std, [math.isnan(x) for x in unknown.advantages])
-    assert (0.25, pytest.approx((0.5 / 0.2501, -0.5 / 0.2501))) == (told.reward_std, told.advantages)
+    assert (0.25, pytest.approx((0.5 / 0.2501, -0.5 / 0.2501))) == (group.reward_std, group.advantages)
 
 
 def test_without_a_scope_advantages_are_not_scaled(session: mttp.Session):
     """
-    TRL's `scale_rewards="none"`: the deviation is known and not divided by.
+    With TRL's `scale_rewards="none"` the deviation is recorded and not used.
     """
     found = mttp.group("a", TRACES[:2], rewards=[1, 0], scope="none", normalization="mean_std").value
 
     assert ((0.5, -0.5), math.sqrt(0.5)) == (found.advantages, pytest.approx(found.reward_std))
 
 
-def test_an_empty_group_is_one_too(session: mttp.Session):
+def test_an_empty_group_is_recorded(session: mttp.Session):
     """
-    It has no members and nothing to say of them.
+    It has no statistics.
     """
     mttp.group("g", [])
     with mttp.group("h"):
@@ -191,9 +191,9 @@ def test_an_empty_group_is_one_too(session: mttp.Session):
     assert ({}, []) == (dict(session.stats.faults), found.problems)
 
 
-def test_a_group_that_is_still_open_ends_with_its_session():
+def test_an_open_group_is_recorded_when_its_session_closes():
     """
-    With the members that it has, and said to lack the others.
+    It has its current members, and the fault group_incomplete.
     """
     with mttp.configure("memory://") as session:
         sized, unsized = mttp.group("a", size=4), mttp.group("b")
@@ -207,13 +207,13 @@ def test_a_group_that_is_still_open_ends_with_its_session():
         len(found["a"].episodes),
         found["a"].faults,
     )
-    assert (1, ("group_incomplete: it never ended",)) == (found["b"].size, found["b"].faults)
+    assert (1, ("group_incomplete: it was not ended",)) == (found["b"].size, found["b"].faults)
     assert {"group_incomplete": 2} == dict(session.stats.faults)
 
 
-def test_a_group_whose_block_raises_is_recorded_with_what_it_has(session: mttp.Session):
+def test_a_group_whose_block_raises_is_recorded(session: mttp.Session):
     """
-    The exception goes on.
+    It has its current members, and the exception is raised.
     """
     group = mttp.group("g", size=3)
     group.add(play(1.0))
@@ -223,9 +223,9 @@ def test_a_group_whose_block_raises_is_recorded_with_what_it_has(session: mttp.S
     assert (("group_incomplete: 1 of 3",), group.value) == (group.value.faults, mttp.read(session).groups[0])
 
 
-def test_a_recorded_group_is_forgotten():
+def test_a_recorded_group_is_freed():
     """
-    Of a long run's groups only those that are open are held on to, and of those no episode that is recorded.
+    A long run keeps only open groups, and no recorded episodes of them.
     """
     with mttp.configure("memory://"):
         group = mttp.group(size=2)
@@ -244,7 +244,7 @@ def test_a_recorded_group_is_forgotten():
         assert handle() is None
 
 
-def test_members_may_come_from_many_threads(session: mttp.Session):
+def test_threads_can_add_members(session: mttp.Session):
     """
     Each counts once, and the group is recorded once.
     """
@@ -267,7 +267,7 @@ def test_members_may_come_from_many_threads(session: mttp.Session):
 
 
 class Hostile:
-    """Whatever is done with it raises."""
+    """An object that raises at every access."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
@@ -288,35 +288,35 @@ class Hostile:
         (lambda: mttp.group("g", TRACES[:2], normalization="z"), "normalization_unknown: z"),
         (lambda: mttp.group("g", TRACES[:2], rewards=[1]), "rewards_unaligned: 1 for 2 members"),
         (lambda: mttp.group("g", TRACES[:2], advantages=[1]), "advantages_unaligned: 1 for 2 members"),
-        (lambda: mttp.group("g", TRACES[:2], rewards=3.0), "rewards_invalid: 3.0 is no list"),
+        (lambda: mttp.group("g", TRACES[:2], rewards=3.0), "rewards_invalid: 3.0 is not a list"),
         (lambda: mttp.group("g", TRACES[:2], rewards=["a", 1]), f"reward_invalid: 'a' of {TRACES[0]}"),
         (lambda: mttp.group("g", TRACES[:2], rewards=[math.nan, 1]), f"reward_invalid: nan of {TRACES[0]}"),
         (lambda: mttp.group("g", TRACES[:2], advantages=["a", 1]), f"advantage_invalid: 'a' of {TRACES[0]}"),
         (lambda: mttp.group("g", TRACES[:2], reward_mean="x"), "reward_mean_invalid: 'x'"),
         (
             lambda: mttp.group("g", [*TRACES[:2], TRACES[0]]),
-            f"member_invalid: {TRACES[0]} is a member already",
+            f"member_invalid: {TRACES[0]} is already a member",
         ),
         (lambda: mttp.group("g", [*TRACES[:2], (TRACES[2], 0)]), f"member_invalid: {TRACES[2]} is a step"),
         (
             lambda: mttp.group("g", [*TRACES[:2], "xyz"]),
-            "target_invalid: 'xyz' is no id of 32 hexadecimal digits",
+            "target_invalid: 'xyz' is not an id of 32 hexadecimal digits",
         ),
         (
             lambda: mttp.group("g", [*TRACES[:2], None]),
-            "target_invalid: None is no recorded episode or step, and no trace id",
+            "target_invalid: None is not a recorded episode or step, or a trace id",
         ),
         (lambda: mttp.group("g", TRACES[:2], metrics={"a": "b"}), "metric_invalid: a is 'b'"),
-        (lambda: mttp.group("g", TRACES[:2], metrics=3), "metrics_invalid: 3 maps no names"),
-        (lambda: mttp.group("g", TRACES[:2], metadata="a"), "metadata_invalid: 'a' maps no names"),
+        (lambda: mttp.group("g", TRACES[:2], metrics=3), "metrics_invalid: 3 is not a mapping"),
+        (lambda: mttp.group("g", TRACES[:2], metadata="a"), "metadata_invalid: 'a' is not a mapping"),
         (lambda: mttp.group("g", TRACES[:2], ddof=np.zeros(2)), "ddof_invalid: array([0., 0.])"),
     ],
 )
-def test_what_makes_no_sense_of_a_group_costs_itself(
+def test_an_invalid_argument_of_a_group_is_a_fault(
     session: mttp.Session, say: Callable[[], object], fault: str
 ):
     """
-    The fault is counted and said on the group, whose members are there all the same.
+    The fault is counted and on the span, and the members are recorded.
     """
     say()
 
@@ -325,9 +325,9 @@ def test_what_makes_no_sense_of_a_group_costs_itself(
     assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
 
 
-def test_numbers_that_fit_no_member_are_kept(session: mttp.Session):
+def test_unaligned_numbers_of_a_group_are_kept(session: mttp.Session):
     """
-    The group's statistics are theirs, and nobody is given an advantage by chance.
+    They give the group's statistics, and no member gets an advantage from them.
     """
     mttp.group("g", TRACES[:2], rewards=[1.0, 0.0, 0.5], normalization="mean")
 
@@ -335,9 +335,9 @@ def test_numbers_that_fit_no_member_are_kept(session: mttp.Session):
     assert ((1.0, 0.0, 0.5), 0.5, ()) == (found.rewards, found.reward_mean, found.advantages)
 
 
-def test_nothing_in_a_trainer_s_hands_raises(session: mttp.Session):
+def test_hostile_arguments_are_faults(session: mttp.Session):
     """
-    Objects that raise at every touch are faults.
+    Objects that raise at every access never reach the trainer.
     """
     mttp.group(Hostile(), [Hostile()], rewards=Hostile(), metrics=Hostile())
     mttp.group("g").add(Hostile(), Hostile(), Hostile())
@@ -347,9 +347,9 @@ def test_nothing_in_a_trainer_s_hands_raises(session: mttp.Session):
     assert session.stats.faults
 
 
-def test_what_is_said_after_a_group_s_end_is_a_fault(session: mttp.Session):
+def test_calls_after_a_group_s_end_are_faults(session: mttp.Session):
     """
-    It is recorded once.
+    The group is recorded once.
     """
     group = mttp.group("g", TRACES[:2])
     group.add(TRACES[2])
@@ -360,7 +360,7 @@ def test_what_is_said_after_a_group_s_end_is_a_fault(session: mttp.Session):
 
 def test_without_a_session_groups_and_updates_do_nothing():
     """
-    The handle is false and takes every call; values are empty.
+    The handle is false and accepts every call; values are empty.
     """
     mttp.configure("memory://").close()
     with mttp.group("g", size=1) as group:
@@ -376,9 +376,9 @@ def test_without_a_session_groups_and_updates_do_nothing():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_leaves_its_parent_s_groups_alone(tmp_path: Path):
+def test_a_forked_child_does_not_record_its_parent_s_groups(tmp_path: Path):
     """
-    They are recorded once, by the parent.
+    The parent records them once.
     """
     with mttp.configure("file://runs/") as session:
         group = mttp.group("g", size=2)
@@ -399,10 +399,10 @@ def test_a_forked_child_leaves_its_parent_s_groups_alone(tmp_path: Path):
 
 def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
     """
-    With everything that can be said of it.
+    This holds for every fact of an update.
     """
     group = mttp.group("g1", TRACES[:2], rewards=[1, 0])
-    said = mttp.update(
+    update = mttp.update(
         7,
         loss=math.nan,
         kl=0.1,
@@ -427,7 +427,7 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
 
     (found,) = mttp.read(session).updates
 
-    assert [] == differences(said, found)
+    assert [] == differences(update, found)
     assert (7, "7", "8", "main", ("5", "7")) == (
         found.index,
         found.policy_version_before,
@@ -447,9 +447,9 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
     assert (1_000, 2_000, ()) == (found.start_time, found.end_time, found.faults)
 
 
-def test_an_update_links_what_it_knows_the_spans_of(session: mttp.Session):
+def test_an_update_links_its_episodes_and_groups(session: mttp.Session):
     """
-    At most 100 per marker; links say which group, or why an episode was discarded.
+    A marker has at most 100 links, which name the group or the discard reason.
     """
     episodes = [play() for _ in range(203)]
     group = mttp.group("g", episodes[:2])
@@ -472,9 +472,9 @@ def test_an_update_links_what_it_knows_the_spans_of(session: mttp.Session):
     assert 202 == len(mttp.read(session).updates[0].episodes)
 
 
-def test_updates_are_counted_by_policy(session: mttp.Session):
+def test_the_default_index_counts_by_policy(session: mttp.Session):
     """
-    One more than the last of it, in this run.
+    It is one more than the policy's last index in this run.
     """
     indices = [
         mttp.update(index, policy=policy).index for index, policy in ((None, None), (None, "b"), (7, None))
@@ -484,9 +484,9 @@ def test_updates_are_counted_by_policy(session: mttp.Session):
     assert [0, 0, 7, 8, 1] == indices
 
 
-def test_the_lag_is_known_where_the_members_know_their_update(session: mttp.Session):
+def test_the_lag_is_computed_from_policy_update_index(session: mttp.Session):
     """
-    What the policy of the update before sampled has lag 0; what was discarded does not count.
+    Episodes of the preceding update's policy have lag 0; discarded ones do not count.
     """
     group = mttp.group("g", [play(policy_update_index=9), play(policy_update_index=7)])
     old = play(policy_update_index=1)
@@ -508,16 +508,16 @@ def test_the_lag_is_known_where_the_members_know_their_update(session: mttp.Sess
 )
 def test_a_lag_is_a_list_or_a_summary(session: mttp.Session, lag: Any, expected: tuple[Any, ...]):
     """
-    A tuple (min, mean, max) is taken as it is; whatever else can be listed has one lag per episode.
+    A tuple (min, mean, max) is recorded unchanged; any other sequence has one lag per episode.
     """
     found = mttp.update(lag=lag)
 
     assert expected == (found.lag_min, found.lag_mean, found.lag_max)
 
 
-def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Session):
+def test_consumed_counts_episodes_once_without_discarded_ones(session: mttp.Session):
     """
-    Unless the trainer says how many there were, or some group's members are not known.
+    A stated number has precedence; with unknown members there is none.
     """
     group = mttp.group("g", TRACES[:3])
 
@@ -533,29 +533,29 @@ def test_episodes_are_counted_once_and_without_those_discarded(session: mttp.Ses
         ({"index": "a"}, "index_invalid: 'a'"),
         ({"index": 2**63}, f"index_invalid: {2**63}"),
         ({"loss": "low"}, "loss_invalid: 'low'"),
-        ({"lag": "old"}, "lag_invalid: 'old' is no list"),
+        ({"lag": "old"}, "lag_invalid: 'old' is not a list"),
         ({"lag": [1, math.nan]}, "lag_invalid: [1, nan]"),
         ({"consumed": -3}, "consumed_invalid: -3"),
-        ({"groups": 3}, "groups_invalid: 3 is no list"),
-        ({"groups": [mttp.model.Group()]}, "group_invalid: a group that was not recorded"),
-        ({"episodes": ["x"]}, "target_invalid: 'x' is no id of 32 hexadecimal digits"),
-        ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is no episode"),
-        ({"discarded": [1]}, "discarded_invalid: [1] maps no names"),
+        ({"groups": 3}, "groups_invalid: 3 is not a list"),
+        ({"groups": [mttp.model.Group()]}, "group_invalid: the group was not recorded"),
+        ({"episodes": ["x"]}, "target_invalid: 'x' is not an id of 32 hexadecimal digits"),
+        ({"episodes": [(TRACES[0], 1)]}, f"target_invalid: a step of {TRACES[0]} is not an episode"),
+        ({"discarded": [1]}, "discarded_invalid: [1] is not a mapping"),
         ({"discarded": {"stale": -1}}, "discarded_invalid: stale is -1"),
         ({"discarded": {"stale": 1.5}}, "discarded_invalid: stale is 1.5"),
-        ({"sampled_versions": (1, 2, 3)}, "sampled_versions_invalid: (1, 2, 3) is no oldest and newest"),
+        ({"sampled_versions": (1, 2, 3)}, "sampled_versions_invalid: (1, 2, 3) is not (oldest, newest)"),
         ({"metrics": {"a": None}}, "metric_invalid: a is None"),
-        ({"metrics": 3}, "metrics_invalid: 3 maps no names"),
-        ({"metadata": ["a"]}, "metadata_invalid: ['a'] maps no names"),
+        ({"metrics": 3}, "metrics_invalid: 3 is not a mapping"),
+        ({"metadata": ["a"]}, "metadata_invalid: ['a'] is not a mapping"),
         ({"start_time": 5, "end_time": 4}, "time_invalid: the end is before the start"),
         ({"start_time": "now"}, "time_invalid: 'now'"),
     ],
 )
-def test_what_makes_no_sense_of_an_update_costs_itself(
+def test_an_invalid_argument_of_an_update_is_a_fault(
     session: mttp.Session, facts: dict[str, Any], fault: str
 ):
     """
-    The fault is counted and said; the rest is there.
+    The fault is counted and on the span, and the rest is recorded.
     """
     mttp.update(**{"policy_version_after": "next", **facts})
 
@@ -564,12 +564,12 @@ def test_what_makes_no_sense_of_an_update_costs_itself(
     assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
 
 
-# What is recorded is what is read.
+# Round trips.
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of a group that say nothing impossible."""
+    """Strategy for valid arguments of a group."""
     members = draw(st.lists(trace_ids, max_size=6, unique=True))
     floats = st.lists(
         st.floats(allow_nan=False, allow_infinity=False), min_size=len(members), max_size=len(members)
@@ -593,7 +593,7 @@ def groups(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def updates(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of an update that say nothing impossible."""
+    """Strategy for valid arguments of an update."""
     figures = ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")
     lags = st.lists(st.integers(0, 2**40), min_size=1, max_size=4)
     return {
@@ -617,11 +617,11 @@ def updates(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(groups(), updates())
-def test_groups_and_updates_come_back_equal_from_memory_and_file(
+def test_groups_and_updates_round_trip_through_memory_and_file(
     of_group: dict[str, Any], of_update: dict[str, Any]
 ):
     """
-    Whatever can be said without fault is read as it was said, and alike from memory and file.
+    Groups and updates without faults are read back equal.
     """
     with TemporaryDirectory() as directory:
         for transport in ("memory://", f"file://{directory}/a.jsonl", f"file://{directory}/a.jsonl.gz"):
@@ -634,9 +634,9 @@ def test_groups_and_updates_come_back_equal_from_memory_and_file(
             assert ([], []) == (differences(group, found.groups[0]), differences(update, found.updates[0]))
 
 
-def test_indices_go_on_in_a_run_that_goes_on():
+def test_update_indices_continue_in_a_resumed_run():
     """
-    A session that is opened again for the same run counts on.
+    A later session of the same run continues the count.
     """
     for expected in (0, 1):
         with mttp.configure("memory://", run_id="one-and-the-same"):

@@ -1,4 +1,4 @@
-"""Wrong calls of the recording surface, and what its handles offer."""
+"""Wrong calls of the recording interface, and the public names of its handles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMED = [
     for name in CALLS
     if name not in FREE and "__" not in name and not name.startswith(("span.", "current"))
 ]
-ROOMS: dict[str, Callable[..., object]] = {"carry": mttp.recording.bind_context}
+ROOMS: dict[str, Callable[..., object]] = {"bind_context": mttp.recording.bind_context}
 EPISODE = {
     *("agent", "agents", "end", "ended", "env", "final_observation", "group", "id", "inputs", "length"),
     *("metadata", "metric", "metrics", "outcome", "policy", "policy_update_index", "return_", "return_basis"),
@@ -73,7 +73,7 @@ OFFERED: dict[str, set[str]] = {
 
 @pytest.fixture
 def session() -> Iterator[mttp.Session]:
-    """A session that keeps everything in memory."""
+    """A session in memory."""
     with mttp.configure("memory://") as session:
         yield session
 
@@ -94,9 +94,9 @@ def call_of(name: str, scene: Any) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_wrong_name_is_a_type_error_at_once(scene: Scene, name: str) -> None:
+def test_an_unknown_argument_name_raises_type_error(scene: Scene, name: str) -> None:
     """
-    It is a bug of the program, seen in the first second; nothing is counted.
+    It is a bug of the program; nothing is counted.
     """
     with pytest.raises(TypeError, match="nonsense"):
         call_of(name, scene)(nonsense=1)
@@ -107,7 +107,7 @@ def test_a_wrong_name_is_a_type_error_at_once(scene: Scene, name: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in NAMED if "." in name and name.partition(".")[0] != "session"]
 )
-def test_a_wrong_name_is_a_type_error_where_nothing_is_recorded(name: str) -> None:
+def test_an_unknown_argument_name_raises_without_a_session(name: str) -> None:
     """
     A program that works without recording works with it.
     """
@@ -119,9 +119,9 @@ def test_a_wrong_name_is_a_type_error_where_nothing_is_recorded(name: str) -> No
     scene.close()
 
 
-def test_the_nearest_name_is_proposed(session: mttp.Session) -> None:
+def test_the_error_suggests_the_nearest_name(session: mttp.Session) -> None:
     """
-    Of arguments that are passed on by name, too.
+    It does so for `tokens`, `reward` and `episode`.
     """
     with mttp.episode() as episode, episode.step() as step:
         with pytest.raises(TypeError, match=re.escape("'logprob'. Did you mean 'logprobs'?")):
@@ -138,7 +138,7 @@ def test_the_nearest_name_is_proposed(session: mttp.Session) -> None:
 )
 def test_a_wrong_value_never_raises(scene: Scene, name: str, value: object) -> None:
     """
-    It is counted where it is wrong, and the step goes on.
+    It is a fault, and the step continues.
     """
     call_of(name, scene)(value)
     scene.step.metric("after", 1)
@@ -147,15 +147,15 @@ def test_a_wrong_value_never_raises(scene: Scene, name: str, value: object) -> N
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_a_handle_offers_what_is_described(scene: Scene, name: str) -> None:
+def test_a_handle_has_only_documented_names(scene: Scene, name: str) -> None:
     """
-    What is not for users has an underscore.
+    All other names have an underscore.
     """
     assert OFFERED[name] == {found for found in dir(getattr(scene, name)) if not found.startswith("_")}
 
 
 def test_every_handle_is_pinned() -> None:
     """
-    A new kind of handle is named here.
+    A new kind of handle must be added here.
     """
     assert set(HANDLES) - {"span"} == set(OFFERED)

@@ -136,8 +136,8 @@ def test_aggregates_of_runs() -> None:
     """
     The interquartile mean drops two of eight at each end; a tie is half an improvement.
     """
-    assert 3.5 == interquartile_mean([1, 2, 3, 4, 5, 6, 100, -100])
-    assert 0.875 == probability_of_improvement([1.0, 2.0], [2.0, 3.0])
+    assert 3.5 == interquartile_mean(np.array([1.0, 2, 3, 4, 5, 6, 100, -100]))
+    assert 0.875 == probability_of_improvement(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
 
 
 @pytest.mark.long

@@ -49,7 +49,7 @@ def play(**facts: Any) -> None:
 def settle(session: mttp.Session) -> None:
     """Wait until the run has said all that it says of itself before its end."""
     session._recorder.wake()
-    assert eventually(lambda: session._recorder._is_known)
+    assert eventually(lambda: session._recorder._is_detected)
     session.flush()
 
 

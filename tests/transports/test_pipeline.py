@@ -824,7 +824,7 @@ def test_nothing_is_remembered_of_what_is_over(exporter: Exporter) -> None:
             part._losses._unreported,
             part._retry._refusals,
         )
-        assert ({}, 0, 0) == (share._unmarked, part._inbox_bytes, part._retry.bytes)
+        assert ({}, 0, 0) == (share._without_marker, part._inbox_bytes, part._retry.bytes)
 
 
 def test_a_long_queue_is_emptied_in_linear_time() -> None:

@@ -486,7 +486,7 @@ def test_a_session_that_keeps_nothing_says_so() -> None:
         def __repr__(self) -> str:
             return "<nowhere>"
 
-    said = "a session on <nowhere>, <nowhere> keeps no episodes"
+    said = "a session on <nowhere>, <nowhere> has no memory transport"
     with mttp.configure([Unreadable(), Unreadable()]) as session, pytest.raises(ReadError, match=said):
         mttp.read(session)
 

@@ -141,7 +141,7 @@ class PartialEpisode:
                 others += gradings(scored, scope=scope)
             elif root in (None, target):
                 of_whole.append((part, scored))
-        return segments.paying(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
+        return segments.effective_scoring(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
 
     def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
         """The summary of the spans read so far."""

@@ -1,10 +1,10 @@
 """
-Recording: sessions, and the handles that a training loop talks to.
+Sessions, and the handles with which a training loop records.
 
-A handle starts when it is made and ends by `end()` or by leaving its `with` or `async with` block.
-Inside the block it is the current one; without a block it is passed by hand.
-Nothing here raises into the loop: a fault is noted on the span, counted in the session, and logged once.
-A handle that has nothing to record into is inert: it takes every call, does nothing, and is false.
+A handle starts when it is created, and ends at `end()` or when its `with` or `async with` block ends.
+Inside the block it is the current one; without a block, pass it explicitly.
+Recording never raises into the training loop: a fault is noted on the span, counted in the session, and
+logged once. Without a session a handle is inert: it accepts every call, does nothing, and is false.
 """
 
 from __future__ import annotations

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["SCORING_FACTS", "TOKEN_FACTS", "RewardValue", "ScoringFacts", "TokenFacts", "check_names"]
 
 RewardValue: TypeAlias = "SupportsFloat | Reward | RewardResult | None"
-"""A number, None where none is known, or a whole scoring."""
+"""A number, None if it is not known, or a whole scoring."""
 
 
 class TokenFacts(TypedDict, total=False):
     """
     Arguments of `tokens` besides `ids` and `logprobs`.
 
-    Arrays are one-dimensional, of Python numbers or from any array library; prompt ids have a length of their
-    own, the others have one value per completion token.
+    Arrays are one-dimensional: lists of Python numbers, or arrays of any array library. An array other than
+    `prompt_ids` usually has one value per completion token; `alignment` names the tokens that it covers.
     """
 
     prompt_ids: ArrayLike | None
@@ -36,7 +36,7 @@ class TokenFacts(TypedDict, total=False):
     ref_logprobs: ArrayLike | None
     """Log probabilities (nats) under the reference policy."""
     masks: ArrayLike | None
-    """1 where the loss counts the token, else 0."""
+    """1 if the loss counts the token, else 0."""
     advantages: ArrayLike | None
     rewards: ArrayLike | None
     entropies: ArrayLike | None
@@ -45,28 +45,28 @@ class TokenFacts(TypedDict, total=False):
     """The critic's values."""
     loss_weights: ArrayLike | None
     alignment: Mapping[str, str] | None
-    """By array, whether it belongs to the completion or the prompt."""
+    """By array: all, completion, sampled, prompt or unaligned; by default derived from its length."""
     parent: tuple[int, int] | None
-    """The step that the prompt continues, and how many of its tokens."""
+    """The step whose token block this one continues: (step index, length of the shared prefix)."""
     count: int | None
-    """Completion tokens, where the ids are not recorded."""
+    """The number of completion tokens, if the ids are not recorded."""
     prompt_count: int | None
-    """Prompt tokens, where the ids are not recorded."""
+    """The number of prompt tokens, if the ids are not recorded."""
     tokenizer: str | None
     logprob_basis: str | None
-    """Which distribution the log probabilities are from."""
+    """raw, or processed (after temperature, top-k, top-p)."""
     policy_version: str | None
     omitted_reason: str | None
-    """Why arrays are not recorded."""
+    """The reason why arrays are not recorded."""
 
 
 class ScoringFacts(TypedDict, total=False):
     """Arguments of `reward` besides the value."""
 
     components: Mapping[str, object] | None
-    """Values by name."""
+    """Values by component name."""
     weights: Mapping[str, object] | None
-    """Weights by component."""
+    """Weights by component name."""
     status: str | None
     error: object
     spec: Spec | None
@@ -79,13 +79,13 @@ class ScoringFacts(TypedDict, total=False):
     grader_kind: str | None
     grader_version: str | None
     relative: bool | None
-    """Whether the value has a meaning only within its group."""
+    """Whether the value is comparable only within its group."""
     label: str | None
     explanation: str | None
     calls: Sequence[Call]
-    """Calls of models that the grader made."""
+    """Model calls of the grader."""
     start_time: int | None
-    """When scoring began, in nanoseconds since the Unix epoch, by default now."""
+    """The start of scoring in nanoseconds since the Unix epoch, by default now."""
     end_time: int | None
 
 
@@ -94,7 +94,7 @@ SCORING_FACTS = frozenset(ScoringFacts.__annotations__)
 
 
 def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise MisuseError for a name that the call has no argument of, with the nearest that it has."""
+    """Raise MisuseError for an unknown argument name, with the nearest known name."""
     unknown = [name for name in given if name not in known]
     if not unknown:
         return

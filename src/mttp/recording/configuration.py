@@ -1,4 +1,4 @@
-"""Turning recording on: `configure`, and the session that starts without it."""
+"""`configure`, and the implicit session that starts without it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ _T = TypeVar("_T")
 _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
-_over = False
-_apart: IsolatedRecording | None = None
+_is_implicit_off = False
+_isolation: IsolatedRecording | None = None
 _KINDS = ("train", "eval", "replay")
 
 
@@ -78,51 +78,51 @@ def configure(
     close_timeout: float | None = None,
 ) -> Session:
     """
-    Record to `transport` from here on; the session that comes back closes it, also as a context manager.
+    Start to record to `transport`, and return the session: a context manager that closes the transport.
 
     `transport` is an address (`memory://`, `file://runs/`, `http://localhost:4318`, `grpc://localhost:4317`;
-    as messages `mttp+file://`, `mttp+http://`, `mttp+https://`, `mttp+stdio://`, `chan://NAME`), a path, an
-    object that exports spans, a `Route`, or several of these.
-    By default it is what MTTP_TRANSPORT says (several are separated by commas), else what OpenTelemetry's
-    variables OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT say, else `file://mttp-runs/<run id>/`.
-    `exporters` are further transports; `processors` see every span start and end. Those of the SDK will do.
+    as messages `mttp+file://`, `mttp+http://`, `mttp+https://`, `mttp+stdio://`, `chan://NAME`), a path, a
+    span exporter, a `Route`, or a list of these.
+    The default is the variable MTTP_TRANSPORT (addresses separated by commas), else OpenTelemetry's variables
+    OTEL_TRACES_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT, else `file://mttp-runs/<run id>/`.
+    `exporters` are further transports, and `processors` are called when spans start and end; exporters and
+    processors of the OpenTelemetry SDK work.
 
-    `run` names the run; `seed` and `config` (anything that JSON can say) are kept with it.
-    `content`, `token_ids` and `redact` are as for `Route`, for every transport that says nothing of its own;
-    `content` is by default what the variable MTTP_CONTENT says, true or false.
-    `profile` says what receivers keep of what they are sent: "jaeger", "tempo", "phoenix", "mlflow",
-    "collector", or "strict"; by default it is guessed from their address.
-    `sampling` says which episodes collectors get, as a `Sampling` or a ratio from 0 to 1; by default what
-    OpenTelemetry's variable OTEL_TRACES_SAMPLER says.
-    `steps` says how steps are written: "spans" (each is one), "packed" (many in the columns of one), or
-    "auto": a file has those of an environment packed from the start, and every transport those beyond the
-    first 1,000 of an episode.
-    `secret_keys` are names of values in configuration and metadata that are not recorded, besides api_key,
-    token, password and the like; False records all values. By default MTTP_SECRET_KEYS says so.
-    `mirror` also passes our spans to the tracer provider that the program has set.
-    `meter_provider` is shown how recording fares and what episodes come to, by default the one that is set.
-    `close_timeout` is how many seconds the last spans may take, by default 30 for files, 10 for collectors.
+    `run` names the run; `seed` and `config` (any value that JSON can represent) are recorded with it.
+    `content`, `token_ids` and `redact` are as for `Route`, and apply to transports that do not set their own;
+    the default of `content` is the variable MTTP_CONTENT, true or false.
+    `profile` describes what receivers keep: "jaeger", "tempo", "phoenix", "mlflow", "collector", or "strict";
+    by default it is derived from the receiver's address.
+    `sampling` selects the episodes that collectors get: a `Sampling`, or a ratio from 0 to 1; the default is
+    OpenTelemetry's variable OTEL_TRACES_SAMPLER.
+    `steps` selects how steps are written: "spans" (one span per step), "packed" (columns of one span), or
+    "auto": environment steps are packed in files, and elsewhere after the first 1,000 of an episode.
+    `secret_keys` are names of values in configuration and metadata that are not recorded, in addition to
+    names such as api_key, token and password; False records all values. The default is MTTP_SECRET_KEYS.
+    `mirror` also passes mttp's spans to the tracer provider that the program has set.
+    `meter_provider` gets the metrics of episodes and of recording itself, by default the global one.
+    `close_timeout` is the time to write the last spans, by default 30 seconds for files, 10 for collectors.
 
-    Other instrumentations' spans are recorded too, unless a tracer provider was set before.
-    Processes that are started from here on join the run, where they don't configure another.
-    A session that started by itself gives way.
+    Spans of other instrumentations are recorded too, unless the program set a tracer provider earlier.
+    Child processes join the run unless they configure their own session.
+    An implicit session, which started without `configure`, is closed.
 
-    Raises ConfigureError when a session is open already or an argument is wrong, and TransportError when the
+    Raises ConfigureError if a session is already open or an argument is wrong, and TransportError if the
     transport can't be opened.
     """
-    global _active, _implicit, _over
+    global _active, _implicit, _is_implicit_off
     if kind not in _KINDS:
         raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
     if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
-        raise ConfigureError(f"meter_provider={meter_provider!r} is no meter provider")
+        raise ConfigureError(f"meter_provider={meter_provider!r} is not a meter provider")
     provider.check()
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
             raise ConfigureError(f"{_active!r} is open; close it before configuring another")
-        _leave_off()
+        _close_active()
         _active = open_session(
             transport,
-            apart=_apart,
+            isolation=_isolation,
             exporters=[
                 *_listed("exporters", exporters),
                 *([provider.mirror()] if mirror and not is_off() else []),
@@ -149,24 +149,24 @@ def configure(
             signals.close_on_sigterm(_active)
             self_metrics.observe(_active, meter_provider)
             metrics.observe(_active, kind, meter_provider)
-        _implicit, _over = False, True
+        _implicit, _is_implicit_off = False, True
         return _active
 
 
 def _listed(argument: str, given: Sequence[_T]) -> Sequence[_T]:
     if isinstance(given, (list, tuple)):
         return given
-    raise ConfigureError(f"{argument}={given!r} is no list; write {argument}=[...]")
+    raise ConfigureError(f"{argument}={given!r} is not a list; write {argument}=[...]")
 
 
 def _close_at_exit() -> None:
-    """Ahead of all that was registered so far: a tracer provider that we mirror to has to be there still."""
-    atexit.unregister(_leave)
-    atexit.register(_leave)
+    """Close the session before earlier atexit handlers run: a mirrored tracer provider must still work."""
+    atexit.unregister(_close_session)
+    atexit.register(_close_session)
 
 
-def _leave() -> None:
-    """Close at the interpreter's end, which an exception may have brought about."""
+def _close_session() -> None:
+    """Close the session at exit, with the uncaught exception if there is one."""
     session = current_session()
     if session is not None:
         error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
@@ -174,7 +174,7 @@ def _leave() -> None:
 
 
 def current_session() -> Session | None:
-    """The session that records, if one is open."""
+    """Return the open session, or None."""
     return _active if _active is not None and not _active.closed else None
 
 
@@ -183,9 +183,9 @@ def _failed(what: str, error: Exception, *_: object) -> None:
     failed(None if session is None else session._recorder, what, error)
 
 
-def recorded(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """A decorator of a function that records: the session counts what it raises, and `otherwise` answers."""
-    return guarded(otherwise, _failed)
+def never_raises(fallback: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Decorate a function: its exceptions are counted as faults, and `fallback` returns the result."""
+    return guarded(fallback, _failed)
 
 
 def _session() -> Session | None:
@@ -193,126 +193,127 @@ def _session() -> Session | None:
     session = _active
     if session is not None and not session.closed:
         return session
-    if _over or (session is not None and _implicit):
+    if _is_implicit_off or (session is not None and _implicit):
         return None
     with _lock:
         if _active is None:
-            _active, _implicit = _begin(), True
+            _active, _implicit = _start_implicit(), True
         return None if _active.closed else _active
 
 
-def _begin() -> Session:
-    lasting = _lasting()
-    if lasting is not None:
-        close_with_this_child(lasting)
-        return lasting
-    session = open_session(apart=_apart)
+def _start_implicit() -> Session:
+    isolated = _isolated_session()
+    if isolated is not None:
+        close_with_this_child(isolated)
+        return isolated
+    session = open_session(isolation=_isolation)
     _close_at_exit()
     if not session.closed:
-        _tell(f"mttp: recording episodes to {session.transport!r}")
+        _announce(f"mttp: recording episodes to {session.transport!r}")
     return session
 
 
 def forget() -> None:
-    """Begin as a new process would: no session is open, none was configured."""
-    global _active, _implicit, _over
-    _leave_off()
-    _active, _implicit, _over = None, False, False
+    """Close the session, and return to the state of a new process."""
+    global _active, _implicit, _is_implicit_off
+    _close_active()
+    _active, _implicit, _is_implicit_off = None, False, False
 
 
-def _leave_off() -> None:
-    """Close the session, unless it is one that stays open all the time."""
-    if _active is not None and _active is not _lasting():
+def _close_active() -> None:
+    """Close the session, unless it belongs to an isolated recording."""
+    if _active is not None and _active is not _isolated_session():
         _active.close()
 
 
 @contextlib.contextmanager
-def apart(*own: Transport, alone: bool = False, **options: Any) -> Iterator[IsolatedRecording]:
+def isolated(*own: Transport, alone: bool = False, **options: Any) -> Iterator[IsolatedRecording]:
     """
-    Record apart from the rest of the process: what is open is set aside, and goes on at the end of the block.
+    Set the open session aside during the block, and record to these transports instead.
 
-    A session on the first of the transports is open from the start; `options` are those of `configure`.
-    Like one that started by itself it gives way to a session that is configured, but is not closed by that.
-    All of the transports, and unless `alone` those of a block around this one, are given what any session
-    records that is opened in the block.
-    What is still open at its end is closed.
+    A session on the first transport is open from the start; `options` are those of `configure`.
+    `configure` may replace it within the block, without closing it.
+    All transports, and those of enclosing blocks unless `alone`, also get the spans of every session that is
+    opened in the block.
+    Sessions that are still open at the end of the block are closed.
 
-    Raises ConfigureError where the variable OTEL_SDK_DISABLED forbids recording, and what `configure` raises.
+    Raises ConfigureError if OTEL_SDK_DISABLED is true, and the errors of `configure`.
     """
-    global _active, _implicit, _over, _apart
+    global _active, _implicit, _is_implicit_off, _isolation
     with _lock:
-        before = _active, _implicit, _over, _apart
-        around = () if alone or _apart is None else _apart.transports
-        mine = _apart = IsolatedRecording((*own, *around), before=current_session(), outer=_apart)
-        _active, _implicit, _over = None, False, False
+        before = _active, _implicit, _is_implicit_off, _isolation
+        outer = () if alone or _isolation is None else _isolation.transports
+        isolation = _isolation = IsolatedRecording((*own, *outer), before=current_session(), outer=_isolation)
+        _active, _implicit, _is_implicit_off = None, False, False
     try:
         options.setdefault("run_id", ids.run_id())
-        mine.session = configure(own[0], **options)
-        if mine.session.closed:
+        isolation.session = configure(own[0], **options)
+        if isolation.session.closed:
             raise ConfigureError("nothing can be recorded: OTEL_SDK_DISABLED is true; unset it")
-        publish(mine.session, TRANSPORT_VARIABLE, str(getattr(own[0], "address", "memory://")))
-        mine.published = {name: os.environ[name] for name in (RUN_ID_VARIABLE, TRANSPORT_VARIABLE)}
-        _implicit, _over = True, False
-        yield mine
+        publish(isolation.session, TRANSPORT_VARIABLE, str(getattr(own[0], "address", "memory://")))
+        isolation.published = {name: os.environ[name] for name in (RUN_ID_VARIABLE, TRANSPORT_VARIABLE)}
+        _implicit, _is_implicit_off = True, False
+        yield isolation
     finally:
-        for session in reversed(mine.opened):
+        for session in reversed(isolation.opened):
             session.close()
         with _lock:
-            _active, _implicit, _over, _apart = before
-            if mine.before is not None:
-                provider.install(mine.before)
+            _active, _implicit, _is_implicit_off, _isolation = before
+            if isolation.before is not None:
+                provider.install(isolation.before)
 
 
-def _lasting() -> Session | None:
-    """The session that is open all the time, where recording is apart."""
-    lasting = None if _apart is None else _apart.session
-    return None if lasting is None or lasting.closed else lasting
+def _isolated_session() -> Session | None:
+    """The session that an isolated recording has opened, while it is open."""
+    isolated = None if _isolation is None else _isolation.session
+    return None if isolated is None or isolated.closed else isolated
 
 
 def resume() -> None:
     """
-    Where recording is apart, begin as a new process would, unless a session was configured and is open.
+    In an isolated recording, return to the state of a new process unless a configured session is open.
 
-    The session that starts by itself is then the one that is open all the time.
+    The implicit session is then the one that the isolated recording has opened.
     """
-    global _active, _implicit, _over
+    global _active, _implicit, _is_implicit_off
     with _lock:
-        if _active is None or _active.closed or _active is _lasting():
-            _active, _implicit, _over = None, False, False
+        if _active is None or _active.closed or _active is _isolated_session():
+            _active, _implicit, _is_implicit_off = None, False, False
 
 
-def _tell(message: str) -> None:
+def _announce(message: str) -> None:
     with contextlib.suppress(Exception):
         print(message, file=sys.stderr)
 
 
 def may_record() -> bool:
-    """Whether an episode that started now would be recorded."""
-    return current_session() is not None or (_active is None and not _over)
+    """Return whether an episode that starts now is recorded."""
+    return current_session() is not None or (_active is None and not _is_implicit_off)
 
 
 def recording_session() -> Session | None:
     """
-    The session that records; without `configure`, one is started and announced.
+    Return the open session; without `configure`, start an implicit one and print its transport.
 
-    None where recording is over or off, or the default transport can't be opened, which is logged once.
+    Returns None if recording has ended or is off. Returns None with a warning, once, if the default transport
+    can't be opened.
     """
-    global _over
+    global _is_implicit_off
     try:
         return _session()
     except Exception as error:
-        _over = True
+        _is_implicit_off = True
         _log.warning("mttp: nothing is recorded: %s", error)
         return None
 
 
 def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     """
-    Start an episode in the session that records; use it as a context manager, or call `end`.
+    Start an episode in the open session; use it as a context manager, or call `end`.
 
-    Of the facts that can be stated most state `env`, `task`, `group`, `seed`, `policy`, `slices`, `inputs` or
-    `metadata`; `EpisodeFacts` has all of them. An unknown name is a TypeError.
-    Without a session, one is started on the default transport.
+    Common arguments are `env`, `task`, `group`, `seed`, `policy`, `slices`, `inputs` and `metadata`;
+    `EpisodeFacts` lists all of them. An unknown name raises TypeError.
+    Without a session, an implicit one starts on the default transport.
     """
     try:
         if not facts.keys() <= EPISODE_FACTS:
@@ -328,10 +329,10 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
 
 def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep:
     """
-    Start the next step of the current agent, or of the current episode where no agent is.
+    Start the next step of the current agent, or of the current episode if no agent is current.
 
-    `start_time` is in nanoseconds since the Unix epoch, by default now; `index` is by default one after the
-    last. Outside an episode the step is inert, and that is counted.
+    `start_time` is in nanoseconds since the Unix epoch, by default now; `index` is by default one more than
+    the last step's. Outside an episode the step is inert, and the fault step_outside_episode is counted.
     """
     try:
         opened = current_trajectory()
@@ -339,13 +340,13 @@ def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep
             return opened.step(start_time=start_time, index=index)
         session = current_session()
         if session is not None:
-            session._fault("step_outside_episode", "mttp.step() was called where no episode is current")
+            session._fault("step_outside_episode", "mttp.step() was called without a current episode")
     except Exception as error:
         _failed("step", error)
     return inert_step()
 
 
-_held: dict[int, Session] = {}
+_held_for_fork: dict[int, Session] = {}
 _registered: Session | None = None
 
 
@@ -355,7 +356,7 @@ def _before_fork() -> None:
     if session is None:
         return
     if session._before_fork():
-        _held[threading.get_ident()] = session
+        _held_for_fork[threading.get_ident()] = session
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _registered is not session:
         _registered = session
@@ -363,7 +364,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    session = _held.pop(threading.get_ident(), None)
+    session = _held_for_fork.pop(threading.get_ident(), None)
     if session is not None:
         session._after_fork_in_parent()
 
@@ -371,10 +372,12 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _lock
     _lock = threading.RLock()
-    _held.clear()
+    _held_for_fork.clear()
     signals.forget_in_child()
-    aside = [] if _apart is None else [session for session in _apart.sessions() if not session.closed]
-    for session in dict.fromkeys([*aside, *([] if _active is None else [_active])]):
+    others = (
+        [] if _isolation is None else [session for session in _isolation.sessions() if not session.closed]
+    )
+    for session in dict.fromkeys([*others, *([] if _active is None else [_active])]):
         session._after_fork_in_child()
 
 

@@ -1,4 +1,4 @@
-"""The episode, the agent and the step that are current: those whose block this code runs in."""
+"""The current episode, agent and step: those in whose `with` block the code runs."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ _INERT_STEP = OpenStep(inert(), None, None)
 
 
 def inert_episode() -> OpenEpisode:
-    """An episode that records nothing."""
+    """Return the inert episode, which records nothing."""
     return inert()
 
 
 def inert_step() -> OpenStep:
-    """A step that records nothing."""
+    """Return the inert step, which records nothing."""
     return _INERT_STEP
 
 
 def current_trajectory() -> Trajectory:
-    """The episode, or the agent of one, whose steps come next here; an inert episode elsewhere."""
+    """Return the current agent, or the current episode; outside an episode an inert one."""
     found = otel_context.get_value(TRAJECTORY_KEY)
     while isinstance(found, Trajectory) and found.ended:
-        found = found._behind
+        found = found._outer_current
     return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
 
 
 def current_episode() -> OpenEpisode:
-    """The episode whose block, or whose step's or agent's, this runs in; an inert, false one elsewhere."""
+    """Return the current episode; outside an episode an inert one, which is false."""
     try:
         return cast(OpenEpisode, current_trajectory()._episode)
-    except Exception:  # for want of memory, or of stack: there is nothing to lose
+    except Exception:  # for lack of memory or stack
         return inert()
 
 
 def current_step() -> OpenStep:
-    """The step whose block this code runs in; an inert, false one where there is none."""
+    """Return the current step; outside a step an inert one, which is false."""
     try:
-        found = _opened(otel_context.get_value(STEP_KEY))
+        found = _unwrapped(otel_context.get_value(STEP_KEY))
         while isinstance(found, OpenStep) and found.ended:
-            found = _opened(found._outer)
+            found = _unwrapped(found._outer)
         return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
     except Exception:  # for lack of memory or stack
         return _INERT_STEP
 
 
 def _is_left_open(trajectory: Any) -> bool:
-    """Whether its session has closed without its end, as where Ctrl-C left its block."""
+    """Return whether its session has closed before it ended, for example after Ctrl-C."""
     return bool(trajectory) and trajectory._segment.host.closed
 
 
-def _opened(found: object) -> object:
-    """The handle of a lazy step, opened."""
+def _unwrapped(found: object) -> object:
+    """Return the handle of a lazy step; any other object unchanged."""
     return found.open() if isinstance(found, LazyStep) else found

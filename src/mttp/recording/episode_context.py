@@ -1,4 +1,4 @@
-"""Where in an episode one process hands over to another."""
+"""The current episode, agent and step, as one process passes them to another."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ __all__ = ["AgentContext", "StepContext", "EpisodeContext"]
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """An agent, and where it is in the trace."""
+    """An agent's id and span."""
 
     id: str
-    """Its identity within the episode."""
+    """The agent's id, unique in the episode."""
     span: SpanContext
-    """Its span."""
+    """Its span context."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """A step, and where it is in the trace."""
+    """A step's index and span."""
 
     index: int
-    """Its position in the episode, or among the steps of its agent."""
+    """The index in the episode, or among the agent's steps."""
     span: SpanContext
-    """Its span."""
+    """Its span context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeContext:
-    """What a process needs to know to go on with another's episode."""
+    """What a process needs to continue another process's episode."""
 
     run_id: str
-    """The run that the episode belongs to."""
+    """The run's id."""
     episode_id: str
-    """The episode."""
+    """The episode's id."""
     root: SpanContext
-    """Its root."""
+    """The root span."""
     ambient: SpanContext
-    """The span that is current: of the step or episode, or of something within it."""
+    """The current span: the span of the step or episode, or one below it."""
     next_index: int
-    """Index of the next step, of the agent where there is one."""
+    """The index of the next step, of the agent if there is one."""
     agent: AgentContext | None = None
-    """The agent that is current."""
+    """The current agent."""
     step: StepContext | None = None
-    """The step that is current."""
+    """The current step."""
     group: str | None = None
-    """The group that the episode is compared within."""
+    """The group's id."""
     baggage: Mapping[str, object] = field(default_factory=dict)
     """The user's own baggage."""

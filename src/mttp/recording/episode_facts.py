@@ -1,4 +1,4 @@
-"""What a caller may state of an episode that starts."""
+"""The arguments with which an episode starts."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ __all__ = ["EPISODE_FACTS", "EpisodeFacts"]
 
 
 class EpisodeFacts(TypedDict, total=False):
-    """Arguments of `mttp.episode` and `Session.episode`; whatever is not stated, or None, is not recorded."""
+    """Arguments of `mttp.episode` and `Session.episode`; an argument that is None is not recorded."""
 
     env: str | None
     """The environment's id."""
     task: object
     """The task's id."""
     group: object
-    """The episodes that it is compared with: a group's id, or its handle."""
+    """The group whose episodes are compared: its id or its handle."""
     seed: int | str | None
     """The environment's seed."""
     policy: object
-    """Who acts."""
+    """The policy's id."""
     slices: Sequence[str]
-    """Named subsets to compare on that the task belongs to."""
+    """Named subsets that the task belongs to, for comparisons."""
     inputs: object
     """What a reward needs besides the steps, such as the right answer."""
     metadata: Mapping[str, object] | None
-    """Facts of your own, by name."""
+    """Your own facts, by name."""
     id: str | None
-    """The episode's own id, by default a new one; several attempts at one episode share it."""
+    """The episode's id, by default a new one; several attempts at one episode share it."""
     index: int | None
-    """Its number, by default that in the session."""
+    """Its number, by default counted in the session."""
     attempt: int | None
-    """Which attempt at the episode it is."""
+    """The number of this attempt at the episode."""
     split: str | None
-    """The data split that the task is from."""
+    """The data split of the task."""
     policy_version: object
-    """Which version of the policy acts."""
+    """The policy's version."""
     policy_update_index: int | None
-    """The optimizer update that made the policy."""
+    """The index of the update that produced the policy."""
     env_version: str | None
     """The environment's version."""
     env_index: int | None
-    """Its place among the environments of a vector."""
+    """The index in a vector environment."""
     env_kwargs: Mapping[str, object] | None
-    """The arguments that it was made with."""
+    """The environment's arguments."""
     env_spaces: Mapping[str, object] | None
-    """Its observation and action spaces."""
+    """The environment's observation and action spaces."""
     env_wrappers: Sequence[str]
-    """What it is wrapped in, outermost first."""
+    """The environment's wrappers, outermost first."""
     env_rng_sha256: str | None
-    """A digest of its random number generator's state."""
+    """A digest of the state of the environment's random number generator."""
     timing: str
-    """live, as by default, or batch where the times are those of a whole batch."""
+    """live, the default, or batch if the times are those of a whole batch."""
     start_time: int | None
-    """When it started, in nanoseconds since the Unix epoch, by default now."""
+    """The start in nanoseconds since the Unix epoch, by default now."""
     steps: str | None
-    """How its steps are written: spans, packed or auto, by default as `configure` says."""
+    """How steps are written: spans, packed or auto; by default as in `configure`."""
 
 
 EPISODE_FACTS = frozenset(EpisodeFacts.__annotations__)

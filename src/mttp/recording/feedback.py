@@ -1,7 +1,7 @@
 """
-Late facts: scores, labels, preferences and whatever else is stated about an episode apart from it.
+Late facts: scores, labels, preferences and other annotations of an episode.
 
-Each is a span of its own, so that it can be stated while the episode goes on, after its end, or days later.
+Each is a span of its own, so that it can be recorded while the episode is open, after its end, or days later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
 from mttp.recording import targets
-from mttp.recording.configuration import recorded, recording_session
+from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.open_call import OpenCall, span_kind
 from mttp.recording.session import Session
 from mttp.recording.targets import Target
@@ -34,14 +34,14 @@ from mttp.semconv import spans as names
 __all__ = ["annotate", "now", "prefer", "score"]
 
 _lock = threading.RLock()
-_latest = 0
+_last_time = 0
 
 
-def _nothing(*_: object, **__: object) -> None:
-    """What is answered where a statement could not be recorded."""
+def _return_none(*_: object, **__: object) -> None:
+    """The result of a call that fails."""
 
 
-@recorded(_nothing)
+@never_raises(_return_none)
 def score(
     target: object,
     value: object = rewards.COMPUTED,
@@ -66,15 +66,15 @@ def score(
     time: int | None = None,
 ) -> None:
     """
-    Score an episode or a step, whenever that may be; what it was paid stays what it is.
+    Record a score of an episode or a step, at any time; its reward does not change.
 
     `target` is an episode's handle, value or trace id, a step's handle, or (episode, step),
     where the step is its index, span id, handle or value.
-    `value` is a number; a value that is not a finite number is an error, kept as text, and never a zero.
-    Without it the score is the weighted sum of the components, as in `OpenEpisode.reward`.
-    Of a grader's scores of one target the one with the highest `revision` wins, and all are kept;
-    by default that is `time`, in nanoseconds since the Unix epoch, and `time` is now.
-    `by` says who states it, by default the `grader`.
+    `value` is a number; a value that is not a finite number has the status error, is kept as text, and is
+    never zero. Without it the score is the weighted sum of the components, as in `OpenEpisode.reward`.
+    All scores are kept; of one grader's scores of a target, the one with the highest `revision` counts.
+    `revision` is by default `time`, which is in nanoseconds since the Unix epoch, by default now.
+    `by` names the author, by default the `grader`.
     """
     scoring = {
         "grader": grader,
@@ -93,10 +93,10 @@ def score(
         "relative": relative,
         "calls": calls,
     }
-    _state(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
+    _annotate(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
 
 
-@recorded(_nothing)
+@never_raises(_return_none)
 def annotate(
     target: object,
     key: str,
@@ -108,18 +108,18 @@ def annotate(
     time: int | None = None,
 ) -> None:
     """
-    State a fact about an episode or a step; target, revision and time are as with `score`.
+    Record a fact about an episode or a step; `target`, `revision` and `time` are as for `score`.
 
     `key` is "outcome" (success, failure or unknown), "advantage" (a number), "label" (a word), "comment",
-    "score" (whose grader is `by`), or a name of your own, whose fact is read among the metadata.
-    With "steps" it is numbers of several steps, from the target's on: what a trainer computes once a rollout
-    is over. Their value maps "advantage", "return_target", "trained_reward", "value_estimate" or "logprob" to
-    one number per step each, shape [steps], NaN where nothing is stated.
+    "score" (with the grader `by`), or a name of your own, which is read as metadata.
+    With the key "steps", `value` has numbers that a trainer computes after a rollout, for the target step and
+    those that follow it: it maps "advantage", "return_target", "trained_reward", "value_estimate" or
+    "logprob" to an array of shape [steps], with NaN for a step without the number.
     """
-    _state(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
+    _annotate(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
 
-@recorded(_nothing)
+@never_raises(_return_none)
 def prefer(
     chosen: object,
     rejected: object,
@@ -130,16 +130,18 @@ def prefer(
     time: int | None = None,
 ) -> None:
     """
-    State that an episode is better than another, or than each of several.
+    Record that an episode is better than another one, or than each of several.
 
-    Each is a handle, a value or a trace id; revision and time are as with `score`.
+    An episode is a handle, a value or a trace id; `revision` and `time` are as for `score`.
     """
-    _state(chosen, _preference, (rejected, explanation), by=by, revision=revision, time=time)
+    _annotate(chosen, _preference, (rejected, explanation), by=by, revision=revision, time=time)
 
 
 def _score(faults: Faults, value: object, scoring: Mapping[str, Any]) -> Annotation:
-    made = rewards.make(value, faults, **scoring)
-    return Annotation(kind="score", key="score", value=made.value, reward=made, explanation=made.explanation)
+    reward = rewards.make(value, faults, **scoring)
+    return Annotation(
+        kind="score", key="score", value=reward.value, reward=reward, explanation=reward.explanation
+    )
 
 
 def _fact(faults: Faults, key: object, value: object, explanation: str | None, by: str | None) -> Annotation:
@@ -150,47 +152,47 @@ def _fact(faults: Faults, key: object, value: object, explanation: str | None, b
         return _score(faults, value, {"grader": by, "explanation": explanation})
     name = name_key(key) if kind == "fact" else kind
     if kind == codec.PREFERENCE or not name:
-        raise ValueError(f"{scalar_text(key):.80} is no name of a fact")
+        raise ValueError(f"{scalar_text(key):.80} is not a name for a fact")
     return Annotation(kind=kind, key=name, value=_value(kind, value, faults), explanation=explanation)
 
 
 def _value(kind: str, value: object, faults: Faults) -> Any:
-    """What is stated, in the type that statements of this kind have; what has it not is kept as text."""
+    """Return the value in the type of the annotation's kind; a value of another type is kept as text."""
     if value is None:
-        raise ValueError(f"there is no {kind}")
+        raise ValueError(f"{kind} is None")
     if kind == "fact":
         return plain(value, faults)
     if kind == "advantage" and (found := number(value)) is not None:
         return found
-    said = text(value if isinstance(value, str) else scalar_text(value), faults)
-    if kind == "advantage" or (kind == "outcome" and said not in OUTCOMES):
-        faults.append(f"{kind}_invalid: {said:.80}")
-    return said
+    kept = text(value if isinstance(value, str) else scalar_text(value), faults)
+    if kind == "advantage" or (kind == "outcome" and kept not in OUTCOMES):
+        faults.append(f"{kind}_invalid: {kept:.80}")
+    return kept
 
 
 def _numbers(given: object, faults: Faults) -> dict[str, Any]:
-    """One number per step by name; a fact that there is not is a fault."""
+    """Return arrays with one number per step by name; an unknown name is a fault."""
     found = {}
     for name, numbers in mapped("steps", given, faults).items():
         if name not in steps.FACTS:
-            faults.append(f"steps_invalid: a step has no {name}, but {', '.join(steps.FACTS)}")
+            faults.append(f"steps_invalid: {name} is not one of {', '.join(steps.FACTS)}")
             continue
         try:
             found[str(name)] = np.array(numbers, np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} holds no numbers: {error}") from error
+            raise ValueError(f"{name} is not numbers: {error}") from error
         if found[name].ndim != 1:
             raise ValueError(f"{name} has shape {found[name].shape}, expected one number per step")
     lengths = {len(numbers) for numbers in found.values()}
     if len(lengths) != 1 or lengths == {0}:
-        raise ValueError(f"steps need one number each, and got {sorted(lengths) or 'none'}")
+        raise ValueError(f"steps need arrays of one length, got lengths {sorted(lengths) or 'none'}")
     return found
 
 
 def _preference(faults: Faults, rejected: object, explanation: str | None) -> Annotation:
     kept = dict.fromkeys(_rejected(rejected, faults))
     if not kept:
-        raise ValueError("a preference needs an episode that is rejected")
+        raise ValueError("a preference needs a rejected episode")
     return Annotation(
         kind=codec.PREFERENCE, key=codec.PREFERENCE, rejected=tuple(kept), explanation=explanation
     )
@@ -199,18 +201,18 @@ def _preference(faults: Faults, rejected: object, explanation: str | None) -> An
 def _rejected(given: object, faults: Faults) -> Iterator[str]:
     for item in given if isinstance(given, (list, tuple, set, frozenset)) else (given,):
         try:
-            yield _whole(targets.target(item)).trace_id
+            yield _episode_target(targets.target(item)).trace_id
         except ValueError as error:
             faults.append(f"target_invalid: {error}")
 
 
-def _whole(meant: Target) -> Target:
-    if meant.is_step:
-        raise ValueError(f"a step of {meant.trace_id} is no episode; episodes are preferred to episodes")
-    return meant
+def _episode_target(resolved: Target) -> Target:
+    if resolved.is_step:
+        raise ValueError(f"a step of {resolved.trace_id} is given; a preference compares episodes")
+    return resolved
 
 
-def _state(
+def _annotate(
     target: object,
     make: Callable[..., Annotation],
     stated: tuple[Any, ...],
@@ -219,12 +221,12 @@ def _state(
     revision: object,
     time: object,
 ) -> None:
-    """Record what `make` makes of what was stated; whatever is wrong with it is a fault."""
+    """Record the annotation that `make` returns; an invalid argument is a fault."""
     session = recording_session()
     if session is None:
         return
     try:
-        meant = targets.target(target)
+        resolved = targets.target(target)
     except ValueError as error:
         session._fault("target_invalid", str(error))
         return
@@ -232,38 +234,37 @@ def _state(
     try:
         annotation = make(faults, *stated)
         if annotation.kind == codec.PREFERENCE:
-            annotation = _apart(annotation, _whole(meant))
-        _record(session, meant, replace(annotation, by=by), faults, revision, time)
+            annotation = _checked_preference(annotation, _episode_target(resolved))
+        _record(session, resolved, replace(annotation, by=by), faults, revision, time)
     except ValueError as error:
         session._fault("annotation_invalid", "; ".join([str(error), *faults]))
 
 
-def _apart(preference: Annotation, chosen: Target) -> Annotation:
-    """The preference, which must not be one to the chosen episode itself."""
+def _checked_preference(preference: Annotation, chosen: Target) -> Annotation:
+    """Return the preference; raises ValueError if the chosen episode is also rejected."""
     if chosen.trace_id in preference.rejected:
         raise ValueError(f"{chosen.trace_id} is both chosen and rejected")
     return preference
 
 
 def _record(
-    session: Session, meant: Target, annotation: Annotation, faults: Faults, revision: object, time: object
+    session: Session, resolved: Target, annotation: Annotation, faults: Faults, revision: object, time: object
 ) -> None:
-    if annotation.kind == codec.OF_STEPS and meant.step is None:
-        raise ValueError("numbers of several steps need the first of them: (episode, its index)")
-    told = now()
+    if annotation.kind == codec.OF_STEPS and resolved.step is None:
+        raise ValueError("numbers of several steps need the first step as target: (episode, index)")
+    default = now()
     given = nanoseconds(time, faults)
-    start = told if given is None else given
+    start = default if given is None else given
     annotation = replace(
         annotation,
-        episode=meant.trace_id,
-        step=meant.step,
-        step_span_id=meant.span_id if meant.is_step else "",
+        episode=resolved.trace_id,
+        step=resolved.step,
+        step_span_id=resolved.span_id if resolved.is_step else "",
         revision=_revision(revision, start, faults),
         run_id=session.run_id,
     )
-    share = session._recorder
-    place = targets.link(meant.trace_id, meant.span_id)
-    span = share.span(names.ANNOTATE, values={}, start=start, links=[place] if place else ())
+    link = targets.link(resolved.trace_id, resolved.span_id)
+    span = session._recorder.span(names.ANNOTATE, values={}, start=start, links=[link] if link else ())
     span.note(faults)
     span.values |= span.checked(codec.encode, annotation)
     if annotation.kind == codec.FACT:
@@ -278,23 +279,23 @@ def _record(
 
 
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
-    """Record a component's grade, its parts and calls below it."""
-    began = start if grade.start_time is None else grade.start_time
-    span = session._recorder.span(grades.span_name(grade), values={}, parent=parent, start=began)
+    """Record a component's grade, with its parts and calls as children."""
+    grade_start = start if grade.start_time is None else grade.start_time
+    span = session._recorder.span(grades.span_name(grade), values={}, parent=parent, start=grade_start)
     span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
     for part in grade.parts:
         _grade(session, part, span.identity, start)
     for call in grade.calls:
-        _call(session, call, span.identity, began, grades.grader(grade))
-    span.end(began if grade.end_time is None else grade.end_time)
+        _call(session, call, span.identity, grade_start, grades.grader(grade))
+    span.end(grade_start if grade.end_time is None else grade.end_time)
 
 
 def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:
-    """Record a call that a grader made."""
+    """Record a grader's call of a model or a tool."""
     name = call_codec.span_name(call.operation, call.name)
-    began = start if call.start_time is None else call.start_time
+    call_start = start if call.start_time is None else call.start_time
     values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
-    span = session._recorder.span(name, values=values, parent=parent, start=began, kind=span_kind(call))
+    span = session._recorder.span(name, values=values, parent=parent, start=call_start, kind=span_kind(call))
     OpenCall(session._recorder, span, call)._conclude()
 
 
@@ -308,18 +309,18 @@ def _revision(given: object, default: int, faults: Faults) -> int:
 
 
 def now() -> int:
-    """The time, and later than the last that this process was told."""
-    global _latest
+    """Return the time in nanoseconds since the Unix epoch, greater than all earlier results."""
+    global _last_time
     with _lock:
-        _latest = max(_latest + 1, clock.time_ns())
-        return _latest
+        _last_time = max(_last_time + 1, clock.time_ns())
+        return _last_time
 
 
-def _renew() -> None:
-    """After a fork, in the child: who held the lock there is not here to release it."""
+def _replace_lock() -> None:
+    """After a fork, in the child: replace the lock, whose holder does not exist here."""
     global _lock
     _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_replace_lock)

@@ -1,4 +1,4 @@
-"""What episodes, steps and calls share while they are open: a span, a place in the context, and an end."""
+"""`Handle`, the base of episodes, agents, steps and calls, and the OpenTelemetry context that they use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "Handle",
     "Host",
     "HasStartMarker",
-    "Measured",
+    "ScoredHandle",
     "attach",
     "current",
     "detach",
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
-"""Where the OpenTelemetry context holds whose steps come next: the current episode's, or an agent's."""
+"""The context key of the current episode or agent."""
 STEP_KEY = otel_context.create_key("mttp-step")
-"""Where the OpenTelemetry context holds the current step."""
+"""The context key of the current step."""
 (SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
-"""Where the OpenTelemetry context holds the current span."""
+"""OpenTelemetry's context key of the current span."""
 
 
 def _variable() -> ContextVar[Context] | None:
-    """The variable that OpenTelemetry keeps its context in, unless it was told to keep it elsewhere."""
+    """Return the variable that holds OpenTelemetry's context; None with another context implementation."""
     token = otel_context.attach(Context())
     otel_context.detach(token)
     return token.var if isinstance(cast(object, token), Token) else None
@@ -55,84 +55,84 @@ def _variable() -> ContextVar[Context] | None:
 
 _context = _variable()
 current: Callable[[], Context] = _context.get if _context is not None else otel_context.get_current
-"""The context that is current."""
+"""Returns the current context."""
 attach: Callable[[Context], Token[Context]] = _context.set if _context is not None else otel_context.attach
-"""Make a context the current one; `detach` takes what this returns."""
+"""Makes a context the current one; returns the token for `detach`."""
 restore: Callable[[Token[Context]], object] = _context.reset if _context is not None else otel_context.detach
-"""Put back what was current; raises ValueError or RuntimeError where `detach` does nothing."""
+"""Restores the previous context; raises ValueError or RuntimeError, which `detach` ignores."""
 
 _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class HasStartMarker(Protocol):
-    """What can leave a marker of being open: an episode, or a part of one."""
+    """An episode, or a part of one, that can record a start marker."""
 
     def _write_marker(self) -> None:
-        """Record the marker, once."""
+        """Record the start marker, once."""
 
 
 class BuffersSteps(Protocol):
-    """Where steps gather until they are written together."""
+    """A buffer of steps."""
 
     def write(self, *, wait: bool = True) -> None:
         """Write the buffered steps; without `wait`, return at once if another thread is writing."""
 
 
 class Host(Protocol):
-    """What the recorder needs of a session."""
+    """The session, as handles use it."""
 
     run_id: str
     origin: SpanOrigin
     steps: str
-    """How steps are written, where an episode does not say: spans, packed or auto."""
+    """How steps are written unless an episode states it: spans, packed or auto."""
 
-    def name_root(self, stated: Mapping[str, Any]) -> str:
-        """The name of an episode's root of which this was stated."""
+    def name_root(self, attributes: Mapping[str, Any]) -> str:
+        """Return the span name of an episode's root from its attributes."""
 
     @property
     def closed(self) -> bool:
-        """Whether the session is closed, so that nothing more is recorded."""
+        """Whether the session is closed."""
 
     @property
     def take(self) -> Callable[[RecordingSpan], None]:
-        """Take an ended span."""
+        """Takes an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault and log the first of its kind."""
 
     def samples(self, trace_id: int, group: str | None) -> bool:
-        """Whether a new episode is among those that collectors get."""
+        """Return whether sampling selects a new episode."""
 
-    def opened(self, episode: HasStartMarker) -> int:
-        """Take note of an episode that started; its index."""
+    def episode_started(self, episode: HasStartMarker) -> int:
+        """Register an episode that started, and return its index."""
 
-    def finished(self, episode: HasStartMarker) -> None:
-        """Take note of its end."""
+    def episode_ended(self, episode: HasStartMarker) -> None:
+        """Register the end of an episode."""
 
-    def joined(self, part: HasStartMarker) -> None:
-        """Take note that another process's episode goes on here."""
+    def part_started(self, part: HasStartMarker) -> None:
+        """Register a part of another process's episode."""
 
-    def left(self, part: HasStartMarker) -> None:
-        """Take note of the end of that part."""
+    def part_ended(self, part: HasStartMarker) -> None:
+        """Register the end of that part."""
 
     @property
-    def stepped(self) -> Callable[[], int]:
+    def next_step_id(self) -> Callable[[], int]:
         """Returns the next step's span id."""
 
-    def packed(self, steps: int) -> None:
-        """Take note of so many steps that were no handles of their own."""
+    def count_packed_steps(self, steps: int) -> None:
+        """Count steps that had no handles."""
 
-    def paid_by(self, document: str) -> None:
-        """Take note of a reward spec whose rewards are recorded, by its document."""
+    def keep_spec_document(self, document: str) -> None:
+        """Keep the document of a reward spec, which the run span records."""
 
-    def gathers(self, steps: BuffersSteps) -> None:
-        """Take note that steps gather, which are to be written soon."""
+    def add_buffer(self, steps: BuffersSteps) -> None:
+        """Register a buffer of steps, which the background thread writes."""
 
 
 class Handle:
-    """What episodes, steps and calls share: a span, a place in the context, and an end."""
+    """A span with methods to record on it; a context manager in whose block it is current."""
 
-    # What few handles ever have is the class's: steps are made in the training loop's time.
+    # Rare attributes have defaults on the class, because steps are created in the training loop.
     _outer: object = None
     _attached: tuple[Token[Context], Any] | None
 
@@ -142,7 +142,7 @@ class Handle:
         self._attached = None
 
     def __bool__(self) -> bool:
-        """Whether the handle records, or recorded, anything at all."""
+        """Whether the handle records; False for an inert handle."""
         return self._span is not None
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class Handle:
 
     @property
     def span(self) -> trace.Span:
-        """The OpenTelemetry span, for attributes, events and links of the user's own."""
+        """The OpenTelemetry span, to which you can add attributes, events and links."""
         return self._span or trace.INVALID_SPAN
 
     @property
@@ -164,11 +164,11 @@ class Handle:
 
     @property
     def ended(self) -> bool:
-        """Whether the handle takes nothing more."""
+        """Whether the handle has ended, or is inert."""
         span = self._span
         return span is None or span._end_time is not None
 
-    def _takes(self, what: str) -> bool:
+    def _accepts(self, what: str) -> bool:
         span = self._span
         if span is None:
             return False
@@ -182,12 +182,12 @@ class Handle:
             self._host.fault(kind, detail)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Count that a call raised, and note it on the span while that is open."""
+        """Count an exception of a recording call, and note it on the span while that is open."""
         span = self._span
         failed(self._host if span is None or span._end_time is not None else span, what, error)
 
-    def _enclose(self, outer: object) -> None:
-        """Remember what was current, but not this handle itself or what is in its block."""
+    def _remember_outer(self, outer: object) -> None:
+        """Remember the enclosing handle, at the first entry and unless it is this handle."""
         if outer is not self and self._attached is None:
             self._outer = outer
 
@@ -200,7 +200,7 @@ class Handle:
         return self
 
     def _as_context(self) -> Context:
-        """The context inside the block."""
+        """Return the context of the block."""
         return trace.set_span_in_context(self.span)
 
     @quiet
@@ -226,11 +226,11 @@ class Handle:
             if error is None:
                 self._finish()
             else:
-                self._break_off(error)
+                self._finish_with_error(error)
         except Exception as failure:
             self._failed(type(self).__name__, failure)
 
-    def _break_off(self, error: BaseException) -> None:
+    def _finish_with_error(self, error: BaseException) -> None:
         if isinstance(error, _ABORTS):
             self._finish(status="aborted", stop_reason=qualified_name(error))
         else:
@@ -239,38 +239,38 @@ class Handle:
             self._finish(status="error", error_type=qualified_name(error), error_message=error_message(error))
 
     def _finish(self, **how: Any) -> None:
-        raise NotImplementedError(f"{type(self).__name__} can't end as {how}")
+        raise NotImplementedError(f"{type(self).__name__} can't end with {how}")
 
 
 def document_of(result: object) -> str:
-    """The document of the reward spec whose result this is; empty for anything else."""
+    """Return the reward spec document of a result; empty for any other value."""
     found = getattr(result, "document", "") if hasattr(type(result), "reward") else ""
     return found if isinstance(found, str) else ""
 
 
 def detach(token: Token[Context]) -> None:
-    """Put the context back, unless this is another context: an async generator's end may run anywhere."""
-    with suppress(Exception):  # what has ended is not current, even where it still stands there
+    """Restore the previous context; do nothing in another context, where an async generator may end."""
+    with suppress(Exception):  # an ended handle is never current, even if the context still holds it
         restore(token)
 
 
-class Measured(Handle):
-    """A handle that is scored, and takes metrics and metadata of the user's own."""
+class ScoredHandle(Handle):
+    """A handle with rewards, and with metrics and metadata of the user."""
 
     _scoring: str = ""
-    """The span of its last scoring, 16 hex digits."""
+    """The span id of its last scoring, 16 hex digits."""
 
-    def _latest(self, scoring: Reward) -> Reward:
-        """A scoring that is paid, as of now where another was recorded after it: the last is what counts."""
+    def _as_latest(self, scoring: Reward) -> Reward:
+        """Return the scoring, without its times if another was recorded later: the last one counts."""
         if not self._scoring or scoring.span_id == self._scoring:
             return scoring
         return replace(scoring, start_time=None, end_time=None)
 
-    def _scored_by(self, scoring: RecordingSpan, document: str = "") -> None:
-        """Take note of a scoring of it that was recorded, and of the spec that scored."""
+    def _remember_scoring(self, scoring: RecordingSpan, document: str = "") -> None:
+        """Remember the span of a recorded scoring, and the document of its spec."""
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:
-            cast(Host, self._host).paid_by(document)
+            cast(Host, self._host).keep_spec_document(document)
 
     _metrics: dict[str, float] | None = None
     _metadata: dict[str, Any] | None = None
@@ -278,18 +278,18 @@ class Measured(Handle):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The user's own numbers so far, by name as recorded."""
+        """The user's metrics so far, by recorded name."""
         return dict(self._metrics or {})
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The user's own facts so far, by name as recorded."""
+        """The user's metadata so far, by recorded name."""
         return dict(self._metadata or {})
 
     @quiet
     def metric(self, name: str, value: float) -> None:
-        """Record a number of your own; a name is kept in lower case letters, digits and underscores."""
-        if not self._takes("metric"):
+        """Record a number; its name is converted to lower-case letters, digits and underscores."""
+        if not self._accepts("metric"):
             return
         found = number(value)
         if found is None:
@@ -303,8 +303,8 @@ class Measured(Handle):
 
     @quiet
     def set_metadata(self, name: str, value: object) -> None:
-        """Record a fact of your own; names as for `metric`."""
-        if self._takes("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
+        """Record a fact of plain data; its name is converted as by `metric`."""
+        if self._accepts("set_metadata") and (key := self._own_name(a.METADATA, name)) is not None:
             span = cast(RecordingSpan, self._span)
             kept = _listed(span.checked(plain, value))
             kept = span.without_secrets(f"{a.METADATA}.{key}", kept)
@@ -314,7 +314,7 @@ class Measured(Handle):
 
     @quiet
     def _describe(self, metadata: object, metrics: object) -> None:
-        """Take several facts and numbers."""
+        """Record a mapping of metadata and one of metrics."""
         span = self._span
         if span is None:
             return
@@ -324,7 +324,7 @@ class Measured(Handle):
             self.metric(name, metric)
 
     def _own_name(self, prefix: str, name: object) -> str | None:
-        """The name as recorded; None where another name of the user's already became it."""
+        """Return the recorded name; None, with a fault, if another name is already recorded under it."""
         key = name_key(name)
         self._raw_names = self._raw_names or {}
         given = text(name, [])
@@ -336,5 +336,5 @@ class Measured(Handle):
 
 
 def _listed(value: Any) -> Any:
-    """A fact as reading gives it back: arrays as lists."""
+    """Return a value as it is read back: arrays as lists."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,4 +1,4 @@
-"""A stretch of a process's time that is recorded apart from the rest, as tests need it."""
+"""The state of an isolated recording, which tests use."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ __all__ = ["IsolatedRecording"]
 
 @dataclass(slots=True)
 class IsolatedRecording:
-    """What is different meanwhile."""
+    """The transports and sessions of one `configuration.isolated` block."""
 
     transports: tuple[Transport, ...]
-    """Given what every session records besides its own transport; one that names none has the first."""
+    """They get the spans of every session of the block; the first is the default transport."""
     before: Session | None
-    """The session that was open; it is set aside, and goes on afterwards."""
+    """The session that was open before the block, and is restored after it."""
     outer: IsolatedRecording | None
-    """The stretch that this one is part of."""
+    """The enclosing block."""
     session: Session | None = None
-    """Open all the time: a session that is configured takes its place, and does not close it."""
+    """The session that is open during the block; `configure` replaces it without closing it."""
     opened: list[Session] = field(default_factory=list)
-    """The sessions that were opened meanwhile."""
+    """The sessions that were opened in the block."""
     published: dict[str, str] = field(default_factory=dict)
-    """Variables that are set for child processes, and mean nothing to this one."""
+    """Variables that are set for child processes, and ignored in this one."""
 
-    def with_others(self, lanes: Sequence[ExportTarget]) -> list[ExportTarget]:
-        """A session's own targets, and the outer session's, which get everything."""
-        own = [lane.transport for lane in lanes]
+    def with_others(self, targets: Sequence[ExportTarget]) -> list[ExportTarget]:
+        """Return a session's own targets, and those of this block, which get everything."""
+        own = [target.transport for target in targets]
         others = [other for other in self.transports if not any(other is transport for transport in own)]
-        return [*lanes, *(replace(ExportTarget.of(other), owned=False) for other in others)]
+        return [*targets, *(replace(ExportTarget.of(other), owned=False) for other in others)]
 
     def sessions(self) -> list[Session]:
-        """All sessions that this stretch and those around it know of."""
-        around = [] if self.outer is None else self.outer.sessions()
-        return [*self.opened, *([] if self.before is None else [self.before]), *around]
+        """Return all sessions of this block and of the enclosing ones."""
+        outer = [] if self.outer is None else self.outer.sessions()
+        return [*self.opened, *([] if self.before is None else [self.before]), *outer]

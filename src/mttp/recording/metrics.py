@@ -1,4 +1,4 @@
-"""What episodes, steps, rewards and updates come to, as OpenTelemetry metrics where these are collected."""
+"""OpenTelemetry metrics of episodes, steps, rewards and updates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BOUNDARIES: Mapping[str, Sequence[float]] = {
     "s": [1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600],
     "{step}": [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000],
 }
-"""Upper ends of a histogram's buckets, by its unit: a return may be a share, or thousands, or negative."""
+"""Bucket boundaries of histograms by unit; returns may be fractions, thousands or negative."""
 _EPISODE = (a.ENV_ID, a.EPISODE_STATUS, a.EPISODE_OUTCOME)
 _SPEC = (a.SPEC_NAME, a.SPEC_VERSION)
 _UPDATE = {
@@ -41,7 +41,7 @@ _UPDATE = {
     metrics.UPDATES_LEARNING_RATE: a.UPDATE_LEARNING_RATE,
     metrics.UPDATES_CLIP_FRACTION: a.UPDATE_CLIP_FRACTION,
 }
-_MEASURED = (
+_METRICS = (
     *(metrics.EPISODES_RETURN, metrics.EPISODES_LENGTH, metrics.EPISODES_DURATION, metrics.EPISODES_FINISHED),
     *(metrics.STEPS_DURATION, metrics.TOKENS_GENERATED),
     *(metrics.REWARDS_VALUE, metrics.REWARDS_SCORE, metrics.REWARDS_INVALID),
@@ -51,33 +51,35 @@ _MEASURED = (
 
 def observe(session: Session, kind: str, meter_provider: MeterProvider | None = None) -> None:
     """
-    Measure what a session of such a run records, where a meter provider is given or set; else do nothing.
+    Record a session's metrics with `meter_provider`, by default the global one; without any do nothing.
 
-    Nothing is sampled: what a collector is not sent is measured all the same.
+    Sampling does not apply: metrics include episodes that collectors do not get.
     """
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            session._observe(_Measures(provider.get_meter("mttp", __version__, SCHEMA_URL), kind))
+            session._add_processor(
+                _MetricsRecorder(provider.get_meter("mttp", __version__, SCHEMA_URL), kind)
+            )
     except Exception as error:
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
-class _Measures(SpanProcessor):
-    """Sees each span end, and takes of it what is measured."""
+class _MetricsRecorder(SpanProcessor):
+    """Records metrics from ended spans."""
 
     def __init__(self, meter: Meter, kind: str) -> None:
         self._kind = {a.RUN_KIND: kind}
-        self._instruments = {name: _created(meter, name) for name in _MEASURED}
+        self._instruments = {name: _instrument(meter, name) for name in _METRICS}
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing is measured yet."""
+        """Do nothing."""
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Measure a span of ours."""
+        """Record the metrics of a span of mttp."""
         if not isinstance(span, RecordingSpan):
             return
-        if span.name == names.STEP:  # the token block is not needed
+        if span.name == names.STEP:  # `values` would decode the token block
             self._step(span)
             return
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
@@ -93,12 +95,14 @@ class _Measures(SpanProcessor):
             self._score(span.values.get(a.GRADER_NAME, ""), span.values.get(a.REWARD_VALUE), span.values)
 
     def _episode(self, span: RecordingSpan) -> None:
-        found, said = span.values, self._said(span.values, _EPISODE)
-        self._instruments[metrics.EPISODES_FINISHED].add(1, said)
-        self._record(metrics.EPISODES_RETURN, found.get(a.EPISODE_RETURN), said | _of(found, _SPEC))
-        self._record(metrics.EPISODES_LENGTH, found.get(a.EPISODE_LENGTH), said)
-        if found.get(a.EPISODE_TIMING) != "batch":
-            self._record(metrics.EPISODES_DURATION, _seconds(span), said)
+        attributes, dimensions = span.values, self._dimensions(span.values, _EPISODE)
+        self._instruments[metrics.EPISODES_FINISHED].add(1, dimensions)
+        self._record(
+            metrics.EPISODES_RETURN, attributes.get(a.EPISODE_RETURN), dimensions | _subset(attributes, _SPEC)
+        )
+        self._record(metrics.EPISODES_LENGTH, attributes.get(a.EPISODE_LENGTH), dimensions)
+        if attributes.get(a.EPISODE_TIMING) != "batch":
+            self._record(metrics.EPISODES_DURATION, _seconds(span), dimensions)
 
     def _step(self, span: RecordingSpan) -> None:
         block = (span.pending or {}).get(TOKENS)  # not decoded: only its length is needed
@@ -109,47 +113,51 @@ class _Measures(SpanProcessor):
             self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
         self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
 
-    def _reward(self, found: Mapping[str, Any]) -> None:
-        said = self._said(found, (*_SPEC, a.GRADER_NAME))
-        self._record(metrics.REWARDS_VALUE, found.get(a.REWARD_VALUE), said)
-        if found[a.REWARD_STATUS] in ("error", "missing"):
-            status = {a.REWARD_STATUS: found[a.REWARD_STATUS]}
-            self._instruments[metrics.REWARDS_INVALID].add(1, status | self._said(found, (a.SPEC_NAME,)))
-        for component, value in components.decode(a.REWARD_SCORE, found).items():
-            self._score(component, value, found)
+    def _reward(self, attributes: Mapping[str, Any]) -> None:
+        dimensions = self._dimensions(attributes, (*_SPEC, a.GRADER_NAME))
+        self._record(metrics.REWARDS_VALUE, attributes.get(a.REWARD_VALUE), dimensions)
+        if attributes[a.REWARD_STATUS] in ("error", "missing"):
+            status = {a.REWARD_STATUS: attributes[a.REWARD_STATUS]}
+            self._instruments[metrics.REWARDS_INVALID].add(
+                1, status | self._dimensions(attributes, (a.SPEC_NAME,))
+            )
+        for component, value in components.decode(a.REWARD_SCORE, attributes).items():
+            self._score(component, value, attributes)
 
-    def _score(self, component: str, value: Any, found: Mapping[str, Any]) -> None:
-        self._record(metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._said(found, _SPEC))
+    def _score(self, component: str, value: Any, attributes: Mapping[str, Any]) -> None:
+        self._record(
+            metrics.REWARDS_SCORE, value, {a.COMPONENT_NAME: component} | self._dimensions(attributes, _SPEC)
+        )
 
-    def _update(self, found: Mapping[str, Any]) -> None:
-        said = self._said(found, (a.POLICY_ID,))
-        self._instruments[metrics.UPDATES_FINISHED].add(1, said)
+    def _update(self, attributes: Mapping[str, Any]) -> None:
+        dimensions = self._dimensions(attributes, (a.POLICY_ID,))
+        self._instruments[metrics.UPDATES_FINISHED].add(1, dimensions)
         for name, key in _UPDATE.items():
-            value = found.get(key)
+            value = attributes.get(key)
             if isinstance(value, float) and math.isfinite(value):
-                self._instruments[name].set(value, said)
+                self._instruments[name].set(value, dimensions)
 
-    def _said(self, found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-        return _of(found, keys) | self._kind
+    def _dimensions(self, attributes: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        return _subset(attributes, keys) | self._kind
 
-    def _record(self, name: str, value: Any, said: Mapping[str, Any]) -> None:
+    def _record(self, name: str, value: Any, dimensions: Mapping[str, Any]) -> None:
         if isinstance(value, (int, float)) and math.isfinite(value):
-            self._instruments[name].record(value, said)
+            self._instruments[name].record(value, dimensions)
 
 
-def _created(meter: Meter, name: str) -> Any:
+def _instrument(meter: Meter, name: str) -> Any:
     instrument = metrics.INSTRUMENTS[name]
-    about = {"unit": instrument.unit, "description": instrument.description}
+    options = {"unit": instrument.unit, "description": instrument.description}
     if instrument.kind == "counter":
-        return meter.create_counter(name, **about)
+        return meter.create_counter(name, **options)
     if instrument.kind == "gauge":
-        return meter.create_gauge(name, **about)
+        return meter.create_gauge(name, **options)
     boundaries = _BOUNDARIES[instrument.unit]
-    return meter.create_histogram(name, **about, explicit_bucket_boundaries_advisory=boundaries)
+    return meter.create_histogram(name, **options, explicit_bucket_boundaries_advisory=boundaries)
 
 
-def _of(found: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: found[key] for key in keys if key in found}
+def _subset(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: attributes[key] for key in keys if key in attributes}
 
 
 def _seconds(span: RecordingSpan) -> float:

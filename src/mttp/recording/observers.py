@@ -1,4 +1,4 @@
-"""Users' own span processors: they see spans start and end, and can't harm them."""
+"""Calls the user's span processors, and catches their errors."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Observers", "checked"]
 
 
 def checked(processors: Sequence[object]) -> list[SpanProcessor]:
-    """The given span processors; raises ConfigureError for an object that is none."""
+    """Return the span processors; raises ConfigureError for an object that is not one."""
     for processor in processors:
         if isinstance(processor, type) or not callable(getattr(processor, "on_end", None)):
             raise ConfigureError(
-                f"{processor!r} is no span processor; make one, as in "
-                "processors=[BatchSpanProcessor(exporter)], or give an exporter to exporters=[...]"
+                f"{processor!r} is not a span processor; pass one, for example "
+                "processors=[BatchSpanProcessor(exporter)], or pass an exporter to exporters=[...]"
             )
     return cast("list[SpanProcessor]", list(processors))
 
 
 class Observers:
     """
-    Calls span processors in order; one that raises is counted as a fault, and the others are called.
+    Calls span processors in order; an error of one is counted as a fault, and the others are called.
 
-    The SDK's ignore every timeout and wait for a dead collector, so each is flushed and released on a thread
-    of its own.
+    Processors of the SDK ignore timeouts and wait for an unreachable collector, so each is flushed and shut
+    down on a thread of its own.
     """
 
     def __init__(
@@ -42,41 +42,41 @@ class Observers:
         fault: Callable[[str, str], None],
         view: Callable[[ReadableSpan], ReadableSpan] | None = None,
     ) -> None:
-        """`view` is a span that has ended as they may see it, by default the span itself."""
+        """`view` redacts an ended span for the processors, by default not at all."""
         self._view = view
         self._processors: list[SpanProcessor] = []
         self._fault = fault
-        self._over = threading.Event()
-        self._releasing: list[tuple[SpanProcessor, threading.Thread]] = []
+        self._is_closing = threading.Event()
+        self._shutdown_threads: list[tuple[SpanProcessor, threading.Thread]] = []
         for processor in processors:
             self.add(processor)
 
     def add(self, processor: SpanProcessor) -> None:
-        """Have one more look on."""
+        """Add a span processor."""
         self._processors.append(processor)
-        thread = self._thread(self._release, processor)
+        thread = self._thread(self._shut_down, processor)
         with contextlib.suppress(RuntimeError):
-            thread.start()  # now: at the interpreter's end, where sessions are closed too, none can be
-        self._releasing.append((processor, thread))
+            thread.start()  # now, because none can start at the interpreter's exit
+        self._shutdown_threads.append((processor, thread))
 
     @property
     def processors(self) -> tuple[SpanProcessor, ...]:
-        """They, in order."""
+        """The span processors, in order."""
         return tuple(self._processors)
 
     def started(self, span: object, context: Context | None = None) -> None:
-        """A span has started within a context; a processor may set attributes on it."""
+        """Call `on_start`; a processor may set attributes on the span."""
         for processor in self._processors:
-            self._tell(processor, "on_start", span, parent_context=context)
+            self._call(processor, "on_start", span, parent_context=context)
 
     def ending(self, span: object) -> None:
-        """A span takes nothing more, and no processor has seen it end so far."""
+        """Call `_on_ending`, before any processor gets the ended span."""
         for processor in self._processors:
-            if hasattr(processor, "_on_ending"):  # not every class that is used as one has it
-                self._tell(processor, "_on_ending", span)
+            if hasattr(processor, "_on_ending"):  # older processors lack it
+                self._call(processor, "_on_ending", span)
 
     def ended(self, span: ReadableSpan) -> None:
-        """A span has ended; if the content filter fails, no processor sees it."""
+        """Call `on_end` with the redacted span; if redaction fails, no processor gets it."""
         if self._view is not None and self._processors:
             try:
                 span = self._view(span)
@@ -84,45 +84,45 @@ class Observers:
                 self._fault("withholding_failed", type(error).__name__)
                 return
         for processor in self._processors:
-            self._tell(processor, "on_end", span)
+            self._call(processor, "on_end", span)
 
     def flush(self, timeout: float) -> bool:
-        """Have them hand on what they hold; whether they did within `timeout` seconds in all."""
+        """Flush all processors; returns whether all finished within `timeout` seconds."""
         millis = max(int(timeout * 1000), 0)
         return self._wait(
-            [self._start(self._tell, each, "force_flush", millis) for each in self._processors], timeout
+            [self._start(self._call, each, "force_flush", millis) for each in self._processors], timeout
         )
 
     def close(self, timeout: float) -> bool:
-        """Release them, who see nothing from here on; whether all were within `timeout` seconds in all."""
+        """Shut down and remove all processors; returns whether all finished within `timeout` seconds."""
         self._processors = []
-        self._over.set()
+        self._is_closing.set()
         threads = [
-            thread if thread.is_alive() else self._start(self._release, processor)  # it is gone after a fork
-            for processor, thread in self._releasing
+            thread if thread.is_alive() else self._start(self._shut_down, processor)  # a fork has ended it
+            for processor, thread in self._shutdown_threads
         ]
-        self._releasing = []
+        self._shutdown_threads = []
         return self._wait(threads, timeout)
 
     def after_fork_in_child(self) -> None:
-        """Go on where those threads are gone, and one may have held the event's lock."""
-        self._over = threading.Event()
+        """Replace the event, whose lock a thread of the parent may have held."""
+        self._is_closing = threading.Event()
 
-    def _release(self, processor: SpanProcessor) -> None:
-        self._over.wait()
-        self._tell(processor, "shutdown")
+    def _shut_down(self, processor: SpanProcessor) -> None:
+        self._is_closing.wait()
+        self._call(processor, "shutdown")
 
-    def _tell(self, processor: SpanProcessor, what: str, *args: Any, **kwargs: Any) -> None:
+    def _call(self, processor: SpanProcessor, method: str, *args: Any, **kwargs: Any) -> None:
         try:
-            getattr(processor, what)(*args, **kwargs)
+            getattr(processor, method)(*args, **kwargs)
         except Exception as error:
-            self._fault("processor_failed", f"{type(processor).__name__}.{what}: {scalar_text(error)}")
+            self._fault("processor_failed", f"{type(processor).__name__}.{method}: {scalar_text(error)}")
 
     def _start(self, call: Callable[..., None], *args: Any) -> threading.Thread:
         thread = self._thread(call, *args)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter's end
+        except RuntimeError:  # at the interpreter's exit
             call(*args)
         return thread
 

@@ -1,4 +1,4 @@
-"""One agent's part in an episode with several, while it happens."""
+"""`OpenAgent`, the handle of one agent of an open episode."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["OpenAgent"]
 
 class OpenAgent(Trajectory):
     """
-    One agent of an episode: its steps, its reward, its end.
+    One agent of an open episode, with its own steps, reward and end.
 
-    Its properties are those of `mttp.model.Agent`, as far as they are known.
+    Its properties are those of `mttp.model.Agent` that are known so far.
     """
 
     def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
@@ -38,24 +38,24 @@ class OpenAgent(Trajectory):
         return self._parent_episode
 
     @property
-    def _behind(self) -> object:
-        """What is current where this was, once it has ended."""
+    def _outer_current(self) -> object:
+        """What is current in its place once it has ended."""
         return self._outer or self._parent_episode
 
     @property
     def id(self) -> str:
-        """Its identity within the episode."""
+        """The agent's id, unique in the episode."""
         return self._id
 
     @property
     def length(self) -> int:
-        """Steps that it took so far."""
-        return self._entered()._steps
+        """The number of its steps so far."""
+        return self._updated()._steps
 
     @quiet
     def _introduce(self, metadata: Mapping[str, object] | None, **facts: Any) -> None:
-        """Take what is stated of who it is."""
-        if any(fact is not None for fact in (metadata, *facts.values())) and self._takes("agent"):
+        """Record the facts that are stated when the agent is named."""
+        if any(fact is not None for fact in (metadata, *facts.values())) and self._accepts("agent"):
             span = cast(RecordingSpan, self._span)
             span.values |= span.checked(codec.facts, **facts)
             self._describe(metadata, None)
@@ -71,8 +71,8 @@ class OpenAgent(Trajectory):
         policy_version_end: object = None,
         end_time: int | None = None,
     ) -> None:
-        """End the agent's part; steps of its own that are still open end with it."""
-        if self._takes("end"):
+        """End the agent, and its open steps."""
+        if self._accepts("end"):
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -91,11 +91,11 @@ class OpenAgent(Trajectory):
         error_type: str | None = None,
         error_message: str = "",
         end_time: int | None = None,
-        status: str = "",  # noqa: ARG002 - an agent's end has no status: the episode's has
-        stop_reason: str | None = None,  # noqa: ARG002 - likewise
+        status: str = "",  # noqa: ARG002 - only an episode has a status
+        stop_reason: str | None = None,  # noqa: ARG002 - only an episode has a stop reason
         **facts: Any,
     ) -> None:
-        self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
+        self._finish_steps(terminated=terminated, truncated=truncated, end_time=end_time)
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
             span.fail(error_type, error_message)
@@ -104,7 +104,7 @@ class OpenAgent(Trajectory):
                 return
             self._close()
             known = {"return_": self.return_, "length": self._steps if length is None else length}
-            span.values |= span.checked(self._encode, **known, **self._stated, **facts)
+            span.values |= span.checked(self._encode, **known, **self._end_flags, **facts)
         span.end(end_time)
 
     @staticmethod

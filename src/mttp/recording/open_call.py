@@ -1,4 +1,4 @@
-"""A call of a model or a tool while it happens."""
+"""`OpenCall`, the handle of an open call of a model or a tool."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["OpenCall", "span_kind"]
 
 
 def span_kind(call: Call) -> SpanKind:
-    """The kind of a call's span: a model is asked elsewhere, a tool is executed here."""
+    """Return the kind of a call's span: client for a model, internal for a tool."""
     return SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
 
 
 class OpenCall(Handle):
-    """A call of a model or a tool within a step, from request to answer."""
+    """An open call of a model or a tool within a step."""
 
     def __init__(self, host: Host | None, span: RecordingSpan | None, call: Call | None = None) -> None:
         super().__init__(host, span)
         self._call = call
         self._before_end: Callable[[], object] | None = None
-        """Called before the end, for an answer that is still coming in."""
-        self._answer: dict[str, Any] = {}
+        """Called before the end, to complete a streamed response."""
+        self._response: dict[str, Any] = {}
 
     @quiet
     def response(
@@ -44,11 +44,11 @@ class OpenCall(Handle):
         time_to_first_chunk: float | None = None,
     ) -> None:
         """
-        What the model's answer says about itself.
+        Record the facts of the model's response.
 
-        `time_to_first_chunk` is seconds from the request to the first piece of a streamed answer.
+        `time_to_first_chunk` is in seconds, from the request to the first chunk of a streamed response.
         """
-        if self._takes("response"):
+        if self._accepts("response"):
             given = {
                 "response_model": model,
                 "id": id,
@@ -57,22 +57,22 @@ class OpenCall(Handle):
                 "output_tokens": output_tokens,
                 "time_to_first_chunk": time_to_first_chunk,
             }
-            self._answer |= {name: value for name, value in given.items() if value is not None}
+            self._response |= {name: value for name, value in given.items() if value is not None}
 
     @quiet
     def result(self, value: object) -> None:
-        """What the tool answered."""
-        if self._takes("result"):
-            self._answer["result"] = value
+        """Record the tool's result."""
+        if self._accepts("result"):
+            self._response["result"] = value
 
     @quiet
     def end(self) -> None:
         """End the call."""
-        if self._takes("end"):
+        if self._accepts("end"):
             self._finish()
 
     def _conclude(self) -> None:
-        """End a call that is recorded after it was over, as its value says."""
+        """End a finished call with the error and the end time of its value."""
         assert self._call is not None
         call = self._call
         self._finish(
@@ -91,7 +91,7 @@ class OpenCall(Handle):
             self._before_end()
         span = cast(RecordingSpan, self._span)
         assert self._call is not None
-        span.encoded |= span.checked(calls.encode, replace(self._call, **self._answer))
+        span.encoded |= span.checked(calls.encode, replace(self._call, **self._response))
         if error_type is not None:
             span.fail(error_type, error_message)
         span.end(end_time)

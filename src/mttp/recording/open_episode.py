@@ -1,4 +1,4 @@
-"""An episode while it happens."""
+"""`OpenEpisode`, the handle of an open episode."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.recording.episode_properties import EpisodeProperties
 from mttp.recording.handle import SPAN_KEY, Host, current
-from mttp.recording.known import KnownEpisode
 from mttp.recording.open_agent import OpenAgent
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -27,11 +27,11 @@ __all__ = ["OpenEpisode", "Template", "inert", "template"]
 
 
 class Template(NamedTuple):
-    """What all episodes of one environment state, put in attributes once."""
+    """The attributes that all episodes of one environment share, encoded once."""
 
     attributes: Mapping[str, Any]
     faults: Sequence[str]
-    """What was wrong with that, which each of them says."""
+    """Faults of the attributes, which each episode records."""
 
 
 _NO_TEMPLATE = Template({}, ())
@@ -41,8 +41,8 @@ def _no_agent(*_: object, **__: object) -> OpenAgent:
     return OpenAgent(inert(), "")
 
 
-class OpenEpisode(KnownEpisode):
-    """An episode while it happens. Its properties are those of `mttp.Episode`, as far as they are known."""
+class OpenEpisode(EpisodeProperties):
+    """An open episode; its properties are those of `mttp.Episode` that are known so far."""
 
     _agents: Mapping[str, OpenAgent] = MappingProxyType({})
     _marked = False
@@ -61,24 +61,24 @@ class OpenEpisode(KnownEpisode):
         template: Template | None = None,
     ) -> None:
         """
-        Start now, or at `start_time`; `facts` are under the names that `mttp.Episode` has.
+        Start an episode now, or at `start_time`, with facts as `mttp.Episode` names them.
 
-        `template` has what it states as others of its environment do.
+        `template` has the attributes that all episodes of its environment share.
         """
         if host is None:
-            KnownEpisode.__init__(self, None)
+            EpisodeProperties.__init__(self, None)
             return
-        known, noted = template or _NO_TEMPLATE
-        faults: Faults = [*noted]
+        shared, shared_faults = template or _NO_TEMPLATE
+        faults: Faults = [*shared_faults]
         own_id = text(episode_id, faults) if episode_id else ""
         mode = host.steps if steps is None else self._mode(steps, host, faults)
         segment = Segment(host, trace_id or ids.trace_id(), own_id, steps=mode)
-        KnownEpisode.__init__(self, segment)
-        index = host.opened(self)
+        EpisodeProperties.__init__(self, segment)
+        index = host.episode_started(self)
         generator = None if facts is None else facts.get("env_rng_sha256")
         if type(generator) is GeneratorState:
             facts = {**cast("dict[str, Any]", facts), "env_rng_sha256": None}
-        self._identity = _stated(segment, index, facts or {}, known, faults)
+        self._identity = _identity(segment, index, facts or {}, shared, faults)
         segment.of_environment = template is not None
         segment.group = self._identity.get(a.GROUP_ID)
         ambient = cast("Span | None", current().get(SPAN_KEY))
@@ -98,7 +98,7 @@ class OpenEpisode(KnownEpisode):
 
     @staticmethod
     def _mode(steps: str, host: Host, faults: Faults) -> str:
-        """How its steps are written: as stated, else as the session does it."""
+        """Return how steps are written: as stated, by default as in the session."""
         if steps in STEP_MODES:
             return steps
         faults.append(f"steps_invalid: {scalar_text(steps):.80}")
@@ -106,20 +106,20 @@ class OpenEpisode(KnownEpisode):
 
     @property
     def _episode(self) -> OpenEpisode:
-        """Itself: an agent answers with the episode that it plays in."""
+        """The episode itself."""
         return self
 
     @property
     def _root(self) -> SpanContext:
-        """The episode's root, in whatever process that is."""
+        """The context of the episode's root span."""
         return self._span_context
 
     @property
     def agents(self) -> list[OpenAgent]:
-        """The agents that were asked for so far, in that order."""
+        """The agents so far, in the order in which `agent` was first called for them."""
         return list(self._agents.values())
 
-    # What a training loop says.
+    # Called by the training loop.
 
     @quiet_but(_no_agent)
     def agent(
@@ -133,17 +133,17 @@ class OpenEpisode(KnownEpisode):
         start_time: int | None = None,
     ) -> OpenAgent:
         """
-        One of several agents that play the episode; the same id is the same agent, from its first mention on.
+        Return the handle of one of several agents; the first call with an id starts the agent.
 
-        Its steps, its reward and its end are its own; it ends with the episode at the latest.
-        `start_time` in nanoseconds since the Unix epoch, by default now.
+        An agent has its own steps, reward and end; it ends with the episode at the latest.
+        `start_time` is in nanoseconds since the Unix epoch, by default now.
         """
         opened = self._find_agent(id, start_time) or OpenAgent(inert(), "")
         opened._introduce(metadata, policy=policy, policy_version_start=policy_version, name=name)
         return opened
 
     def _find_agent(self, id: object, start_time: int | None) -> OpenAgent | None:
-        if not self._takes("agent"):
+        if not self._accepts("agent"):
             return None
         with self._lock:
             key = cast(RecordingSpan, self._span).checked(text, id)
@@ -153,8 +153,12 @@ class OpenEpisode(KnownEpisode):
 
     @quiet
     def final_observation(self, value: object, *, max_bytes: int | None = None) -> None:
-        """What the environment shows after the last action."""
-        if self._takes("final_observation"):
+        """
+        Record the observation after the last action, of a type as for `OpenStep.observation`.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
+        if self._accepts("final_observation"):
             span = cast(RecordingSpan, self._span)
             faults: Faults = []
             omissions: list[str] = []
@@ -185,13 +189,14 @@ class OpenEpisode(KnownEpisode):
         end_time: int | None = None,
     ) -> None:
         """
-        End the episode; steps that are still open end with it.
+        End the episode, and its open steps and agents.
 
         `outcome` is success, failure or unknown; `status` is completed, aborted or error.
+        `discount` is the trainer's discount factor, and `advantage` the episode's advantage.
         `final_value` is the critic's value of the final observation, `cost_usd` is in US dollars.
         `end_time` is in nanoseconds since the Unix epoch, by default now.
         """
-        if self._takes("end"):
+        if self._accepts("end"):
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -225,7 +230,7 @@ class OpenEpisode(KnownEpisode):
         for agent in self.agents if self._agents else ():
             if not agent.ended:
                 agent._finish(end_time=end_time)
-        self._settle(terminated=terminated, truncated=truncated, end_time=end_time)
+        self._finish_steps(terminated=terminated, truncated=truncated, end_time=end_time)
         span, segment = self._span, self._segment
         assert span is not None
         if length is None:
@@ -242,7 +247,7 @@ class OpenEpisode(KnownEpisode):
         with self._lock:
             self._close()
             self._ending = closing
-            segment.host.finished(self)
+            segment.host.episode_ended(self)
             span.encoded.update(self._encode_ending(segment, faults))
         if faults:
             span.note(faults)
@@ -252,13 +257,13 @@ class OpenEpisode(KnownEpisode):
         steps = self._steps
         for agent in self._agents.values():
             steps += agent._steps
-        facts = {**self._ending, **self._stated}
-        facts["return_"], facts["step_reward_sum"], basis = self._ledger.totals()
+        facts = {**self._ending, **self._end_flags}
+        facts["return_"], facts["step_reward_sum"], basis = self._rewards.totals()
         return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
 
     def _write_marker(self) -> None:
         """
-        Record the span that keeps an open episode's identity, unless that was done or the episode has ended.
+        Record the start marker, unless it is recorded or the episode has ended.
 
         Called before each write, on any thread.
         """
@@ -268,48 +273,48 @@ class OpenEpisode(KnownEpisode):
             self._marked = True
             start = self._span.started
             marker = self._segment.span(names.EPISODE_START, self._span_context, start_time=start, place={})
-            stated = self._span.encoded.copy()
-            stated.pop(a.SPAN_TYPE, None)  # the root's is not the marker's
-            marker.encoded.update(stated)
+            attributes = self._span.encoded.copy()
+            attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
+            marker.encoded.update(attributes)
             marker.pending = self._span.pending and {**self._span.pending}
             marker.end(start)
 
 
 def _links(ambient: Span | None) -> list[Link]:
-    """A link to the current span: the episode has no parent, so that no sampling decision swallows it."""
+    """Return a link to the current span; a parent could be unsampled, and the episode with it."""
     context = None if ambient is None else ambient.get_span_context()
     return [Link(context)] if context is not None and context.is_valid else []
 
 
 def template(host: Host, facts: Mapping[str, Any], faults: Faults) -> Template:
-    """A template of these facts, which have the names that `mttp.Episode` gives them."""
-    said = codec.identity({}, faults, facts)
-    _hide_secrets(host, said)
-    return Template(said, faults)
+    """Return a template of these facts, as `mttp.Episode` names them."""
+    attributes = codec.identity({}, faults, facts)
+    _hide_secrets(host, attributes)
+    return Template(attributes, faults)
 
 
-def _stated(
-    segment: Segment, index: int, facts: Mapping[str, Any], known: Mapping[str, Any], faults: Faults
+def _identity(
+    segment: Segment, index: int, facts: Mapping[str, Any], shared: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
-    """The attributes of what is stated of an episode; its index is by default that in the session."""
-    said = {**known, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
+    """Return the attributes of an episode's facts; `index` is its number in the session, the default."""
+    attributes = {**shared, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
     if facts:
-        said = codec.identity(said, faults, facts)
+        attributes = codec.identity(attributes, faults, facts)
         if facts.get("env_kwargs") is not None:
-            _hide_secrets(segment.host, said)
-    return said
+            _hide_secrets(segment.host, attributes)
+    return attributes
 
 
-def _hide_secrets(host: Host, said: dict[str, Any]) -> None:
-    """Take what looks like a secret out of an environment's arguments, and name it."""
-    written, omissions = said.get(a.ENV_KWARGS), list[str]()
-    if written is not None:
-        said[a.ENV_KWARGS] = host.origin.secrets.document(a.ENV_KWARGS, written, omissions)
+def _hide_secrets(host: Host, attributes: dict[str, Any]) -> None:
+    """Redact secrets in an environment's arguments, and name them in the omissions."""
+    document, omissions = attributes.get(a.ENV_KWARGS), list[str]()
+    if document is not None:
+        attributes[a.ENV_KWARGS] = host.origin.secrets.document(a.ENV_KWARGS, document, omissions)
     if omissions:
-        said[a.OMISSIONS] = omissions
+        attributes[a.OMISSIONS] = omissions
 
 
 @functools.cache
 def inert() -> OpenEpisode:
-    """An episode that records nothing."""
+    """Return the inert episode, which records nothing."""
     return OpenEpisode(None)

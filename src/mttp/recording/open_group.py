@@ -1,4 +1,4 @@
-"""A group of episodes while its members come in."""
+"""`OpenGroup`, the handle of a group whose members are added one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mttp.model import baselines, ids
 from mttp.model.episodes import Episode, Group
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording.handle import Host, Measured
+from mttp.recording.handle import Host, ScoredHandle
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.targets import target
 
@@ -29,20 +29,20 @@ class Member:
     """One episode of a group."""
 
     trace_id: str
-    """The episode's trace, 32 hex digits."""
+    """The episode's trace id, 32 hex digits."""
     span_id: str
-    """Its root span, 16 hex digits, where it is known."""
+    """The span id of the episode's root, 16 hex digits; empty if unknown."""
     source: OpenEpisode | Episode | None
-    """What knows its reward, until the group is recorded."""
+    """The episode's handle or value, until the group is recorded."""
     reward: float | None = None
-    """What it was paid, where the group is told so."""
+    """The reward that the caller stated."""
     advantage: float | None = None
-    """Its advantage, where the group is told so."""
+    """The advantage that the caller stated."""
     update_index: int | None = None
-    """The optimizer update that made its policy."""
+    """The index of the update that produced its policy."""
 
-    def paid(self) -> float:
-        """What it was paid: as the group was told, else by the last scoring, else in all; NaN if nothing."""
+    def effective_reward(self) -> float:
+        """Return the stated reward, else the last scoring's value, else the return; NaN without any."""
         found = self.reward
         if found is None and isinstance(self.source, Episode) and self.source.reward.value is not None:
             found = self.source.reward.value
@@ -52,7 +52,7 @@ class Member:
 
     @property
     def is_valid(self) -> bool:
-        """Whether what it was paid is a score, as far as is known, and not a floor in place of one."""
+        """Whether the scoring has the status ok, as far as is known; False for example for a floor reward."""
         if not isinstance(self.source, Episode):
             return self.source is None or self.source._is_valid
         if self.source.reward.status != "missing":
@@ -61,16 +61,15 @@ class Member:
 
     @property
     def is_compared(self) -> bool:
-        """Whether its reward counts in the mean: a trainer that states an advantage counted its reward."""
+        """Whether its reward counts in the mean: a stated reward and advantage count in any case."""
         return self.is_valid or (self.advantage is not None and self.reward is not None)
 
 
-class OpenGroup(Measured):
+class OpenGroup(ScoredHandle):
     """
-    A group of episodes that are compared with each other, while its members come in.
+    An open group of episodes whose rewards are compared with each other.
 
-    It is recorded once: when it has as many members as it should, at `end`, on leaving its block,
-    or when the session closes.
+    It is recorded once: with its last member, at `end`, at the end of its block, or when the session closes.
     """
 
     def __init__(
@@ -84,22 +83,22 @@ class OpenGroup(Measured):
         super().__init__(host, span)
         self._stated = stated or Group()
         self._members: dict[str, Member] = {}
-        self._common: dict[str, set[str | None]] = {"group": set(), "task": set(), "env": set()}
+        self._shared_values: dict[str, set[str | None]] = {"group": set(), "task": set(), "env": set()}
         self._at_end = at_end
         self._recorded: Group | None = None
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
-        """The id, so that `mttp.episode(group=group)` says what is meant."""
+        """Return the id, which `mttp.episode(group=group)` records."""
         return self.id
 
     def _as_context(self) -> Context:
-        """The block changes no context: episodes in it are roots."""
+        """Return the context unchanged, because episodes in the block are roots."""
         return otel_context.get_current()
 
     @property
     def id(self) -> str:
-        """The group's id: as it was given, else the one that its members name, else a new one."""
+        """The group's id: the given one, else the one that all members name, else a new one."""
         if self._span is None:
             return ""
         with self._lock:
@@ -114,7 +113,7 @@ class OpenGroup(Measured):
 
     @property
     def value(self) -> Group:
-        """The group as it is recorded, or would be now; an empty one of an inert handle."""
+        """The recorded group, or the group with its current members; an empty one for an inert handle."""
         if self._span is None:
             return Group()
         with self._lock:
@@ -123,35 +122,35 @@ class OpenGroup(Measured):
     @quiet
     def add(self, episode: object, reward: object = None, advantage: object = None) -> None:
         """
-        Add a member: an episode's handle or value, or its trace id.
+        Add a member: an episode's handle, value or trace id.
 
-        `reward` is by default what it was paid by the time the group is recorded.
+        `reward` is by default the episode's reward when the group is recorded.
         """
         with self._lock:
-            if not self._takes("add"):
+            if not self._accepts("add"):
                 return
             try:
-                meant = target(episode)
+                resolved = target(episode)
             except ValueError as error:
                 self._span_fault("target_invalid", str(error))
                 return
-            if meant.is_step or meant.trace_id in self._members:
-                reason = "is a step" if meant.is_step else "is a member already"
-                self._span_fault("member_invalid", f"{meant.trace_id} {reason}")
+            if resolved.is_step or resolved.trace_id in self._members:
+                reason = "is a step" if resolved.is_step else "is already a member"
+                self._span_fault("member_invalid", f"{resolved.trace_id} {reason}")
                 return
-            self._members[meant.trace_id] = self._member(episode, meant.trace_id, meant.span_id)
-            self._state(self._members[meant.trace_id], reward, advantage)
+            self._members[resolved.trace_id] = self._member(episode, resolved.trace_id, resolved.span_id)
+            self._set_stated(self._members[resolved.trace_id], reward, advantage)
             if len(self._members) == self._stated.size:
                 self._finish()
 
     def _member(self, episode: object, trace_id: str, span_id: str) -> Member:
         if not isinstance(episode, (OpenEpisode, Episode)):
             return Member(trace_id, span_id, None)
-        for name, seen in self._common.items():
+        for name, seen in self._shared_values.items():
             seen.add(getattr(episode, name) or None)
         return Member(trace_id, span_id, episode, update_index=episode.policy_update_index)
 
-    def _state(self, member: Member, reward: object, advantage: object) -> None:
+    def _set_stated(self, member: Member, reward: object, advantage: object) -> None:
         if reward is not None:
             found = number(reward)
             if found is None or not math.isfinite(found):
@@ -167,15 +166,15 @@ class OpenGroup(Measured):
         cast(RecordingSpan, self._span).fault(kind, detail)
 
     def _shared(self, name: str) -> str | None:
-        """What all members whose handles or values are known say alike."""
-        seen = self._common[name]
+        """Return the value that all members with handles or values share; None if they differ."""
+        seen = self._shared_values[name]
         return next(iter(seen)) if len(seen) == 1 else None
 
     def _group(self) -> Group:
-        """The group with the members that it has."""
+        """Return the value of the group with its current members."""
         stated, members = self._stated, self.members
-        rewards = stated.rewards or tuple(member.paid() for member in members)
-        scored = _scored(rewards, members)
+        rewards = stated.rewards or tuple(member.effective_reward() for member in members)
+        scored = _comparable(rewards, members)
         mean = baselines.mean(scored) if stated.reward_mean is None else stated.reward_mean
         std = stated.reward_std
         if std is None and stated.scope != "batch":
@@ -203,26 +202,26 @@ class OpenGroup(Measured):
     ) -> tuple[float, ...]:
         if len(rewards) != len(self._members):
             return ()
-        told = [member.advantage for member in self.members]
-        if any(advantage is not None for advantage in told):
-            return tuple(math.nan if advantage is None else advantage for advantage in told)
+        stated = [member.advantage for member in self.members]
+        if any(advantage is not None for advantage in stated):
+            return tuple(math.nan if advantage is None else advantage for advantage in stated)
         unscaled = self._stated.scope == "none" and self._stated.normalization == "mean_std"
-        how = "mean" if unscaled else self._stated.normalization
-        return baselines.advantages(rewards, how, mean=mean, std=std)
+        normalization = "mean" if unscaled else self._stated.normalization
+        return baselines.advantages(rewards, normalization, mean=mean, std=std)
 
     @quiet
     def end(self) -> None:
-        """Record the group with the members that it has."""
+        """Record the group with its current members."""
         with self._lock:
-            if self._takes("end"):
+            if self._accepts("end"):
                 self._finish()
 
     def _end_open(self) -> None:
-        """Record the group if it is still open: its session closes."""
+        """Record the group if it is open when its session closes."""
         with self._lock:
             if not self.ended:
                 if not self._stated.size:
-                    self._span_fault("group_incomplete", "it never ended")
+                    self._span_fault("group_incomplete", "it was not ended")
                 self.end()
 
     def _finish(self, **_: Any) -> None:
@@ -258,8 +257,8 @@ def _valid_count(rewards: tuple[float, ...], members: Sequence[Member]) -> int:
     )
 
 
-def _scored(rewards: tuple[float, ...], members: Sequence[Member]) -> tuple[float, ...]:
-    """The rewards with NaN for each that does not count."""
+def _comparable(rewards: tuple[float, ...], members: Sequence[Member]) -> tuple[float, ...]:
+    """Return the rewards, with NaN for those that do not count."""
     if len(rewards) != len(members):
         return rewards
     return tuple(

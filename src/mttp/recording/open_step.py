@@ -1,4 +1,4 @@
-"""A step while it happens."""
+"""`OpenStep`, the handle of an open step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mttp.recording.arguments import (
     TokenFacts,
     check_names,
 )
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, Measured, current, document_of
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, ScoredHandle, current, document_of
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -37,29 +37,29 @@ __all__ = ["OpenStep"]
 
 
 class StepOwner(Protocol):
-    """What a step needs of the episode, or of the agent, whose step it is."""
+    """The episode or agent of a step, as the step uses it."""
 
     _host: Host | None
-    """The session; None where nothing is recorded."""
+    """The session; None for an inert handle."""
 
     @property
     def _segment(self) -> Segment:
-        """Who makes its spans."""
+        """Creates its spans."""
 
     @property
-    def _inside(self) -> Context | None:
-        """The context in its block, as long as that goes on."""
+    def _block_context(self) -> Context | None:
+        """The context of its block, until the block ends."""
 
     def _step_ended(self, step: OpenStep) -> bool:
-        """Enter what a step paid; False where another thread does, or did."""
+        """Add the reward of an ended step; returns False if another thread has done so."""
 
 
 def _no_call(*_: object, **__: object) -> OpenCall:
     return OpenCall(None, None)
 
 
-class OpenStep(Measured):
-    """A step while it happens."""
+class OpenStep(ScoredHandle):
+    """An open step."""
 
     _reward: float | None = None
     _invalid = False
@@ -76,40 +76,48 @@ class OpenStep(Measured):
         self._index = index
 
     def _as_context(self) -> Context:
-        around, owner = current(), self._owner
-        # OpenTelemetry only reads it: a copy of its own type would cost as much again.
-        inside: Any = around.copy()
-        if around is not owner._inside:
-            self._enclose(around.get(STEP_KEY))
-            inside[TRAJECTORY_KEY] = owner
-        inside[SPAN_KEY], inside[STEP_KEY] = self._span, self
-        return inside  # type: ignore[no-any-return]
+        outer, owner = current(), self._owner
+        # OpenTelemetry only reads it; a copy of its own type would double the cost.
+        context: Any = outer.copy()
+        if outer is not owner._block_context:
+            self._remember_outer(outer.get(STEP_KEY))
+            context[TRAJECTORY_KEY] = owner
+        context[SPAN_KEY], context[STEP_KEY] = self._span, self
+        return context  # type: ignore[no-any-return]
 
     @property
     def _span_context(self) -> SpanContext:
-        """The span that its scorings and calls are children of."""
+        """The context of the span whose children its scorings and calls are."""
         return cast(RecordingSpan, self._span).identity
 
     @property
     def _place(self) -> dict[str, Any]:
-        """What its scorings and calls say of where they belong."""
+        """The attributes that assign its scorings and calls to the step."""
         return steps.place(cast(RecordingSpan, self._span).encoded)
 
     @property
     def index(self) -> int:
-        """Position in the episode, or among the steps of its agent, from 0."""
+        """The index in the episode, or among the agent's steps, from 0."""
         return self._index
 
     @quiet
     def observation(self, value: object, *, max_bytes: int | None = None) -> None:
-        """What the policy sees; beyond `max_bytes` only dtype and shape are kept."""
-        if self._takes("observation"):
+        """
+        Record what the policy sees: an array of any library, text, plain data or chat messages.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
+        if self._accepts("observation"):
             self._content(content.OBSERVATION, value, max_bytes)
 
     @quiet
     def action(self, value: object, *, max_bytes: int | None = None) -> None:
-        """What the policy does; beyond `max_bytes` only dtype and shape are kept."""
-        if self._takes("action"):
+        """
+        Record what the policy does: an array of any library, text, plain data or a chat message.
+
+        Of a value of more than `max_bytes` only dtype and shape are kept.
+        """
+        if self._accepts("action"):
             self._content(content.ACTION, value, max_bytes)
 
     def _content(self, keys: content.ContentKeys, value: object, max_bytes: int | None) -> None:
@@ -137,13 +145,13 @@ class OpenStep(Measured):
         **facts: Unpack[TokenFacts],
     ) -> None:
         """
-        Record the step's token block: the ids of the completion, their log probabilities (nats), and more.
+        Record the step's token block: ids and log probabilities (nats) of the completion, and `TokenFacts`.
 
-        Arrays are one-dimensional, of Python numbers or from any array library.
+        Arrays are one-dimensional: lists of Python numbers, or arrays of any array library.
         """
         if facts and not facts.keys() <= TOKEN_FACTS:
             check_names("tokens", facts, TOKEN_FACTS | {"logprobs"})
-        if not self._takes("tokens"):
+        if not self._accepts("tokens"):
             return
         span = cast(RecordingSpan, self._span)
         if a.TOKEN_ENCODING in span.encoded or (span.pending is not None and span.has(TOKENS)):
@@ -163,44 +171,44 @@ class OpenStep(Measured):
     @quiet
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
         """
-        What this step pays; a value that is not a finite number is an error, and never a zero.
+        Record the step's reward; a value that is not a finite number has the status error, and is never zero.
 
-        With `components`, `weights` or another part of a scoring (as in `OpenEpisode.reward`), that is kept;
-        without a value their weighted sum is paid.
+        The other arguments, `ScoringFacts`, are those of `OpenEpisode.reward`; without `value` the reward is
+        the weighted sum of the components.
         """
         if scoring:
             check_names("reward", scoring, SCORING_FACTS)
-        if not self._takes("reward"):
+        if not self._accepts("reward"):
             return
         span = cast(RecordingSpan, self._span)
-        is_number = type(value) is float  # nearly always
+        is_number = type(value) is float  # the usual case
         if scoring or value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None):
             faults: Faults = []
-            made = self._latest(rewards.make(value, faults, **scoring))
-            self._score(made, faults, document_of(value))
+            reward = self._as_latest(rewards.make(value, faults, **scoring))
+            self._score(reward, faults, document_of(value))
             return
-        found, status, raw = rewards.assess(value)
+        number, status, raw = rewards.assess(value)
         if status == "error":
             span.fault("reward_invalid", str(raw))
-        self._set_reward(found, status, raw)
+        self._set_reward(number, status, raw)
 
-    def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
-        """Record a scoring of the step with all its parts; it is what the step pays."""
-        self._record_scoring(made, faults, document)
-        self._set_reward(made.value, made.status, made.raw)
+    def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
+        """Record a scoring of the step, whose value is the step's reward."""
+        self._record_scoring(reward, faults, document)
+        self._set_reward(reward.value, reward.status, reward.raw)
 
-    def _record_scoring(self, made: Reward, faults: Faults, document: str = "") -> None:
-        """Record a scoring, unless that was done when a spec scored the step."""
-        if not made.span_id or made.span_id != self._scoring:
+    def _record_scoring(self, reward: Reward, faults: Faults, document: str = "") -> None:
+        """Record a scoring, unless it was recorded when a reward spec computed it."""
+        if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            scoring = self._owner._segment.score(span, self._span_context, made, faults, place=self._place)
-            self._scored_by(scoring, document)
+            scoring = self._owner._segment.score(span, self._span_context, reward, faults, place=self._place)
+            self._remember_scoring(scoring, document)
 
     def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
         span = cast(RecordingSpan, self._span)
         if a.STEP_REWARD_STATUS in span.encoded:
             span.forget(steps.REWARD_KEYS)
-        span.encoded.update(steps.paid(value, status, raw))
+        span.encoded.update(steps.reward(value, status, raw))
         self._reward = value
         self._invalid = status == "error" or (value is not None and status != "ok")
 
@@ -216,13 +224,20 @@ class OpenStep(Measured):
         terminated: bool | None = None,
         truncated: bool | None = None,
     ) -> None:
-        """Numbers and flags that a trainer knows about this step."""
-        if not self._takes("record"):
+        """
+        Record numbers and flags that the trainer computes for this step.
+
+        `trained_reward` is the reward that the trainer uses instead of the environment's.
+        `value_estimate` is the critic's value of the observation, and `return_target` its training target.
+        `logprob` is the log probability (nats) of the action.
+        `terminated` and `truncated` state whether the episode ended with this step.
+        """
+        if not self._accepts("record"):
             return
         span = cast(RecordingSpan, self._span)
         flags = {"terminated": terminated, "truncated": truncated}
         flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
-        self._flags = {**self._flags, **{name: said for name, said in flags.items() if said is not None}}
+        self._flags = {**self._flags, **{name: value for name, value in flags.items() if value is not None}}
         span.encoded.update(
             steps.facts(
                 trained_reward=trained_reward,
@@ -244,9 +259,9 @@ class OpenStep(Measured):
         **parameters: Any,
     ) -> OpenCall:
         """
-        A call of a language model.
+        Start a call of a language model.
 
-        Sampling parameters go by name: temperature, top_p, top_k, max_tokens, seed.
+        `parameters` are sampling parameters: temperature, top_p, top_k, max_tokens, seed.
         """
         return self._call(
             Call(operation=operation, name=model, provider=provider, parameters=parameters), SpanKind.CLIENT
@@ -254,7 +269,7 @@ class OpenStep(Measured):
 
     @quiet_but(_no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
-        """A call of a tool."""
+        """Start a call of a tool, with its arguments as plain data, and the id that the model gave it."""
         return self._call(
             Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id), SpanKind.INTERNAL
         )
@@ -264,7 +279,7 @@ class OpenStep(Measured):
 
     @quiet
     def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
-        if not self._takes("a call"):
+        if not self._accepts("a call"):
             return None
         name = calls.span_name(call.operation, call.name)
         span = self._owner._segment.span(name, self._span_context, kind, start_time, place=self._place)
@@ -276,8 +291,8 @@ class OpenStep(Measured):
     def end(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
-        """End the step; `end_time` in nanoseconds since the Unix epoch, by default now."""
-        if self._takes("end"):
+        """End the step; `end_time` is in nanoseconds since the Unix epoch, by default now."""
+        if self._accepts("end"):
             if terminated is not None or truncated is not None:
                 self.record(terminated=terminated, truncated=truncated)
             self._finish(end_time=end_time)
@@ -290,13 +305,11 @@ class OpenStep(Measured):
         end_time: int | None = None,
         **_: Any,
     ) -> None:
-        span: RecordingSpan = self._span  # type: ignore[assignment]  # who has none is never finished
+        span: RecordingSpan = self._span  # type: ignore[assignment]  # an inert step is never finished
         for call in self._calls:
             if not call.ended:
                 call._finish()
         if error_type is not None:
             span.fail(error_type, error_message)
-        if (
-            self._owner._step_ended(self) and span._end_time is None
-        ):  # the program may have ended the span itself
+        if self._owner._step_ended(self) and span._end_time is None:  # the program may have ended the span
             span.conclude(end_time)

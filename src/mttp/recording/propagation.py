@@ -1,8 +1,8 @@
 """
-An episode across threads, processes and hosts: what is current, written into a carrier and taken up again.
+Propagation of the current episode across threads, processes and hosts.
 
-A carrier is a mapping of text, such as HTTP headers or environment variables.
-It holds `traceparent` and `baggage` as the W3C defines them.
+A carrier is a mapping of texts, such as HTTP headers or environment variables, with the W3C's `traceparent`
+and `baggage`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opentelemetry.trace import SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import ParamSpec
 
-from mttp.recording.configuration import current_session, recorded, recording_session
+from mttp.recording.configuration import current_session, never_raises, recording_session
 from mttp.recording.current import current_episode, current_step, current_trajectory
 from mttp.recording.episode_context import AgentContext, EpisodeContext, StepContext
 from mttp.recording.handle import detach
@@ -43,12 +43,12 @@ KEYS = {
     "step_index": "mttp.carrier.step_index",
     "step": "mttp.carrier.step",
 }
-"""Our entries of the baggage: root, agent and step are the ids of these spans."""
+"""mttp's baggage entries; root, agent and step are span ids."""
 
 BAGGAGE_BYTES = 8192
-"""What a baggage holds at most, by the W3C's rules."""
+"""The W3C's limit of a baggage."""
 ENTRY_BYTES = 4096
-"""What OpenTelemetry's propagator reads of one entry at most."""
+"""The limit of one entry that OpenTelemetry's propagator reads."""
 
 _TRACE = TraceContextTextMapPropagator()
 _BAGGAGE = W3CBaggagePropagator()
@@ -58,10 +58,10 @@ _INDEX = re.compile("[0-9]{1,18}")
 
 
 class Settable(Protocol):
-    """What takes items of text by name: a dict, headers, `os.environ`."""
+    """A carrier that takes texts by name: a dict, headers, `os.environ`."""
 
     def __setitem__(self, name: str, value: str, /) -> None:
-        """Take one."""
+        """Set one item."""
 
 
 _C = TypeVar("_C", bound=Settable)
@@ -69,7 +69,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-# Out of this process.
+# Inject.
 
 
 @overload
@@ -80,61 +80,62 @@ def inject(carrier: None = None, *, environment: bool = False) -> dict[str, str]
 def inject(carrier: _C, *, environment: bool = False) -> _C: ...
 
 
-@recorded(lambda carrier=None, **_: {} if carrier is None else carrier)
+@never_raises(lambda carrier=None, **_: {} if carrier is None else carrier)
 def inject(carrier: Settable | None = None, *, environment: bool = False) -> Settable:
     """
-    Write where the current episode, step and agent are into `carrier`; it is returned.
+    Write the current episode, agent and step into `carrier`, and return it.
 
-    `carrier` is anything that takes items of text by name, by default a new dict.
-    In `os.environ`, and with `environment`, names are those of environment variables: upper case.
-    Where nothing is current, nothing is written.
+    `carrier` is any object that takes texts by name, by default a new dict.
+    For `os.environ`, and with `environment`, names are those of environment variables, in upper case.
+    Without a current episode nothing is written.
     """
     carrier = {} if carrier is None else carrier
     try:
-        where = _whereabouts()
-        for name, value in ({} if where is None else _headers(where)).items():
+        episode_context = _current_context()
+        for name, value in ({} if episode_context is None else _headers(episode_context)).items():
             carrier[name.upper() if environment or carrier is os.environ else name] = value
     except Exception as error:
-        _fault(f"nothing can be written into {type(carrier).__name__}: {error!r:.200}")
+        _fault(f"can't write into {type(carrier).__name__}: {error!r:.200}")
     return carrier
 
 
-def _whereabouts() -> EpisodeContext | None:
+def _current_context() -> EpisodeContext | None:
     trajectory, step = current_trajectory(), current_step()
     if not trajectory:
         return None
     episode = current_episode()
-    here = step if step and step._owner is trajectory else None
-    at = (here or trajectory)._span_context
+    own_step = step if step and step._owner is trajectory else None
+    innermost = (own_step or trajectory)._span_context
     ambient = trace.get_current_span().get_span_context()
     return EpisodeContext(
         run_id=episode.run_id,
         episode_id=episode.id,
         group=episode.group,
         root=episode._root,
-        ambient=ambient if ambient.trace_id == at.trace_id else at,
-        next_index=trajectory._entered()._next_index,
+        ambient=ambient if ambient.trace_id == innermost.trace_id else innermost,
+        next_index=trajectory._updated()._next_index,
         agent=AgentContext(trajectory.id, trajectory._span_context)
         if isinstance(trajectory, OpenAgent)
         else None,
-        step=None if here is None else StepContext(here.index, here._span_context),
+        step=None if own_step is None else StepContext(own_step.index, own_step._span_context),
         baggage={name: value for name, value in baggage.get_all().items() if name not in KEYS.values()},
     )
 
 
-def _headers(where: EpisodeContext) -> dict[str, str]:
-    entries = {KEYS[name]: quote(text, safe="") for name, text in _entries(where).items()}
-    headers = _propagated(where, entries)
+def _headers(episode_context: EpisodeContext) -> dict[str, str]:
+    entries = {KEYS[name]: quote(text, safe="") for name, text in _entries(episode_context).items()}
+    headers = _propagated(episode_context, entries)
     if all(f"{key}=" in headers.get("baggage", "") for key in entries):
         return headers
-    _fault(f"the ids of episode, group and agent don't fit into a baggage of {BAGGAGE_BYTES} bytes")
-    return _propagated(where, {})
+    _fault(f"the ids of episode, group and agent are longer than a baggage of {BAGGAGE_BYTES} bytes")
+    return _propagated(episode_context, {})
 
 
-def _propagated(where: EpisodeContext, entries: Mapping[str, str]) -> dict[str, str]:
+def _propagated(episode_context: EpisodeContext, entries: Mapping[str, str]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    context = trace.set_span_in_context(trace.NonRecordingSpan(where.ambient), Context())
-    for name, value in {**entries, **where.baggage}.items():  # ours first: the last may not fit
+    context = trace.set_span_in_context(trace.NonRecordingSpan(episode_context.ambient), Context())
+    items = {**entries, **episode_context.baggage}  # mttp's first, because the last may not fit
+    for name, value in items.items():
         context = baggage.set_baggage(name, value, context)
     _TRACE.inject(headers, context)
     _BAGGAGE.inject(headers, context)
@@ -144,7 +145,7 @@ def _propagated(where: EpisodeContext, entries: Mapping[str, str]) -> dict[str, 
 
 
 def _bounded(header: str) -> str:
-    """What of a baggage others take: older propagators write more than they read."""
+    """Return the entries of a baggage that propagators read; older ones write more than they read."""
     kept = ""
     for entry in header.split(","):
         longer = f"{kept},{entry}" if kept else entry
@@ -153,16 +154,20 @@ def _bounded(header: str) -> str:
     return kept
 
 
-def _entries(where: EpisodeContext) -> dict[str, str]:
-    entries = {"run_id": where.run_id, "root": _hex(where.root), "next_index": str(where.next_index)}
-    if where.episode_id != f"{where.root.trace_id:032x}":
-        entries["episode_id"] = where.episode_id
-    if where.group is not None:
-        entries["group"] = where.group
-    if where.agent is not None:
-        entries |= {"agent_id": where.agent.id, "agent": _hex(where.agent.span)}
-    if where.step is not None:
-        entries |= {"step_index": str(where.step.index), "step": _hex(where.step.span)}
+def _entries(episode_context: EpisodeContext) -> dict[str, str]:
+    entries = {
+        "run_id": episode_context.run_id,
+        "root": _hex(episode_context.root),
+        "next_index": str(episode_context.next_index),
+    }
+    if episode_context.episode_id != f"{episode_context.root.trace_id:032x}":
+        entries["episode_id"] = episode_context.episode_id
+    if episode_context.group is not None:
+        entries["group"] = episode_context.group
+    if episode_context.agent is not None:
+        entries |= {"agent_id": episode_context.agent.id, "agent": _hex(episode_context.agent.span)}
+    if episode_context.step is not None:
+        entries |= {"step_index": str(episode_context.step.index), "step": _hex(episode_context.step.span)}
     return entries
 
 
@@ -170,105 +175,122 @@ def _hex(span: SpanContext) -> str:
     return f"{span.span_id:016x}"
 
 
-# Into this process.
+# Extract.
 
 
-@recorded(lambda *_, **__: RemoteEpisode(None))
+@never_raises(lambda *_, **__: RemoteEpisode(None))
 def extract(
     carrier: Mapping[str, str] | Iterable[tuple[Any, Any]] | None = None, *, flush: bool = False
 ) -> RemoteEpisode:
     """
-    Go on with the episode that `carrier` tells of; by default the environment variables do.
+    Continue the episode that `carrier` names, by default the environment variables.
 
-    The handle is a context manager, sync and async, and in its block the episode is the current one.
-    Leaving the block, or `end`, closes this process's part of the episode.
-    With `flush` that waits until the part is written, for at most a second: for a worker that may be killed
-    once it has answered.
-    Where the carrier tells of no episode the handle is inert; one that is malformed is counted as a fault.
-    `carrier` is a mapping, or an iterable of pairs, whatever the case of its names.
+    The handle is a context manager, sync and async; in its block the episode is the current one.
+    The end of the block, or `end`, ends this process's part of the episode.
+    With `flush` the end waits until the part is written, for at most a second; use it in a worker that may
+    be killed after its response.
+    Without an episode in the carrier the handle is inert; a malformed carrier is the fault carrier_invalid.
+    `carrier` is a mapping or an iterable of pairs; the case of names does not matter.
     """
     try:
-        where = _read(_named(os.environ if carrier is None else carrier))
+        episode_context = _read(_propagation_headers(os.environ if carrier is None else carrier))
     except Exception as error:
-        known = isinstance(error, _NonsenseError)
+        known = isinstance(error, _MalformedCarrierError)
         _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return RemoteEpisode(None)
-    session = None if where is None else recording_session()
-    return RemoteEpisode(None) if session is None or where is None else session._join(where, flush=flush)
+    session = None if episode_context is None else recording_session()
+    if session is None or episode_context is None:
+        return RemoteEpisode(None)
+    return session._continue_episode(episode_context, flush=flush)
 
 
-class _NonsenseError(ValueError):
-    """A carrier that holds something of the right name that is malformed."""
+class _MalformedCarrierError(ValueError):
+    """A carrier with a malformed entry."""
 
 
-def _named(carrier: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> dict[str, str]:
-    """The headers that matter, by lower-case name; one that comes in several pieces is put together."""
+def _propagation_headers(carrier: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    """Return the propagation headers by lower-case name; a repeated header is joined with commas."""
     items: Any = carrier.items() if hasattr(carrier, "items") else carrier
-    found: dict[str, list[str]] = {}
+    headers: dict[str, list[str]] = {}
     for name, value in items:
         key = _text(name).lower() if isinstance(name, (str, bytes)) else ""
         if key in _HEADERS:
-            found.setdefault(key, []).append(_text(value))
-    if len(set(found.get("traceparent", ()))) > 1:
-        raise _NonsenseError("there are several traceparents")
-    return {key: ",".join(dict.fromkeys(values)) for key, values in found.items()}
+            headers.setdefault(key, []).append(_text(value))
+    if len(set(headers.get("traceparent", ()))) > 1:
+        raise _MalformedCarrierError("there are several traceparent headers")
+    return {key: ",".join(dict.fromkeys(values)) for key, values in headers.items()}
 
 
 def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if not isinstance(value, str):
-        raise _NonsenseError(f"a header is {type(value).__name__}, not text")
+        raise _MalformedCarrierError(f"a header is {type(value).__name__}, not text")
     return value
 
 
 def _read(headers: Mapping[str, str]) -> EpisodeContext | None:
-    """Where the carrier says to go on; None where it tells of no episode of ours."""
+    """Return the episode context of a carrier; None without mttp's entries."""
     if len(headers.get("baggage", "")) > BAGGAGE_BYTES:
-        raise _NonsenseError(f"the baggage is longer than {BAGGAGE_BYTES} bytes")
+        raise _MalformedCarrierError(f"the baggage is longer than {BAGGAGE_BYTES} bytes")
     ambient = trace.get_current_span(_TRACE.extract(headers, Context())).get_span_context()
-    found = baggage.get_all(_BAGGAGE.extract(headers, Context()))
-    if headers.get("baggage") and not found:
-        raise _NonsenseError(f"the baggage can't be read: {headers['baggage']:.80}")
+    items = baggage.get_all(_BAGGAGE.extract(headers, Context()))
+    if headers.get("baggage") and not items:
+        raise _MalformedCarrierError(f"the baggage can't be read: {headers['baggage']:.80}")
     if "traceparent" in headers and not ambient.is_valid:
-        raise _NonsenseError(f"the traceparent can't be read: {headers['traceparent']:.80}")
-    ours = {name: unquote(str(found[key])) for name, key in KEYS.items() if key in found}
-    if not ours:
+        raise _MalformedCarrierError(f"the traceparent can't be read: {headers['traceparent']:.80}")
+    entries = {name: unquote(str(items[key])) for name, key in KEYS.items() if key in items}
+    if not entries:
         return None
     if not ambient.is_valid:
-        raise _NonsenseError("the baggage tells of an episode, and there is no traceparent")
-    return _checked(ours, ambient, {key: value for key, value in found.items() if key not in KEYS.values()})
+        raise _MalformedCarrierError("the baggage names an episode, but there is no traceparent")
+    return _episode_context(
+        entries, ambient, {key: value for key, value in items.items() if key not in KEYS.values()}
+    )
 
 
-def _checked(ours: Mapping[str, str], ambient: SpanContext, rest: Mapping[str, object]) -> EpisodeContext:
-    if not ours.get("run_id"):
-        raise _NonsenseError("the baggage does not say which run")
-    stepping, playing = "step" in ours or "step_index" in ours, "agent" in ours or "agent_id" in ours
+def _episode_context(
+    entries: Mapping[str, str], ambient: SpanContext, rest: Mapping[str, object]
+) -> EpisodeContext:
+    if not entries.get("run_id"):
+        raise _MalformedCarrierError(f"the baggage has no {KEYS['run_id']}")
     return EpisodeContext(
-        run_id=ours["run_id"],
-        episode_id=ours.get("episode_id") or f"{ambient.trace_id:032x}",
-        group=ours.get("group"),
-        root=_span(ours, "root", ambient),
+        run_id=entries["run_id"],
+        episode_id=entries.get("episode_id") or f"{ambient.trace_id:032x}",
+        group=entries.get("group"),
+        root=_span(entries, "root", ambient),
         ambient=ambient,
-        next_index=_index(ours, "next_index"),
-        agent=AgentContext(ours.get("agent_id", ""), _span(ours, "agent", ambient)) if playing else None,
-        step=StepContext(_index(ours, "step_index"), _span(ours, "step", ambient)) if stepping else None,
+        next_index=_index(entries, "next_index"),
+        agent=_agent(entries, ambient),
+        step=_step(entries, ambient),
         baggage=rest,
     )
 
 
-def _span(ours: Mapping[str, str], name: str, ambient: SpanContext) -> SpanContext:
-    written = ours.get(name, "")
-    if not _SPAN_ID.fullmatch(written) or not int(written, 16):
-        raise _NonsenseError(f"{written!r:.40} is no span's id: the baggage's {KEYS[name]}")
-    return SpanContext(ambient.trace_id, int(written, 16), is_remote=True, trace_flags=ambient.trace_flags)
+def _agent(entries: Mapping[str, str], ambient: SpanContext) -> AgentContext | None:
+    if entries.keys().isdisjoint(("agent", "agent_id")):
+        return None
+    return AgentContext(entries.get("agent_id", ""), _span(entries, "agent", ambient))
 
 
-def _index(ours: Mapping[str, str], name: str) -> int:
-    written = ours.get(name, "")
-    if not _INDEX.fullmatch(written):
-        raise _NonsenseError(f"{written!r:.40} is no index: the baggage's {KEYS[name]}")
-    return int(written)
+def _step(entries: Mapping[str, str], ambient: SpanContext) -> StepContext | None:
+    if entries.keys().isdisjoint(("step", "step_index")):
+        return None
+    return StepContext(_index(entries, "step_index"), _span(entries, "step", ambient))
+
+
+def _span(entries: Mapping[str, str], name: str, ambient: SpanContext) -> SpanContext:
+    text = entries.get(name, "")
+    if not _SPAN_ID.fullmatch(text) or not int(text, 16):
+        raise _MalformedCarrierError(f"{text!r:.40} is not a span id: {KEYS[name]} in the baggage")
+    return SpanContext(ambient.trace_id, int(text, 16), is_remote=True, trace_flags=ambient.trace_flags)
+
+
+def _index(entries: Mapping[str, str], name: str) -> int:
+    text = entries.get(name, "")
+    if not _INDEX.fullmatch(text):
+        raise _MalformedCarrierError(f"{text!r:.40} is not an index: {KEYS[name]} in the baggage")
+    return int(text)
 
 
 def _fault(detail: str) -> None:
@@ -277,26 +299,26 @@ def _fault(detail: str) -> None:
         session._fault("carrier_invalid", detail)
 
 
-# Along with a function.
+# Functions.
 
 
-@recorded(lambda function: function)
+@never_raises(lambda function: function)
 def bind_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """
-    `function` with what is current now: call it in another thread, task or process, as often as you like.
+    Return `function` bound to the current context, to be called in other threads, tasks or processes.
 
-    In this process it runs in today's context.
-    In another it records a part of the episode of its own, closed and written out when it returns.
-    It can be pickled where `function` can; a coroutine function stays one.
+    In this process each call runs in the bound context. In another process each call records a part of the
+    episode, which is ended and written when the call returns.
+    The result can be pickled if `function` can; a coroutine function stays a coroutine function.
     """
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object whose call is a coroutine
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-        return _CarriedCoroutine(function)  # type: ignore[return-value]  # its call is a coroutine of the same
-    return _Carried(function)
+        return _BoundCoroutine(function)  # type: ignore[return-value]  # its call returns a coroutine
+    return _BoundFunction(function)
 
 
-class _Carried(Generic[_P, _T]):
-    """A function, and the context that it runs in."""
+class _BoundFunction(Generic[_P, _T]):
+    """A function with the context in which it runs."""
 
     def __init__(self, function: Callable[_P, _T], carrier: Mapping[str, str] | None = None) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -306,12 +328,12 @@ class _Carried(Generic[_P, _T]):
         self._pid = os.getpid()
 
     @property
-    def _is_home(self) -> bool:
-        """Whether this is the process that the context is of."""
+    def _is_same_process(self) -> bool:
+        """Whether this is the process of the context."""
         return self._context is not None and self._pid == os.getpid()
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._is_home:
+        if self._is_same_process:
             token = otel_context.attach(self._context or Context())
             try:
                 return self._function(*args, **kwargs)
@@ -324,14 +346,14 @@ class _Carried(Generic[_P, _T]):
         return type(self), (self._function, dict(self._carrier))
 
     def __repr__(self) -> str:
-        return f"<carried {self._function!r}>"
+        return f"<bound {self._function!r}>"
 
 
-class _CarriedCoroutine(_Carried[..., Any]):
-    """A coroutine function, and the context that it runs in."""
+class _BoundCoroutine(_BoundFunction[..., Any]):
+    """A coroutine function with the context in which it runs."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_home:
+        if self._is_same_process:
             token = otel_context.attach(self._context or Context())
             try:
                 return await self._function(*args, **kwargs)

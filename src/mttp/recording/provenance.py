@@ -1,7 +1,7 @@
 """
-What a run ran with: code, packages, interpreter, host, accelerators, and its place among other processes.
+Detects a run's surroundings: code revision, packages, interpreter, host, accelerators, and rank.
 
-Each fact is found by a function of its own; one that fails is noted and costs nothing else.
+Each kind of fact has a function; if one fails, that is a fault, and the others run.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 Facts: TypeAlias = dict[str, Any]
 Detector: TypeAlias = Callable[[str], Facts]
 _GIT_SECONDS = 2.0
-_STATED = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_NAME_OR_VERSION = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 def launch(environ: Mapping[str, str] = os.environ) -> Facts:
-    """Rank, number of processes, attempt and shared run id, as torchrun or Slurm tell them."""
+    """Return rank, number of processes, attempt and shared run id from the variables of torchrun or Slurm."""
     if "RANK" in environ and "WORLD_SIZE" in environ:
         run_id = environ.get("TORCHELASTIC_RUN_ID")
         found = {
@@ -59,7 +59,7 @@ def _integer(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def revision(directory: str) -> Facts:
-    """The git commit of the working directory, and whether tracked files have changed since."""
+    """Return the git commit of the working directory, and whether tracked files have changed since."""
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None:
         return {}
@@ -82,7 +82,7 @@ def _git(directory: str, *arguments: str) -> str | None:
 
 
 def packages() -> dict[str, str]:
-    """Version by name of the installed distributions that this process has imported."""
+    """Return versions by name of the installed distributions that this process has imported."""
     installed = _installed()
     imported = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
     found = dict(one for module in imported for one in installed.get(module, ()))
@@ -92,16 +92,18 @@ def packages() -> dict[str, str]:
 @functools.cache
 def _installed() -> Mapping[str, list[tuple[str, str]]]:
     """
-    Name and version of the distributions that install each top-level module; found out once.
+    Return names and versions of the distributions that install each top-level module.
 
-    `importlib.metadata.packages_distributions` takes seconds where much is installed.
+    `importlib.metadata.packages_distributions` takes seconds in a large environment.
     """
     installed: dict[str, list[tuple[str, str]]] = defaultdict(list)
     seen: set[str] = set()
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-        stated = dict(_STATED.findall(text.partition("\n\n")[0]))
-        if stated.keys() == {"Name", "Version"} and stated["Name"] not in seen:  # the first one is imported
+        stated = dict(_NAME_OR_VERSION.findall(text.partition("\n\n")[0]))
+        if (
+            stated.keys() == {"Name", "Version"} and stated["Name"] not in seen
+        ):  # the first on the path is imported
             seen.add(stated["Name"])
             for module in _modules(distribution) | {stated["Name"].lower().replace("-", "_")}:
                 installed[module].append((stated["Name"], stated["Version"]))
@@ -117,18 +119,18 @@ def _modules(distribution: importlib.metadata.Distribution) -> set[str]:
 
 
 def interpreter(_: str) -> Facts:
-    """Interpreter and version."""
+    """Return the interpreter and its version."""
     return {"python": f"{sys.implementation.name} {platform.python_version()}"}
 
 
 def host(_: str) -> Facts:
-    """Host name, operating system, processor architecture and process."""
+    """Return host name, operating system, processor architecture and process id."""
     machine = f"{platform.system().lower()} {platform.machine()}"
     return {"host": socket.gethostname(), "platform": machine, "pid": os.getpid()}
 
 
 def accelerators(_: str) -> Facts:
-    """Names of the accelerators, as the driver lists them; nothing is initialized to find out."""
+    """Return the names of the accelerators from the driver's files, without initializing a device."""
     names = []
     for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         model = [line for line in information.read_text().splitlines() if line.startswith("Model:")]
@@ -137,18 +139,18 @@ def accelerators(_: str) -> Facts:
 
 
 def imported(_: str) -> Facts:
-    """The packages that were imported so far."""
+    """Return the packages that were imported so far."""
     return {"packages": packages()}
 
 
 DETECTORS: tuple[Detector, ...] = (revision, interpreter, host, accelerators, imported)
-"""What is looked for, each given the working directory."""
+"""All detectors; each gets the working directory."""
 
 
 def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None = None) -> Facts:
-    """All facts that could be found; `faults` says what could not."""
+    """Return the facts of all detectors; errors are added to `faults`."""
     facts: Facts = {}
-    with _detecting:
+    with _lock:
         for detector in DETECTORS if detectors is None else detectors:
             try:
                 facts |= detector(directory)
@@ -157,53 +159,53 @@ def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None 
     return facts
 
 
-_detecting = threading.Lock()
-"""Held while modules may be imported: a child forked meanwhile could never import them."""
+_lock = threading.Lock()
+"""Held while detectors import modules, because a child forked meanwhile could never import them."""
 
 
 def hold(timeout: float) -> bool:
-    """Ahead of a fork: wait for what is being detected; whether `release` is due."""
-    return _detecting.acquire(timeout=timeout)
+    """Before a fork: wait for the detectors; returns whether `release` must be called."""
+    return _lock.acquire(timeout=timeout)
 
 
 def release() -> None:
-    """After a fork, in the parent."""
-    _detecting.release()
+    """After a fork, in the parent: release the lock."""
+    _lock.release()
 
 
-def renew() -> None:
-    """After a fork, in the child: the detecting thread does not exist here."""
-    global _detecting
-    _detecting = threading.Lock()
+def replace_lock() -> None:
+    """After a fork, in the child: replace the lock, whose holder does not exist here."""
+    global _lock
+    _lock = threading.Lock()
 
 
 class Detection:
-    """Detect on a thread of its own, so that no caller waits for git or a slow disk; then call `then`."""
+    """Runs the detectors on a thread, because git or a disk may be slow, and then calls `then`."""
 
     def __init__(self, directory: str, then: Callable[[], None]) -> None:
         self._directory = directory
         self._then = then
-        self._over = threading.Event()
+        self._done = threading.Event()
         self._found: Facts = {}
-        self._faults: Faults = ["detector_failed: detecting took too long"]
+        self._faults: Faults = ["detector_failed: detection took too long"]
         try:
             threading.Thread(target=self._detect, name="mttp-detect", daemon=True).start()
-        except RuntimeError:  # the interpreter is going down
+        except RuntimeError:  # at the interpreter's exit
             self._detect()
 
     @property
-    def over(self) -> bool:
-        """Whether everything was tried."""
-        return self._over.is_set()
+    def done(self) -> bool:
+        """Whether all detectors have run."""
+        return self._done.is_set()
 
     def result(self, timeout: float) -> tuple[Facts, Faults]:
-        """The facts that were found within `timeout` seconds, and what could not be."""
-        self._over.wait(timeout)
+        """Return the facts and faults after at most `timeout` seconds."""
+        self._done.wait(timeout)
         return self._found, self._faults
 
     def _detect(self) -> None:
         faults: Faults = []
         self._found = detect(self._directory, faults)
         self._faults = faults
-        self._over.set()
+        self._done.set()
         self._then()

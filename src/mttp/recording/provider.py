@@ -1,4 +1,4 @@
-"""The tracer provider through which other instrumentations' spans reach the session that records."""
+"""The tracer provider that records other instrumentations' spans in the open session."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _log = logging.getLogger("mttp")
 
 
 @dataclass(frozen=True, slots=True)
-class _Plugged:
-    """A session and what records into it: one value, so that threads never see the one without the other."""
+class _PluggedSession:
+    """A session and its SDK provider: one value, so that threads never see one without the other."""
 
     session: Session
     provider: sdk.TracerProvider
@@ -43,37 +43,37 @@ class _Plugged:
 
 class DelegatingProvider(sdk.TracerProvider):
     """
-    OpenTelemetry lets the global provider be set once; sessions come and go.
+    A tracer provider that delegates to the open session, because the global provider can be set only once.
 
-    Its tracers make real spans of the SDK while a session is plugged in, and none otherwise.
-    Libraries ask whether a provider is the SDK's before they add to it, so it is one by class.
-    What the SDK's providers have, it has from the session that records.
+    Its tracers create spans of the SDK while a session is plugged in, and non-recording spans otherwise.
+    It is a subclass of the SDK's provider, because libraries check for that before they add processors.
+    Attributes of the SDK's provider are those of the open session's provider.
     """
 
-    _plugged: _Plugged | None = None
+    _plugged_in: _PluggedSession | None = None
 
     def __init__(self) -> None:
-        """Nothing of the SDK's is set up: it would read variables, which may be wrong, at import."""
+        """Skip the SDK's set-up, which would read variables, possibly wrong ones, at import."""
 
     def plug(self, session: Session) -> None:
-        """Record into `session` from here on."""
-        self._plugged = _Plugged(session, _provider(session))
+        """Delegate to `session`."""
+        self._plugged_in = _PluggedSession(session, _provider(session))
 
     def unplug(self, session: Session) -> None:
-        """Record into it no more."""
-        if self._plugged is not None and self._plugged.session is session:
-            self._plugged = None
+        """Stop delegating to `session`."""
+        if self._plugged_in is not None and self._plugged_in.session is session:
+            self._plugged_in = None
 
     @property
     def current(self) -> sdk.TracerProvider | None:
-        """The SDK's provider for the session that records; None where none does."""
-        plugged = self._plugged
-        return None if plugged is None or plugged.session.closed else plugged.provider
+        """The SDK's provider of the open session; None without one."""
+        plugged_in = self._plugged_in
+        return None if plugged_in is None or plugged_in.session.closed else plugged_in.provider
 
     @property
     def _session(self) -> Session | None:
-        plugged = self._plugged
-        return None if plugged is None or plugged.session.closed else plugged.session
+        plugged_in = self._plugged_in
+        return None if plugged_in is None or plugged_in.session.closed else plugged_in.session
 
     def get_tracer(
         self,
@@ -82,63 +82,65 @@ class DelegatingProvider(sdk.TracerProvider):
         schema_url: str | None = None,
         attributes: Attributes = None,
     ) -> Tracer:
-        """A tracer of the session that records when it is used."""
-        return _Delegate(
+        """Return a tracer that uses the session that is open when it is called."""
+        return _DelegatingTracer(
             self, (instrumenting_module_name, instrumenting_library_version, schema_url, attributes)
         )
 
-    # What the SDK's provider has besides, for those who expect it.
+    # The rest of the SDK provider's interface.
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
-        """Have a processor look on until the session that records is closed, which shuts it down."""
+        """Add a span processor to the open session, which shuts it down when it closes."""
         session = self._session
         if session is None:
-            _log.warning("mttp: no session is open, and %r sees nothing: add it to one", span_processor)
+            _log.warning(
+                "mttp: no session is open, so %r gets no spans; add it to an open session", span_processor
+            )
         else:
-            session._observe(span_processor)
+            session._add_processor(span_processor)
 
     @property
     def resource(self) -> Resource:
-        """That of the session that records; an empty one where none does."""
+        """The resource of the open session; an empty one without a session."""
         session = self._session
         return Resource({}) if session is None else session._resource
 
     def __getattr__(self, name: str) -> Any:
-        """The sampler, the id generator, the span processors and so on of the session that records."""
+        """Return an attribute of the open session's SDK provider, for example its sampler."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.current or _idle(), name)
+        return getattr(self.current or _no_session_provider(), name)
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Have everything written that has ended; whether it was in time."""
+        """Flush the open session; returns whether everything was delivered in time."""
         session = self._session
         return session is None or session.flush(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Nothing: sessions are closed by who opened them."""
+        """Do nothing: a session is closed by the code that opened it."""
 
 
-class _Delegate(Tracer):
-    """Makes spans by whichever tracer the moment calls for."""
+class _DelegatingTracer(Tracer):
+    """A tracer that creates spans with the open session's tracer."""
 
     def __init__(self, owner: DelegatingProvider, scope: tuple[Any, ...]) -> None:
         self._owner = owner
         self._scope = scope
-        self._made: tuple[sdk.TracerProvider, Tracer] | None = None
+        self._cached: tuple[sdk.TracerProvider, Tracer] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """What the SDK's tracers have besides."""
+        """Return an attribute of the SDK's tracer."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._tracer() or _idle().get_tracer(*self._scope), name)
+        return getattr(self._tracer() or _no_session_provider().get_tracer(*self._scope), name)
 
     def _tracer(self) -> Tracer | None:
         provider = self._owner.current
         if provider is None:
             return None
-        if self._made is None or self._made[0] is not provider:
-            self._made = (provider, provider.get_tracer(*self._scope))
-        return self._made[1]
+        if self._cached is None or self._cached[0] is not provider:
+            self._cached = (provider, provider.get_tracer(*self._scope))
+        return self._cached[1]
 
     def start_span(
         self,
@@ -151,7 +153,7 @@ class _Delegate(Tracer):
         record_exception: bool = True,
         set_status_on_exception: bool = True,
     ) -> Span:
-        """A span; where no session records, one that only passes on what is current."""
+        """Start a span; without an open session, a non-recording span with the current span's context."""
         tracer = self._tracer()
         if tracer is None:
             return trace.NonRecordingSpan(trace.get_current_span(context).get_span_context())
@@ -172,7 +174,7 @@ class _Delegate(Tracer):
         set_status_on_exception: bool = True,
         end_on_exit: bool = True,
     ) -> Iterator[Span]:
-        """A span that is current within the block."""
+        """Start a span that is the current one within the block."""
         span = self.start_span(
             name, context, kind, attributes, links, start_time, record_exception, set_status_on_exception
         )
@@ -182,34 +184,34 @@ class _Delegate(Tracer):
 
 def _provider(session: Session) -> sdk.TracerProvider:
     """
-    The SDK's provider for one session.
+    Create the SDK's provider of one session.
 
-    In a forked child it looks at the process anew, by a thread pool.
-    That would hang where the pool's module, which holds a lock across forks, is imported after this is made.
+    In a forked child the SDK detects the process again, in a thread pool. That would hang if the pool's
+    module, which holds a lock across forks, were imported after the provider is created.
     """
     return sdk.TracerProvider(
         sampler=_Sampler(session),
         resource=session._resource,
         shutdown_on_exit=False,
-        active_span_processor=_ToSession(session),
-        id_generator=_Ids(),
+        active_span_processor=_SessionProcessor(session),
+        id_generator=_SystemIdGenerator(),
     )
 
 
 @functools.cache
-def _idle() -> sdk.TracerProvider:
-    """What stands for the SDK's provider while no session records."""
+def _no_session_provider() -> sdk.TracerProvider:
+    """The SDK provider that stands in while no session is open."""
     return sdk.TracerProvider(
         sampler=sampling.ALWAYS_OFF,
         resource=Resource({}),
         shutdown_on_exit=False,
-        id_generator=_Ids(),
+        id_generator=_SystemIdGenerator(),
         span_limits=sdk.SpanLimits(*[sdk.SpanLimits.UNSET] * 8),
     )
 
 
-class _Ids(IdGenerator):
-    """Ids from the operating system: the SDK's own repeat in workers that are seeded alike."""
+class _SystemIdGenerator(IdGenerator):
+    """Ids from the operating system; the SDK's own repeat in workers with the same seed."""
 
     def generate_trace_id(self) -> int:
         return ids.trace_id()
@@ -223,9 +225,10 @@ class _Ids(IdGenerator):
 
 class _Sampler(sampling.Sampler):
     """
-    Has every span recorded: files and memory keep it.
+    Records every span, because files and memory get all of them.
 
-    The flag, by which collectors get a span or not, is the parent's, and the session's choice for a root.
+    The sampled flag decides whether collectors get a span: a child has its parent's flag, a root the
+    session's sampling decision.
     """
 
     def __init__(self, session: Session) -> None:
@@ -250,11 +253,11 @@ class _Sampler(sampling.Sampler):
         return "mttp"
 
 
-class _ToSession(sdk.SynchronousMultiSpanProcessor):
+class _SessionProcessor(sdk.SynchronousMultiSpanProcessor):
     """
-    Shows spans to the session; the SDK would raise its failures into the code that made the span.
+    Passes spans to the session and catches its errors, which the SDK would raise into the traced code.
 
-    What libraries find as the provider's processors are the session's.
+    The span processors that libraries find here are the session's.
     """
 
     def __init__(self, session: Session) -> None:
@@ -265,38 +268,38 @@ class _ToSession(sdk.SynchronousMultiSpanProcessor):
         return self._session._processors
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
-        self._session._observe(span_processor)
+        self._session._add_processor(span_processor)
 
     def shutdown(self) -> None:
-        """Nothing: the session is closed by who opened it."""
+        """Do nothing: a session is closed by the code that opened it."""
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
         return self._session.flush(timeout_millis / 1000)
 
     def _on_ending(self, span: sdk.Span) -> None:
         try:
-            self._session._guest_ending(span)
+            self._session._foreign_span_ending(span)
         except Exception as error:
-            self._session._fault("internal_error", f"a span of another library's that ends: {error!r}")
+            self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
         try:
-            self._session._guest_started(span, parent_context)
+            self._session._foreign_span_started(span, parent_context)
         except Exception as error:
-            self._session._fault("internal_error", f"a span of another library's that starts: {error!r}")
+            self._session._fault("internal_error", f"a span of another library that starts: {error!r}")
 
     def on_end(self, span: ReadableSpan) -> None:
         try:
-            self._session._guest(span)
+            self._session._foreign_span_ended(span)
         except Exception as error:
-            self._session._fault("internal_error", f"a span of another library's that ends: {error!r}")
+            self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
 
 
-_ours = DelegatingProvider()
+_delegating = DelegatingProvider()
 
 
 def check() -> None:
-    """Raise ConfigureError where OpenTelemetry's variables ask for limits of spans that are none."""
+    """Raise ConfigureError if a span limit in OpenTelemetry's variables is invalid."""
     try:
         sdk.SpanLimits()
     except ValueError as error:
@@ -304,44 +307,42 @@ def check() -> None:
 
 
 def install(session: Session) -> bool:
-    """Make `session` the one that other instrumentations record into; False where another provider is set."""
-    found = trace.get_tracer_provider()
-    if isinstance(found, trace.ProxyTracerProvider):
-        trace.set_tracer_provider(_ours)
-        found = trace.get_tracer_provider()
-    if found is not _ours:
+    """Record other libraries' spans in `session`; returns False if the program set another provider."""
+    provider_set = trace.get_tracer_provider()
+    if isinstance(provider_set, trace.ProxyTracerProvider):
+        trace.set_tracer_provider(_delegating)
+        provider_set = trace.get_tracer_provider()
+    if provider_set is not _delegating:
         return False
-    _ours.plug(session)
-    session._at_close(_ours.unplug, session)
+    _delegating.plug(session)
+    session._after_close(_delegating.unplug, session)
     return True
 
 
 def mirror() -> Mirror:
     """
-    A transport to the tracer provider that the program has set.
+    Return a transport to the tracer provider that the program has set.
 
-    Raises ConfigureError where there is none, or it is not the SDK's.
+    Raises ConfigureError if no provider is set, or if it is not the SDK's.
     """
     provider = trace.get_tracer_provider()
-    if provider is _ours or isinstance(provider, trace.ProxyTracerProvider):
-        raise ConfigureError(
-            "mirror=True: no other tracer provider is set; set yours ahead of mttp.configure"
-        )
+    if provider is _delegating or isinstance(provider, trace.ProxyTracerProvider):
+        raise ConfigureError("mirror=True: no other tracer provider is set; set yours before mttp.configure")
     processor: Any = getattr(provider, "_active_span_processor", None)
     resource: Any = getattr(provider, "resource", None)
     if not callable(getattr(processor, "on_end", None)) or not isinstance(resource, Resource):
         raise ConfigureError(
-            f"mirror=True: the tracer provider that is set, {type(provider).__name__}, is not the SDK's "
-            "and takes no spans that have ended; give its exporter to mttp.configure(exporters=[...]) instead"
+            f"mirror=True: the tracer provider {type(provider).__name__} is not the SDK's "
+            "and takes no ended spans; pass its exporter to mttp.configure(exporters=[...]) instead"
         )
     return Mirror(processor, resource, type(provider).__name__)
 
 
 class Mirror(SpanExporter):
     """
-    Passes our spans with their ids to the processors of the program's provider.
+    Passes mttp's spans, with their ids, to the span processors of the program's provider.
 
-    What other instrumentations record there within a step then hangs below that step.
+    Spans that other instrumentations record there within a step are then children of that step.
     """
 
     name = "mirror"
@@ -359,14 +360,14 @@ class Mirror(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """
-        Hand them over, each once; what becomes of them there is the other provider's affair.
+        Pass each span once to the other provider's processors.
 
-        Raises Refused for those at which its processors raised.
+        Raises PartialExport for the spans for which a processor raised.
         """
         failed: list[ReadableSpan] = []
         for span in spans:
             try:
-                self._processor.on_end(self._theirs(span))
+                self._processor.on_end(self._with_their_resource(span))
             except Exception as error:
                 failed.append(span)
                 reason = repr(error)
@@ -375,8 +376,8 @@ class Mirror(SpanExporter):
             raise PartialExport(reason, rejections=[RejectedSpans("mirror_failed", len(failed), len(traces))])
         return SpanExportResult.SUCCESS
 
-    def _theirs(self, span: ReadableSpan) -> ReadableSpan:
-        """The span as made by their service, in our run."""
+    def _with_their_resource(self, span: ReadableSpan) -> ReadableSpan:
+        """Return the span with the other provider's resource and this run's id."""
         if not isinstance(span, RecordingSpan):
             return span
         if self._origin is None:
@@ -385,7 +386,7 @@ class Mirror(SpanExporter):
         return span.with_origin(self._origin)
 
     def shutdown(self) -> None:
-        """Nothing: the other provider is released by who made it."""
+        """Do nothing: the other provider belongs to the program."""
 
     def __repr__(self) -> str:
         return f"mirror of {self._owner}"

@@ -1,4 +1,4 @@
-"""Finished episodes, recorded at once: what a trainer that scores a batch after generating it has."""
+"""`record` records a finished episode from its value."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def record(
     timing: str | None = None,
 ) -> OpenEpisode:
     """
-    Record a finished episode; the handle that comes back has ended.
+    Record a finished episode, and return a handle that has ended.
 
-    Times are nanoseconds since the Unix epoch, by default the value's own, else now.
-    A trace id that the value has is kept.
+    Times are in nanoseconds since the Unix epoch, by default the value's own, else now.
+    The value's trace id is kept.
     """
     start = episode.start_time if start_time is None else start_time
     facts = {name: getattr(episode, name) for name in _IDENTITY}
@@ -90,8 +90,8 @@ def record(
             _end_agent(opened, _timed(agent, root.started, finish))
         _score(opened, episode, root.started, finish)
         opened.final_observation(episode.final_observation)
-        _carry(root, episode)
-    except Exception as error:  # a value that says something impossible costs itself
+        _keep_extra(root, episode)
+    except Exception as error:  # an invalid value must not lose the episode
         root.fault("internal_error", f"record: {error!r}")
     opened._finish(end_time=finish, **_ending(opened, episode))
     return opened
@@ -102,14 +102,14 @@ def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
     facts["status"] = "aborted" if episode.status == "unfinished" else episode.status
     facts["length"] = episode.length or opened.length
     facts["error_message"] = episode.error_message or ""
-    _overrule(opened, episode)
+    _keep_return(opened, episode)
     return facts
 
 
-def _overrule(opened: Trajectory, value: Episode | Agent) -> None:
-    """Keep a return that the scorings and steps do not account for."""
+def _keep_return(opened: Trajectory, value: Episode | Agent) -> None:
+    """Keep the value's return if the scorings and steps give another one."""
     if value.return_ is not None and value.return_ != opened.return_:
-        opened._ledger.overrule(value.return_)
+        opened._rewards.state_return(value.return_)
 
 
 def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:
@@ -143,8 +143,8 @@ def _end_agent(opened: OpenEpisode, value: Agent) -> None:
     agent = opened.agent(value.id)
     span = cast(RecordingSpan, agent._span)
     _score(agent, value, span.started, cast(int, value.end_time))
-    _overrule(agent, value)
-    _carry(span, value)
+    _keep_return(agent, value)
+    _keep_extra(span, value)
     agent._finish(
         terminated=value.terminated,
         truncated=value.truncated,
@@ -159,8 +159,8 @@ def _end_agent(opened: OpenEpisode, value: Agent) -> None:
 
 def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
     value = _timed(value, start, end)
-    player = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
-    step = player.step(start_time=value.start_time, index=value.index)
+    trajectory = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
+    step = trajectory.step(start_time=value.start_time, index=value.index)
     span = cast(RecordingSpan, step._span)
     step.observation(value.observation)
     step.action(value.action)
@@ -187,7 +187,7 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
         step.metric(name, metric)
     for name, fact in value.metadata.items():
         step.set_metadata(name, fact)
-    _carry(span, value)
+    _keep_extra(span, value)
     step._finish(
         error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
     )
@@ -199,8 +199,8 @@ def _call(step: OpenStep, value: Call) -> None:
         opened._conclude()
 
 
-def _carry(span: RecordingSpan, value: Step | Agent | Episode) -> None:
-    """Keep what an earlier recording said of itself, but for what was stated differently later."""
+def _keep_extra(span: RecordingSpan, value: Step | Agent | Episode) -> None:
+    """Keep unknown attributes, faults and omissions of an earlier recording."""
     span.values |= {key: kept for key, kept in value.extra.items() if key not in span.values}
     span.faults.extend(value.faults)
     span.omissions.extend(value.omissions)

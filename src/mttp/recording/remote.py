@@ -1,4 +1,4 @@
-"""Steps and agents of another process: what others may add to them, and what only their owner may say."""
+"""Handles of steps and agents that another process owns."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from mttp.semconv import attributes as a
 
 __all__ = ["RemoteHandle", "RemoteAgent", "RemoteStep"]
 
-_OF_LEAVING = ("status", "stop_reason", "error_type", "error_message")
+_ERROR_FACTS = ("status", "stop_reason", "error_type", "error_message")
 
 
 class RemoteHandle(Handle):
-    """A handle on what another process owns; its faults are noted on the span of the part."""
+    """A handle of an object of another process; faults are noted on the span of this process's part."""
 
-    _TAKES: ClassVar[frozenset[str]]
-    """What can be said from here."""
+    _ACCEPTED: ClassVar[frozenset[str]]
+    """The calls that can be made in this process."""
 
-    def _takes(self, what: str) -> bool:
-        if what in self._TAKES and not self.ended:
+    def _accepts(self, what: str) -> bool:
+        if what in self._ACCEPTED and not self.ended:
             return True
-        if what in self._TAKES:
+        if what in self._ACCEPTED:
             self._fault("after_end", f"{what} after the end")
             return False
         self._refuse(what)
         return False
 
     def _refuse(self, what: str) -> None:
-        detail = f"{what} is for the process that started it to say"
+        detail = f"{what} can be recorded only by the process that started it"
         if self.ended:
             self._fault("not_the_owner", detail)
         else:
@@ -50,46 +50,46 @@ class RemoteHandle(Handle):
 
     def _refuse_facts(self, facts: dict[str, Any]) -> None:
         for name, fact in facts.items():
-            if fact is not None and name not in _OF_LEAVING:
+            if fact is not None and name not in _ERROR_FACTS:
                 self._refuse(name)
 
 
 class RemoteStep(RemoteHandle, OpenStep):
-    """A step of another process: it can be scored, and calls be made in it."""
+    """A step of another process, which can be scored and can have calls."""
 
-    _TAKES = frozenset({"reward", "a call", "end"})
+    _ACCEPTED = frozenset({"reward", "a call", "end"})
 
     def __init__(self, owner: Trajectory, step: StepContext) -> None:
         super().__init__(owner, owner._host, owner._span, step.index)
         self._remote_context = step.span
-        self._left = False
+        self._has_ended = False
         self._remote_place = {**owner._place, a.STEP_INDEX: step.index}
 
     @property
     def _span_context(self) -> SpanContext:
-        """The step's span."""
+        """The context of the step's span."""
         return self._remote_context
 
     @property
     def _place(self) -> dict[str, Any]:
-        """What its scorings and calls say of where they belong."""
+        """The attributes that assign its scorings and calls to the step."""
         return self._remote_place
 
     @property
     def span_id(self) -> str:
-        """The step's span, 16 hex digits."""
+        """The step's span id, 16 hex digits."""
         return f"{self._remote_context.span_id:016x}"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be said of it here."""
-        return self._left or super().ended
+        """Whether the handle has ended in this process."""
+        return self._has_ended or super().ended
 
     @quiet
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
-        """Score the step, as `OpenEpisode.reward`; what it pays is for the process that started it to say."""
+        """Record a scoring of the step; only the process that started the step can set its reward."""
         check_names("reward", scoring, SCORING_FACTS)
-        if self._takes("reward"):
+        if self._accepts("reward"):
             faults: Faults = []
             self._record_scoring(rewards.make(value, faults, **scoring), faults, document_of(value))
 
@@ -97,22 +97,22 @@ class RemoteStep(RemoteHandle, OpenStep):
     def end(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
-        """Say nothing more of it; the step itself goes on where it was started."""
-        if self._takes("end"):
+        """End this handle; the step continues in the process that started it."""
+        if self._accepts("end"):
             self._finish(terminated=terminated, truncated=truncated, end_time=end_time)
 
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
-        self._left = True
+        self._has_ended = True
         for call in self._calls:
             if not call.ended:
                 call._finish(end_time=end_time)
 
 
 class RemoteAgent(RemoteHandle, OpenAgent):
-    """An agent of another process: it can take steps here, and be scored."""
+    """An agent of another process, which can take steps here and can be scored."""
 
-    _TAKES = frozenset({"step", "reward", "end"})
+    _ACCEPTED = frozenset({"step", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentContext, next_index: int) -> None:
         Trajectory.__init__(self, part._segment, part._span, place={a.AGENT_ID: agent.id})
@@ -123,19 +123,19 @@ class RemoteAgent(RemoteHandle, OpenAgent):
 
     @property
     def span_id(self) -> str:
-        """The agent's span, 16 hex digits."""
+        """The agent's span id, 16 hex digits."""
         return f"{self._span_context.span_id:016x}"
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be said of it here."""
+        """Whether the handle has ended in this process."""
         return self._closing or super().ended
 
-    def _show(self, made: Reward) -> None:
-        """The agent's own span is its owner's."""
+    def _set_reward_attributes(self, reward: Reward) -> None:
+        """Do nothing: the agent's span belongs to its process."""
 
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
-        self._settle(end_time=end_time)
+        self._finish_steps(end_time=end_time)
         with self._lock:
             self._close()

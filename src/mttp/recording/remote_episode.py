@@ -1,4 +1,4 @@
-"""One process's part of an episode that another process started, while it happens."""
+"""`RemoteEpisode`, the handle of one process's part of an episode that another process started."""
 
 from __future__ import annotations
 
@@ -28,84 +28,83 @@ __all__ = ["RemoteEpisode"]
 
 class RemoteEpisode(RemoteHandle, OpenEpisode):
     """
-    An episode of another process, as far as it goes on in this one.
+    The part of another process's episode that this process records.
 
-    Steps, agents, scorings, metrics and metadata are taken as by the episode itself.
-    How the episode ended and what was observed last is for the process that started it to say.
-    `end`, or leaving the block, closes the part and says how many spans it has.
-    The episode itself may be over by then.
+    It accepts steps, agents, rewards, metrics and metadata. Only the process that started the episode can
+    record its ending and its final observation.
+    `end`, or the end of the block, ends the part and records its span count.
     """
 
-    _TAKES = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
+    _ACCEPTED = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
 
     def __init__(
         self,
         host: Host | None,
-        where: EpisodeContext | None = None,
+        context: EpisodeContext | None = None,
         *,
         at_end: Callable[[], object] | None = None,
     ) -> None:
-        self._where = where
+        self._episode_context = context
         self._at_end = at_end
         self._step: RemoteStep | None = None
         self._agent: RemoteAgent | None = None
         self._segment_id = ""
-        if host is None or where is None:
+        if host is None or context is None:
             Trajectory.__init__(self, None)
             return
         self._segment_id = f"{ids.span_id():016x}"
-        identity = segments.identity(where.run_id, where.episode_id, self._segment_id)
+        identity = segments.identity(context.run_id, context.episode_id, self._segment_id)
         segment = Segment(
             host,
-            where.root.trace_id,
-            where.episode_id,
+            context.root.trace_id,
+            context.episode_id,
             identity,
             steps=host.steps,
-            flags=where.root.trace_flags,
+            flags=context.root.trace_flags,
         )
         Trajectory.__init__(self, segment)
-        self._span = self._segment.span(names.SEGMENT, where.root, place={})
-        self._take_over(where)
-        group = {} if where.group is None else {a.GROUP_ID: where.group}
-        self._identity = {a.RUN_ID: where.run_id, a.EPISODE_ID: where.episode_id, **group}
-        host.joined(self)
+        self._span = self._segment.span(names.SEGMENT, context.root, place={})
+        self._continue_at(context)
+        group = {} if context.group is None else {a.GROUP_ID: context.group}
+        self._identity = {a.RUN_ID: context.run_id, a.EPISODE_ID: context.episode_id, **group}
+        host.part_started(self)
 
-    def _take_over(self, where: EpisodeContext) -> None:
-        """Go on at the step, and with the agent, that were current."""
-        if where.agent is None:
-            self._next_index = where.next_index  # the steps before are another process's
+    def _continue_at(self, context: EpisodeContext) -> None:
+        """Continue with the agent and the step that were current."""
+        if context.agent is None:
+            self._next_index = context.next_index  # the earlier steps belong to another process
         else:
-            self._agent = RemoteAgent(self, where.agent, where.next_index)
-            self._agents = {where.agent.id: self._agent}
-        if where.step is not None:
-            self._step = RemoteStep(self._agent or self, where.step)
+            self._agent = RemoteAgent(self, context.agent, context.next_index)
+            self._agents = {context.agent.id: self._agent}
+        if context.step is not None:
+            self._step = RemoteStep(self._agent or self, context.step)
 
     @property
     def segment_id(self) -> str:
-        """The part's own id, which all its spans carry; empty for an inert handle."""
+        """The part's id, which all its spans have; empty for an inert handle."""
         return self._segment_id
 
     @property
     def _span_context(self) -> SpanContext:
-        """The episode's root."""
-        return cast(EpisodeContext, self._where).root
+        """The context of the episode's root span."""
+        return cast(EpisodeContext, self._episode_context).root
 
     @property
     def span_id(self) -> str:
-        """The episode's root span, 16 hex digits; empty for an inert handle."""
+        """The span id of the episode's root, 16 hex digits; empty for an inert handle."""
         return f"{self._span_context.span_id:016x}" if self else ""
 
     def _as_context(self) -> Context:
-        where = cast(EpisodeContext, self._where)
-        self._enclose(otel_context.get_value(TRAJECTORY_KEY))
-        context = trace.set_span_in_context(trace.NonRecordingSpan(where.ambient))
-        for name, value in where.baggage.items():
+        episode = cast(EpisodeContext, self._episode_context)
+        self._remember_outer(otel_context.get_value(TRAJECTORY_KEY))
+        context = trace.set_span_in_context(trace.NonRecordingSpan(episode.ambient))
+        for name, value in episode.baggage.items():
             context = baggage.set_baggage(name, value, context)
         context = otel_context.set_value(TRAJECTORY_KEY, self._agent or self, context)
         return otel_context.set_value(STEP_KEY, self._step, context)
 
-    def _show(self, made: Reward) -> None:
-        """The root is its owner's."""
+    def _set_reward_attributes(self, reward: Reward) -> None:
+        """Do nothing: the root span belongs to the process that started the episode."""
 
     def _finish(
         self,
@@ -119,13 +118,13 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         for handle in (self._step, *self.agents):
             if handle is not None and not handle.ended:
                 handle._finish(end_time=end_time)
-        self._settle(end_time=end_time)
+        self._finish_steps(end_time=end_time)
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
             self._close()
-            self._segment.host.left(self)
+            self._segment.host.part_ended(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
         span.end(end_time)
         if self._at_end is not None:

@@ -1,4 +1,4 @@
-"""Scorings by reward specs as they happen: a span for each, and one for each component while it is called."""
+"""Records the scorings of reward specs: a span for each, and one for each component."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from mttp.semconv import spans as names
 if TYPE_CHECKING:
     from mttp.model.results import RewardResult
 
-__all__ = ["LiveScoring", "watch"]
+__all__ = ["OpenScoring", "watch"]
 
 
-def watch(spec: str, *, of_step: bool) -> LiveScoring | None:
-    """The scoring that begins in the current episode, or in its current step; None where none is recorded."""
+def watch(spec: str, *, of_step: bool) -> OpenScoring | None:
+    """Start a scoring in the current step or episode; returns None outside an episode."""
     scored = (current_step() if of_step else None) or current_trajectory()
     if not scored:
         return None
     try:
-        return LiveScoring(scored, spec)
+        return OpenScoring(scored, spec)
     except Exception as error:
         scored._failed("scoring", error)
         return None
 
 
-class LiveScoring:
-    """One scoring while it is recorded; no failure here reaches the code that scores."""
+class OpenScoring:
+    """An open scoring; its errors are counted and never reach the code that scores."""
 
     def __init__(self, scored: OpenStep | Trajectory, spec: str) -> None:
         self._scored = scored
@@ -52,7 +52,7 @@ class LiveScoring:
 
     def grading(self, name: str) -> AbstractContextManager[object]:
         """
-        A component is called within this block, in which its span is the current one.
+        Return a context manager for a component's call, in whose block the component's span is current.
 
         An included spec has several such blocks, one for each stage of its components.
         """
@@ -66,11 +66,11 @@ class LiveScoring:
             return nullcontext()
 
     def graded(self, name: str, span: RecordingSpan) -> None:
-        """A component has answered."""
+        """Remember the end time of a component's call."""
         self._grades[name] = (span, self._segment.now())
 
     def scored(self, result: RewardResult) -> str:
-        """Record what came of it; the scoring's span id, 16 hex digits, empty where that failed."""
+        """Record the result; returns the scoring's span id, 16 hex digits, empty after an error."""
         try:
             return self._record(result)
         except Exception as error:
@@ -79,25 +79,25 @@ class LiveScoring:
 
     def _record(self, result: RewardResult) -> str:
         faults: Faults = []
-        made = rewards.checked(result.reward, faults)
+        reward = rewards.checked(result.reward, faults)
         span = self._span
         span.note(faults)
-        span.encoded.update(span.checked(rewards.encode, made))
-        for grade in made.grades:
-            self._end_grade(grade, made)
+        span.encoded.update(span.checked(rewards.encode, reward))
+        for grade in reward.grades:
+            self._end_grade(grade, reward)
         span.end()
-        self._scored._scored_by(span, result.document)
+        self._scored._remember_scoring(span, result.document)
         return f"{span.identity.span_id:016x}"
 
-    def _end_grade(self, grade: Grade, made: Reward) -> None:
-        """What was not called within a block of its own was known before."""
-        live = self._grades.get(grade.name)
-        if live is None:
-            self._segment.grade(grade, self._span.identity, made, place=self._place)
+    def _end_grade(self, grade: Grade, reward: Reward) -> None:
+        """Record a grade on the span of its call, or on a new span if it had no block."""
+        called = self._grades.get(grade.name)
+        if called is None:
+            self._segment.grade(grade, self._span.identity, reward, place=self._place)
             return
-        span, ended = live
+        span, ended = called
         span.encoded.update(span.checked(grades.encode, grade))
-        self._segment.below(grade, span.identity, made, place=self._place)
+        self._segment.grade_children(grade, span.identity, reward, place=self._place)
         span.end(ended)
 
     def _fault(self, error: Exception) -> None:
@@ -105,9 +105,9 @@ class LiveScoring:
 
 
 class _Grading:
-    """A block in which a component's span is the current one."""
+    """A context manager in whose block a component's span is current."""
 
-    def __init__(self, scoring: LiveScoring, name: str, span: RecordingSpan) -> None:
+    def __init__(self, scoring: OpenScoring, name: str, span: RecordingSpan) -> None:
         self._scoring = scoring
         self._name = name
         self._span = span

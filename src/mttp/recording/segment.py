@@ -1,4 +1,4 @@
-"""One process's part of an episode's trace: who makes its spans, and counts them."""
+"""`Segment`, one process's part of an episode's trace, which creates and counts its spans."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
 
 class Segment(Trace):
     """
-    Makes the spans that one process adds to an episode.
+    Creates the spans of one process in an episode's trace.
 
-    Those that end are counted, so that a reader can prove that none is missing.
+    It counts the ended spans, so that a reader detects missing ones.
     """
 
     def __init__(
@@ -39,10 +39,11 @@ class Segment(Trace):
         flags: TraceFlags | None = None,
     ) -> None:
         """
-        Of an episode whose own id is by default that of its trace; `identity` is what all its spans say.
+        Create a segment; `episode_id` is by default the trace id.
 
-        `steps` is how its steps are written: spans, packed or auto.
-        `flags` are by default what the session's sampling says.
+        `identity` has the attributes of all its spans.
+        `steps` is how steps are written: spans, packed or auto.
+        `flags` are by default those of the session's sampling decision.
         """
         self.offset = offset()
         self.host = host
@@ -51,16 +52,16 @@ class Segment(Trace):
         self.steps = steps
         self._flags = flags
         self.spans = 0
-        """How many have ended, each step that is in columns one of them."""
+        """The number of ended spans, including each step in columns."""
         self.group: str | None = None
-        """Its group, of which collectors get all episodes or none."""
+        """The group's id; sampling selects all episodes of a group or none."""
         self.episode_id = episode_id or f"{trace_id:032x}"
         self.identity = identity or {a.RUN_ID: host.run_id, a.EPISODE_ID: self.episode_id}
 
     @property
-    def flags(self) -> TraceFlags:  # type: ignore[override]  # others are given theirs
-        """Whether collectors get the episode."""
-        # Not a cached property: before Python 3.12 it has a lock, which a fork may find held.
+    def flags(self) -> TraceFlags:  # type: ignore[override]  # an attribute in other traces
+        """The trace flags: sampled if collectors get the episode."""
+        # Not a cached property, which before Python 3.12 has a lock that a fork can copy in the locked state.
         if self._flags is None:
             is_sampled = self.host.samples(self.trace_id, self.group)
             self._flags = SAMPLED if is_sampled else _UNSAMPLED
@@ -75,57 +76,59 @@ class Segment(Trace):
         *,
         place: Mapping[str, Any],
     ) -> RecordingSpan:
-        """A new span under `parent`; `place` says whose it is within the episode."""
+        """Start a span under `parent`; `place` has its agent and step attributes."""
         return RecordingSpan(name, {**self.identity, **place}, self, parent, start_time=start_time, kind=kind)
 
     def score(
         self,
         scored: RecordingSpan,
         parent: SpanContext,
-        made: Reward,
+        reward: Reward,
         faults: Faults,
         *,
         place: Mapping[str, Any],
     ) -> RecordingSpan:
         """
-        Record a scoring under `parent`, its grades as children, and what one span should not hold.
+        Record a scoring under `parent`, with its grades and calls as children.
 
-        What is wrong with it is said on the span `scored` too.
+        Its faults are also noted on the span `scored`.
         """
-        span = self.span(rewards.span_name(made), parent, start_time=made.start_time, place=place)
+        span = self.span(rewards.span_name(reward), parent, start_time=reward.start_time, place=place)
         span.note(faults)
         scored.faults.extend(faults)
-        span.encoded.update(span.checked(rewards.encode, made))
-        for grade in rewards.grades(made):
-            self.grade(grade, span.identity, made, place=place)
-        for call in made.calls:
-            self.call(call, span.identity, place={**place, a.GRADER_NAME: rewards.grader(made)})
-        span.end(made.end_time)
+        span.encoded.update(span.checked(rewards.encode, reward))
+        for grade in rewards.grades(reward):
+            self.grade(grade, span.identity, reward, place=place)
+        for call in reward.calls:
+            self.call(call, span.identity, place={**place, a.GRADER_NAME: rewards.grader(reward)})
+        span.end(reward.end_time)
         return span
 
     def grade(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
-        """Record a component's grade, its parts and calls below it; times are by default the scoring's."""
+        """Record a component's grade, its parts and calls; times are by default the scoring's."""
         start = scoring.start_time if grade.start_time is None else grade.start_time
         child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
         child.encoded.update(child.checked(grades.encode, grade))
-        self.below(grade, child.identity, scoring, place=place)
+        self.grade_children(grade, child.identity, scoring, place=place)
         child.end(scoring.end_time if grade.end_time is None else grade.end_time)
 
-    def below(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
-        """Record a grade's parts and calls, below its span."""
+    def grade_children(
+        self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]
+    ) -> None:
+        """Record a grade's parts and calls as children of its span."""
         for part in grade.parts:
             self.grade(part, parent, scoring, place=place)
         for call in grade.calls:
             self.call(call, parent, place={**place, a.GRADER_NAME: grades.grader(grade)})
 
     def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
-        """Record a call that is over."""
+        """Record a finished call."""
         name = calls.span_name(call.operation, call.name)
         span = self.span(name, parent, span_kind(call), call.start_time, place=place)
         OpenCall(self.host, span, call)._conclude()
 
     def ended(self, span: RecordingSpan) -> None:
-        """Take an ended span."""
+        """Count an ended span and pass it to the session."""
         self.spans += span.count
         self.host.take(span)
 

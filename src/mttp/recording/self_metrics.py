@@ -1,4 +1,4 @@
-"""How recording itself fares, as OpenTelemetry metrics: spans delivered, lost and waiting, failed hooks."""
+"""OpenTelemetry metrics of recording itself: spans delivered, lost and waiting, failed integrations."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["current_provider", "observe"]
 
 _Dimensions: TypeAlias = tuple[tuple[str, str], ...]
-_Figures: TypeAlias = Mapping[_Dimensions, float]
+_Values: TypeAlias = Mapping[_Dimensions, float]
 
-_FIGURES: Mapping[str, Callable[[TransportStats], float | Mapping[str, float]]] = {
+_VALUES: Mapping[str, Callable[[TransportStats], float | Mapping[str, float]]] = {
     metrics.EXPORTER_QUEUE_SIZE: lambda stats: stats.waiting_bytes,
     metrics.EXPORTER_SPANS_RECORDED: lambda stats: stats.recorded + stats.sampled_out,
     metrics.EXPORTER_SPANS_DELIVERED: lambda stats: stats.delivered,
@@ -31,28 +31,28 @@ _FIGURES: Mapping[str, Callable[[TransportStats], float | Mapping[str, float]]] 
     metrics.EXPORTER_EPISODES_LOST: lambda stats: stats.lost_episodes,
     metrics.EXPORTER_BLOCKED_DURATION: lambda stats: stats.blocked_seconds,
 }
-"""What each metric says of one transport; a mapping is by the reason of the loss."""
-_NAMES = (*_FIGURES, metrics.INTEGRATIONS_FAILURES)
+"""The value of each metric from a transport's counters; a mapping is by the cause of the loss."""
+_NAMES = (*_VALUES, metrics.INTEGRATIONS_FAILURES)
 
 
 def observe(session: Session, meter_provider: MeterProvider | None = None) -> None:
     """
-    Show a session's counters to a meter provider, by default the one that is set; where none is, do nothing.
+    Report a session's counters to `meter_provider`, by default the global one; without any do nothing.
 
-    Counters go on where those of the provider's earlier sessions stopped.
+    Counters continue from those of the provider's earlier sessions.
     """
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            if provider not in _known:
-                _known[provider] = _Health(provider.get_meter("mttp", __version__, SCHEMA_URL))
-            _known[provider].add(session)
+            if provider not in _by_provider:
+                _by_provider[provider] = _SelfMetrics(provider.get_meter("mttp", __version__, SCHEMA_URL))
+            _by_provider[provider].add(session)
     except Exception as error:
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 
 def current_provider() -> MeterProvider | None:
-    """The meter provider, if the program has set one and so loaded the metrics API."""
+    """Return the global meter provider; None if the program has not set one."""
     if "opentelemetry.metrics" not in sys.modules:
         return None
     from opentelemetry.metrics import get_meter_provider
@@ -62,12 +62,15 @@ def current_provider() -> MeterProvider | None:
     return None if isinstance(found, _ProxyMeterProvider) else found
 
 
-class _Health:
-    """The sums over all sessions of a meter provider: sessions end, and callbacks can't be withdrawn."""
+class _SelfMetrics:
+    """The sums over all sessions of a meter provider, whose callbacks can't be removed."""
 
     def __init__(self, meter: Meter) -> None:
-        self._seen: tuple[Mapping[str, _Figures], Sequence[Session]] = ({name: {} for name in _NAMES}, ())
-        # one value, so that a collection sees a session open or closed; a lock might be held at a fork
+        self._totals_and_sessions: tuple[Mapping[str, _Values], Sequence[Session]] = (
+            {name: {} for name in _NAMES},
+            (),
+        )
+        # one value, so that a collection sees a session either open or closed; a fork could copy a held lock
         for name in _NAMES:
             self._create(meter, name)
 
@@ -80,42 +83,42 @@ class _Health:
         create(name, callbacks, unit=instrument.unit, description=instrument.description)
 
     def add(self, session: Session) -> None:
-        """Count a session in."""
-        past, sessions = self._seen
-        self._seen = past, (*sessions, session)
-        session._at_close(self._keep, session)
+        """Add a session."""
+        totals, sessions = self._totals_and_sessions
+        self._totals_and_sessions = totals, (*sessions, session)
+        session._after_close(self._add_to_totals, session)
 
-    def _keep(self, session: Session) -> None:
-        """Remember what a session came to."""
-        past, sessions = self._seen
-        over = {name: _sum(figures, _figures(name, session.stats)) for name, figures in past.items()}
-        self._seen = over, tuple(other for other in sessions if other is not session)
+    def _add_to_totals(self, session: Session) -> None:
+        """Add a closed session's counters to the totals."""
+        totals, sessions = self._totals_and_sessions
+        totals = {name: _sum(values, _values_of(name, session.stats)) for name, values in totals.items()}
+        self._totals_and_sessions = totals, tuple(other for other in sessions if other is not session)
 
     def _observations(self, name: str, _: CallbackOptions) -> Iterator[Observation]:
         from opentelemetry.metrics import Observation
 
-        past, sessions = self._seen
-        total = _sum(past[name], *(_figures(name, session.stats) for session in sessions))
+        totals, sessions = self._totals_and_sessions
+        total = _sum(totals[name], *(_values_of(name, session.stats) for session in sessions))
         for dimensions, value in total.items():
             yield Observation(value, dict(dimensions))
 
 
-def _figures(name: str, stats: Stats) -> _Figures:
-    """What a metric says of a session, by transport and reason, or by library and error."""
+def _values_of(name: str, stats: Stats) -> _Values:
+    """Return a metric's values for a session, by transport and cause, or by library and error."""
     if name == metrics.INTEGRATIONS_FAILURES:
-        return _failures(stats)
-    found: list[_Figures] = []
+        return _failure_values(stats)
+    found: list[_Values] = []
     with stats.lock:
         for each in stats.transports.values():
-            said, transport = _FIGURES[name](each), (a.TRANSPORT_NAME, each.name)
-            if isinstance(said, Mapping):
-                found.append({(transport, (a.GAP_REASON, why)): value for why, value in said.items()})
+            value, transport = _VALUES[name](each), (a.TRANSPORT_NAME, each.name)
+            if isinstance(value, Mapping):
+                found.append({(transport, (a.GAP_REASON, cause)): count for cause, count in value.items()})
             else:
-                found.append({(transport,): said})
+                found.append({(transport,): value})
     return _sum(*found)
 
 
-def _failures(stats: Stats) -> _Figures:
+def _failure_values(stats: Stats) -> _Values:
     with stats.lock:
         return {
             ((a.INTEGRATION_NAME, library), (a.ERROR_TYPE, error)): count
@@ -123,12 +126,12 @@ def _failures(stats: Stats) -> _Figures:
         }
 
 
-def _sum(*figures: _Figures) -> _Figures:
+def _sum(*values: _Values) -> _Values:
     total: dict[_Dimensions, float] = {}
-    for each in figures:
+    for each in values:
         for dimensions, value in each.items():
             total[dimensions] = total.get(dimensions, 0) + value
     return total
 
 
-_known: WeakKeyDictionary[MeterProvider, _Health] = WeakKeyDictionary()
+_by_provider: WeakKeyDictionary[MeterProvider, _SelfMetrics] = WeakKeyDictionary()

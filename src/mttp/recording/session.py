@@ -1,4 +1,4 @@
-"""A session: the recording of one run, from `configure` to `close`."""
+"""A session: the recording of one run in one process, from `configure` to `close`."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ from mttp.transports.stats import Stats
 __all__ = ["Session"]
 
 FLUSH_SECONDS = 30.0
-"""How long what has ended may take to be written."""
+"""The default time limit of `flush`."""
 PART_SECONDS = 1.0
-"""How long a part of another process's episode waits at its end to be written, where that was asked for."""
+"""How long the end of a remote episode waits for its spans, with `extract(flush=True)`."""
 PROCESSOR_SECONDS = 10.0
-"""How long the user's own span processors may take to finish."""
+"""The time limit for shutting down the user's span processors."""
 
 
 class Session:
     """
-    Records the episodes of one run; made by `mttp.configure`.
+    Records the episodes of one run; `mttp.configure` creates it.
 
-    It is a context manager, sync and async; leaving it closes it.
+    It is a context manager, sync and async, which closes it at the end of its block.
     """
 
     def __init__(
         self,
-        lanes: Sequence[ExportTarget],
+        targets: Sequence[ExportTarget],
         *,
         run_id: str,
         facts: Mapping[str, Any],
@@ -80,29 +80,30 @@ class Session:
         secrets: Secrets | None = None,
     ) -> None:
         """
-        `withholding` says what the span processors are not shown of a span that has ended.
+        Start a session that writes to `targets`.
 
-        `secrets` says what is not recorded by anybody, for the name that it has.
+        `withholding` is applied to the ended spans that span processors get.
+        `secrets` finds the values that are never recorded.
         """
         secrets = USUAL if secrets is None else secrets
         omissions: list[str] = []
         resource = _resource(run_id, secrets, omissions)
         self.run_id = run_id
         self.run_name: str | None = facts.get("name")
-        self.transports = [lane.transport for lane in lanes if lane.owned]
-        self._closed = not lanes and not processors
+        self.transports = [target.transport for target in targets if target.owned]
+        self._closed = not targets and not processors
         self._status = "completed"
         self._lock = threading.RLock()
-        self._ending = ExitStack()
-        self._leaving = ExitStack()
-        self._close_seconds = max((lane.close_timeout for lane in lanes), default=PROCESSOR_SECONDS)
+        self._before_close_callbacks = ExitStack()
+        self._after_close_callbacks = ExitStack()
+        self._close_seconds = max((target.close_timeout for target in targets), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        self._observers = Observers(processors, self._fault, _view(withholding, secrets, self._fault))
+        self._observers = Observers(processors, self._fault, _redactor(withholding, secrets, self._fault))
         watch_with(watch)
         observers = self._observers if processors else None
         self._recorder = RunRecorder(
             RunConfig(
-                lanes=lanes,
+                targets=targets,
                 origin=SpanOrigin(resource, _scope(), observers, secrets),
                 run_id=run_id,
                 facts=facts,
@@ -112,13 +113,13 @@ class Session:
                 directory=_directory(),
                 sampling=sampling,
                 steps=steps,
-                logged=_logged([lane.withholding for lane in lanes] or [withholding]),
+                logged=_log_rule([target.withholding for target in targets] or [withholding]),
             )
         )
 
     @property
     def stats(self) -> Stats:
-        """What this process recorded, delivered and lost, counted."""
+        """Counts of what this process recorded, delivered and lost."""
         return self._recorder.stats
 
     @property
@@ -127,29 +128,29 @@ class Session:
 
     @property
     def transport(self) -> Transport | None:
-        """The transport, or the first of several; None where nothing is recorded."""
+        """The transport, or the first of several; None if the session records nothing."""
         return self.transports[0] if self.transports else None
 
     @property
     def _steps(self) -> str:
-        """How steps are written, where an episode does not say: spans, packed or auto."""
+        """How steps are written unless an episode states it: spans, packed or auto."""
         return self._recorder.steps
 
-    # What users call.
+    # Public methods.
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is recorded any more."""
+        """Whether the session is closed, so that it records nothing more."""
         return self._closed
 
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
-        """Start an episode; `EpisodeFacts` has what can be stated of it."""
+        """Start an episode; `EpisodeFacts` lists the arguments."""
         try:
             if not facts.keys() <= EPISODE_FACTS:
                 check_names("episode", facts, EPISODE_FACTS)
             if self._closed:
                 return inert_episode()
-            return OpenEpisode(self._recorder) if not facts else _opened(self._recorder, facts)
+            return OpenEpisode(self._recorder) if not facts else _start_episode(self._recorder, facts)
         except MisuseError:
             raise
         except Exception as error:
@@ -166,10 +167,10 @@ class Session:
         timing: str | None = None,
     ) -> OpenEpisode:
         """
-        Record a finished episode, as a value; the handle that comes back has ended.
+        Record a finished episode from its value, and return a handle that has ended.
 
-        Times are nanoseconds since the Unix epoch, by default the value's own, else now.
-        `timing` is "live", or "batch" where the times are those of a whole batch.
+        Times are in nanoseconds since the Unix epoch, by default the value's own, else now.
+        `timing` is "live", or "batch" if the times are those of a whole batch.
         """
         if self._closed:
             return inert_episode()
@@ -191,9 +192,9 @@ class Session:
         optimizer: str | None = None,
     ) -> None:
         """
-        State facts about the run that are known only now; what was stated of it before stays.
+        Add facts about the run; facts that were stated earlier are not changed.
 
-        `config` is anything that JSON can say, `policy_parameters` the number of trainable ones.
+        `config` is any value that JSON can represent, `policy_parameters` the number of trainable parameters.
         """
         if self._closed:
             return
@@ -213,10 +214,10 @@ class Session:
     @quiet_but(lambda *_, **__: False)
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """
-        Have everything written that has ended, and span processors flushed, within `timeout` seconds.
+        Write all ended spans and flush span processors, within `timeout` seconds.
 
-        Return whether every transport delivered all that was recorded since the flush before: False where a
-        receiver turned something down, or a full buffer lost something.
+        Return whether every transport delivered everything that was recorded since the previous flush. The
+        result is False if a receiver rejected spans, a full queue lost some, or the time was not enough.
         """
         deadline = time.monotonic() + timeout
         written = self._recorder.flush(timeout)
@@ -225,35 +226,35 @@ class Session:
     @quiet_but(lambda *_, **__: False)
     def close(self, timeout: float | None = None) -> bool:
         """
-        End the run, write everything, and release the transports; afterwards every call does nothing.
+        End the run, write all spans, and shut down the transports; later calls do nothing.
 
-        What is not written within `timeout` seconds is lost, and counted.
+        Spans that are not written within `timeout` seconds are lost, and counted; by default the timeout is
+        30 seconds for a file and 10 for a collector.
         Return whether everything that the session recorded was delivered.
-        By default a file may take 30 seconds, and a collector 10.
         """
         with self._lock:
-            again = self._closed
-            if not again:
-                self._finish()
+            was_closed = self._closed
+            if not was_closed:
+                self._run_before_close()
             self._closed = True
-        if again:
+        if was_closed:
             return self._recorder.close(self._status, timeout)
         deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
         try:
             return self._recorder.close(self._status, timeout)
         finally:
             self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
-            self._leaving.close()
+            self._after_close_callbacks.close()
 
-    def _finish(self) -> None:
+    def _run_before_close(self) -> None:
         try:
-            self._ending.pop_all().close()
+            self._before_close_callbacks.pop_all().close()
         except Exception as error:
             self._failed("Session.close", error)
 
     @quiet_but(lambda *_, **__: False)
     def abort(self) -> bool:
-        """Close a run that is cut off."""
+        """Close the session with the run's status "aborted"; returns what `close` returns."""
         self._status = "aborted"
         return self.close()
 
@@ -266,11 +267,11 @@ class Session:
 
     @property
     def location(self) -> Path | None:
-        """Where this session writes files; None where it does not."""
+        """The file or directory that this session writes; None if it writes no files."""
         return next((path for _, path in self._files()), None)
 
     def _written(self) -> Path | None:
-        """The same, once what has ended is there."""
+        """Flush the first file transport and return its path; None without one."""
         for place, path in self._files():
             self._recorder.flush_one(place, FLUSH_SECONDS)
             return path
@@ -283,13 +284,13 @@ class Session:
                 yield place, path
 
     def records(self) -> Iterator[SpanRecord]:
-        """The spans that a memory transport keeps; raises ReadError for any other transport."""
+        """Flush and return the spans of the memory transport; raises ReadError without a memory transport."""
         for place, transport in enumerate(self.transports):
             kept = getattr(transport, "records", None)
             if kept is not None:
                 self._recorder.flush_one(place, FLUSH_SECONDS)
                 return iter(kept())
-        raise ReadError(f"a session on {self._where()} keeps no episodes that could be read")
+        raise ReadError(f"a session on {self._addresses()} has no memory transport to read episodes from")
 
     def __enter__(self) -> Self:
         return self
@@ -311,53 +312,53 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open"
-        return f"<mttp.Session {self.run_id} on {self._where()}, {state}>"
+        return f"<mttp.Session {self.run_id} on {self._addresses()}, {state}>"
 
-    def _where(self) -> str:
+    def _addresses(self) -> str:
         return ", ".join(map(repr, self.transports)) or "nothing"
 
-    # What the rooms above call.
+    # For other packages of mttp.
 
     def _records_for(self, recorder: object) -> bool:
-        """Whether what that recorder started goes on: not in a closed session, nor in a forked child."""
+        """Return whether the session is open and still records with this recorder, which a fork replaces."""
         return not self._closed and self._recorder is recorder
 
     def _template(self, facts: Mapping[str, Any], faults: Faults) -> Template:
-        """What all episodes of one environment state, under the names that `mttp.Episode` has."""
+        """Return a template of facts, as `mttp.Episode` names them, that an environment's episodes share."""
         return template(self._recorder, facts, faults)
 
     @quiet_but(lambda *_, **__: inert_episode())
-    def _episode_like(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
-        """Start an episode that states these `EpisodeFacts`, and what the template does."""
-        return inert_episode() if self._closed else _opened(self._recorder, facts, template)
+    def _episode_from_template(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
+        """Start an episode with these `EpisodeFacts` and the attributes of the template."""
+        return inert_episode() if self._closed else _start_episode(self._recorder, facts, template)
 
     @quiet_but(lambda *_, **__: RemoteEpisode(None))
-    def _join(self, where: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
-        """Go on with another process's episode; with `flush` the end of that waits until it is written."""
+    def _continue_episode(self, context: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
+        """Continue another process's episode; with `flush` its end waits until its spans are written."""
         if self._closed:
             return RemoteEpisode(None)
         return RemoteEpisode(
-            self._recorder, where, at_end=partial(self.flush, PART_SECONDS) if flush else None
+            self._recorder, context, at_end=partial(self.flush, PART_SECONDS) if flush else None
         )
 
     def _before_close(self, callback: Callable[..., object], *args: object) -> None:
-        """Have something called while the session still records, right before it closes."""
-        self._ending.callback(callback, *args)
+        """Call `callback` when the session is about to close, while it still records."""
+        self._before_close_callbacks.callback(callback, *args)
 
-    def _at_close(self, callback: Callable[..., object], *args: object) -> None:
-        """Have something called once the session is closed."""
-        self._leaving.callback(callback, *args)
+    def _after_close(self, callback: Callable[..., object], *args: object) -> None:
+        """Call `callback` after the session has closed."""
+        self._after_close_callbacks.callback(callback, *args)
 
     def _before_fork(self) -> bool:
-        """Ahead of a fork; whether `after_fork_in_parent` is due."""
+        """Hold the writing threads before a fork; returns whether `_after_fork_in_parent` must be called."""
         return self._recorder.hold()
 
     def _after_fork_in_parent(self) -> None:
-        """After a fork that `before_fork` preceded."""
+        """Release the writing threads in the parent after a fork."""
         self._recorder.release()
 
     def _after_fork_in_child(self) -> None:
-        """Record a part of the run of its own: what was open or queued is the parent's."""
+        """Use a new recorder in a forked child; open episodes and queued spans stay with the parent."""
         self._lock = threading.RLock()
         self._recorder = self._recorder.fork()
         self._observers.after_fork_in_child()
@@ -366,79 +367,81 @@ class Session:
             if forked is not None:
                 forked()
 
-    def _observe(self, processor: SpanProcessor) -> None:
-        """Have one more span processor look on from here on."""
+    def _add_processor(self, processor: SpanProcessor) -> None:
+        """Add a span processor."""
         self._observers.add(processor)
         self._recorder.origin.observers = self._observers
 
-    def _guest_started(self, span: Span, context: Context | None) -> None:
-        """Show a span of another library's that has started to the user's processors."""
+    def _foreign_span_started(self, span: Span, context: Context | None) -> None:
+        """Call the span processors for a started span of another library."""
         self._observers.started(span, context)
 
-    def _guest_ending(self, span: Span) -> None:
-        """Show a span of another library's that is about to have ended to the user's processors."""
+    def _foreign_span_ending(self, span: Span) -> None:
+        """Call the span processors for an ending span of another library."""
         self._observers.ending(span)
 
     @property
     def _processors(self) -> tuple[SpanProcessor, ...]:
-        """The user's span processors that look on."""
+        """The user's span processors."""
         return self._observers.processors
 
     def _samples(self, trace_id: int) -> bool:
-        """Whether collectors get a trace that is no episode."""
+        """Return whether sampling selects a trace that is not an episode."""
         return self._recorder.samples(trace_id, None)
 
     @property
     def _resource(self) -> Resource:
-        """Who records: what OpenTelemetry's variables say of the service, and the run."""
+        """The resource: the service from OpenTelemetry's variables, and the run id."""
         return self._recorder.origin.resource
 
-    def _guest(self, span: ReadableSpan) -> None:
-        """Take an ended span of another library's."""
+    def _foreign_span_ended(self, span: ReadableSpan) -> None:
+        """Record an ended span of another library."""
         self._observers.ended(span)
         faults: Faults = []
-        guest = ForeignSpan(span, faults, self._recorder.origin.secrets)
+        foreign = ForeignSpan(span, faults, self._recorder.origin.secrets)
         for fault in faults:
             kind, _, detail = fault.partition(": ")
             self._fault(kind, detail)
-        self._recorder.ended(guest)
+        self._recorder.ended(foreign)
 
 
-_OF_THE_HANDLE = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
-_OF_THE_EPISODE = {name: name for name in EpisodeFacts.__annotations__ if name not in _OF_THE_HANDLE}
-_OF_THE_EPISODE["policy_version"] = "policy_version_start"
+_HANDLE_OPTIONS = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
+_EPISODE_FIELDS = {name: name for name in EpisodeFacts.__annotations__ if name not in _HANDLE_OPTIONS}
+_EPISODE_FIELDS["policy_version"] = "policy_version_start"
 
 
-def _opened(share: RunRecorder, given: Mapping[str, Any], template: Template | None = None) -> OpenEpisode:
-    """An episode of which something is stated."""
+def _start_episode(
+    recorder: RunRecorder, given: Mapping[str, Any], template: Template | None = None
+) -> OpenEpisode:
+    """Start an episode with these `EpisodeFacts`."""
     facts: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for name, value in given.items():
-        if name in _OF_THE_EPISODE:
-            facts[_OF_THE_EPISODE[name]] = value
+        if name in _EPISODE_FIELDS:
+            facts[_EPISODE_FIELDS[name]] = value
         else:
-            options[_OF_THE_HANDLE[name]] = value
-    return OpenEpisode(share, facts, **options, template=template)
+            options[_HANDLE_OPTIONS[name]] = value
+    return OpenEpisode(recorder, facts, **options, template=template)
 
 
-def _view(
+def _redactor(
     withholding: Withholding, secrets: Secrets, fault: Callable[[str, str], None]
 ) -> Callable[[ReadableSpan], ReadableSpan] | None:
-    """A span as span processors may see it; None where they may see all of it."""
+    """Return the function that redacts a span for span processors; None if nothing is withheld."""
     if withholding == Withholding():
         return None
-    veil = ContentFilter(withholding, fault)
-    return lambda span: veil(span if isinstance(span, EndedSpan) else ForeignSpan(span, [], secrets))
+    redacted = ContentFilter(withholding, fault)
+    return lambda span: redacted(span if isinstance(span, EndedSpan) else ForeignSpan(span, [], secrets))
 
 
-def _logged(withholdings: Sequence[Withholding]) -> ContentRule:
-    """What the log may have: no more than the transport that is given most."""
+def _log_rule(withholdings: Sequence[Withholding]) -> ContentRule:
+    """Return the least strict of the transports' rules, which applies to the log."""
     rules = [withholding.rule for withholding in withholdings]
     return max(rules, key=lambda rule: (rule.content, rule.redact is None))
 
 
 def _config(config: object, faults: Faults, secrets: Secrets) -> dict[str, Any]:
-    """The configuration as it is now, whatever becomes of the object."""
+    """Return attributes with a copy of the configuration."""
     try:
         return {} if config is None else runs.config(config, faults, secrets)
     except Exception as error:
@@ -454,7 +457,7 @@ def _directory() -> str:
 
 
 def _resource(run_id: str, secrets: Secrets, omissions: list[str]) -> Resource:
-    """Who records, without what looks like a secret in OpenTelemetry's variables."""
+    """Return the resource without secrets from OpenTelemetry's variables."""
     found = _detected(run_id)
     kept = secrets.mapping(found.attributes, omissions)
     return Resource(kept, found.schema_url) if omissions else found
@@ -468,7 +471,7 @@ def _detected(run_id: str) -> Resource:
     known = {**service, a.RUN_ID: run_id}
     try:
         return Resource.create(known)
-    except RuntimeError:  # it needs a thread, and at the interpreter's end there is none to be had
+    except RuntimeError:  # detectors need a thread, and none starts while the interpreter shuts down
         return Resource(known)
 
 

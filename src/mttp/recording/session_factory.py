@@ -1,4 +1,4 @@
-"""Opening a session: which transports it has, and what the processes that this one starts are told of it."""
+"""`open_session`: transports from arguments and variables, and the variables for child processes."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ __all__ = [
 _log = logging.getLogger("mttp")
 
 RUN_ID_VARIABLE = "MTTP_RUN_ID"
-"""The run, for the processes of it: `configure` sets it for those that this one starts."""
+"""The run's id; set for child processes, which join the run."""
 TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
-"""The transports where `configure` names none; also set for child processes."""
+"""The transports if `configure` names none; set for child processes."""
 
 CONTENT_VARIABLE = "MTTP_CONTENT"
-"""Whether transports are given content, where `configure` does not say; set for child processes, too."""
+"""Whether transports get content unless `configure` states it; set for child processes."""
 
-_AND_ANOTHER = re.compile(r"\s*,\s*(?=[a-z+]+://)")
-"""A comma, where another address follows."""
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_ADDRESS_SEPARATOR = re.compile(r"\s*,\s*(?=[a-z+]+://)")
+"""A comma before another address."""
+_UNSAFE_IN_PATH = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def open_session(
     transport: Destination | Sequence[Destination] | None = None,
     *,
-    apart: IsolatedRecording | None = None,
+    isolation: IsolatedRecording | None = None,
     exporters: Sequence[Transport] = (),
     content: bool | None = None,
     token_ids: bool | None = None,
@@ -73,53 +73,53 @@ def open_session(
     **facts: Any,
 ) -> Session:
     """
-    A new session; arguments are those of `mttp.configure`; `apart` says what is recorded apart.
+    Open a session; the arguments are those of `mttp.configure`, and the isolated recording if there is one.
 
-    Raises ConfigureError where an argument is wrong, and TransportError where a transport can't be opened.
+    Raises ConfigureError if an argument is wrong, and TransportError if a transport can't be opened.
     """
     if steps not in STEP_MODES:
         raise ConfigureError(f"steps={steps!r} is not one of {', '.join(STEP_MODES)}")
-    launched = provenance.launch()
-    launch_id = launched.pop("run_id", None)
-    identity = text(run_id or _told(RUN_ID_VARIABLE, apart) or launch_id or ids.run_id(), [])
-    facts = {"kind": "train", "name": run, **facts, **launched}
+    launch_facts = provenance.launch()
+    launch_id = launch_facts.pop("run_id", None)
+    identity = text(run_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
+    facts = {"kind": "train", "name": run, **facts, **launch_facts}
     if is_off():
         _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
-    routes = [*_routes(transport, identity, apart, profile), *map(Route, exporters)]
+    routes = [*_routes(transport, identity, isolation, profile), *map(Route, exporters)]
     if not routes and not processors:
-        _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER asks for no exporter")
+        _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER selects no exporter")
         return Session([], run_id=identity, facts=facts)
-    chosen, secrets = _sampling(sampling), Secrets.stated(secret_keys)
-    content = _content(apart) if content is None else content
-    terms = {"content": content, "token_ids": token_ids}
-    check(terms, redact, close_timeout)
+    chosen_sampling, secrets = _sampling(sampling), Secrets.stated(secret_keys)
+    content = _content(isolation) if content is None else content
+    content_options = {"content": content, "token_ids": token_ids}
+    check(content_options, redact, close_timeout)
     try:
-        own = _lanes(routes, **terms, redact=redact, close_timeout=close_timeout)
+        own = _open_targets(routes, **content_options, redact=redact, close_timeout=close_timeout)
     except TransportError as error:
-        if transport is None and _told(TRANSPORT_VARIABLE, apart):
+        if transport is None and _variable(TRANSPORT_VARIABLE, isolation):
             raise TransportError(f"{TRANSPORT_VARIABLE}: {error}") from error.__cause__
         raise
-    lanes = own if apart is None else apart.with_others(own)
+    targets = own if isolation is None else isolation.with_others(own)
     keep_freed()
     session = Session(
-        lanes,
+        targets,
         run_id=identity,
         facts=facts,
         config=config,
         processors=processors,
-        sampling=chosen,
+        sampling=chosen_sampling,
         steps=steps,
         withholding=Withholding(content=content is not False, token_ids=token_ids, redact=redact),
         secrets=secrets,
     )
-    if apart is not None:
-        apart.opened.append(session)
+    if isolation is not None:
+        isolation.opened.append(session)
     publish(session, RUN_ID_VARIABLE, identity)
-    addresses = [address for lane in own if (address := getattr(lane.transport, "address", None))]
+    addresses = [address for target in own if (address := getattr(target.transport, "address", None))]
     if addresses:
         publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
-    if any(map(_withholds_more, own)):
+    if any(map(_is_stricter, own)):
         publish(session, CONTENT_VARIABLE, "false")
     if str(secrets):
         publish(session, SECRETS_VARIABLE, str(secrets))
@@ -128,79 +128,81 @@ def open_session(
 
 
 def is_off() -> bool:
-    """Whether OpenTelemetry's switch turns recording off."""
+    """Return whether OTEL_SDK_DISABLED turns recording off."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def close_with_this_child(session: Session) -> None:
-    """In a child of multiprocessing, have the session closed when the child leaves."""
+    """In a child process of multiprocessing, close the session when the child exits."""
     if "multiprocessing" in sys.modules and sys.modules["multiprocessing"].parent_process() is not None:
         close_with_child(session)
 
 
 def close_with_child(session: Session) -> None:
-    """Have a child of multiprocessing close its part when it leaves: it runs no atexit handlers."""
+    """Close the session when a child process of multiprocessing exits, which runs no atexit handlers."""
     sys.modules["multiprocessing.util"].Finalize(None, session.close, exitpriority=100)
 
 
-# Which transports.
+# Transports.
 
 
 def _routes(
     transport: Destination | Sequence[Destination] | None,
     run_id: str,
-    apart: IsolatedRecording | None,
+    isolation: IsolatedRecording | None,
     profile: str | None,
 ) -> list[Route]:
-    """Where to, by argument, by our variable, by OpenTelemetry's, or by default."""
+    """Return the routes from the argument, MTTP_TRANSPORT, OpenTelemetry's variables, or the default."""
     if transport is None:
-        transport = _by_default(run_id, apart, profile)
+        transport = _default_transport(run_id, isolation, profile)
     several: Sequence[Any] = transport if isinstance(transport, (list, tuple)) else [transport]
     if not several and not isinstance(transport, _FromVariables):
-        raise ConfigureError("transport is an empty list; name a transport, or leave it out for the default")
+        raise ConfigureError("transport is an empty list; name a transport or omit the argument")
     routes = [item if isinstance(item, Route) else Route(item) for item in several]
     return routes if profile is None else _profiled(routes, profile)
 
 
 def _profiled(routes: Sequence[Route], profile: str) -> list[Route]:
-    """The same routes, those to receivers with the profile; raises ConfigureError where none is one."""
+    """Return the routes with the profile on those to receivers; raises ConfigureError without a receiver."""
     found = [route.with_profile(profile) for route in routes]
     if not any(route.has_profile for route in found):
         raise ConfigureError(
-            f"profile={profile!r} is for receivers, http://HOST:PORT or grpc://HOST:PORT, "
-            f"and there is none among {', '.join(map(repr, routes)) or 'the transports'}"
+            f"profile={profile!r} is for receivers, http://HOST:PORT or grpc://HOST:PORT; "
+            f"there is none in {', '.join(map(repr, routes)) or 'the transports'}"
         )
     return found
 
 
 class _FromVariables(list[Transport]):
-    """What variables ask for, which may be nothing."""
+    """Transports from OpenTelemetry's variables; may be empty."""
 
 
-def _by_default(
-    run_id: str, apart: IsolatedRecording | None, profile: str | None
+def _default_transport(
+    run_id: str, isolation: IsolatedRecording | None, profile: str | None
 ) -> Destination | Sequence[Destination]:
-    stated = _told(TRANSPORT_VARIABLE, apart)
+    stated = _variable(TRANSPORT_VARIABLE, isolation)
     if stated:
-        return _AND_ANOTHER.split(stated)
-    if apart is not None:
-        return apart.transports[0]
-    asked = environment.from_environment(profile)
-    return f"file://mttp-runs/{_NOT_IN_A_NAME.sub('-', run_id)}/" if asked is None else _FromVariables(asked)
+        return _ADDRESS_SEPARATOR.split(stated)
+    if isolation is not None:
+        return isolation.transports[0]
+    exporters = environment.from_environment(profile)
+    if exporters is not None:
+        return _FromVariables(exporters)
+    return f"file://mttp-runs/{_UNSAFE_IN_PATH.sub('-', run_id)}/"
 
 
-def _lanes(routes: Sequence[Route], **views: Any) -> list[ExportTarget]:
-    """All of the routes open; where one can't be opened, none is left open that was not before."""
-    lanes: list[ExportTarget] = []
+def _open_targets(routes: Sequence[Route], **views: Any) -> list[ExportTarget]:
+    """Open all routes; if one can't be opened, close those that were opened from an address."""
+    targets: list[ExportTarget] = []
     try:
         for route in routes:
-            lanes.append(route.open(**views))
+            targets.append(route.open(**views))
     except BaseException:
-        for route, lane in zip(routes, lanes, strict=False):
+        for route, target in zip(routes, targets, strict=False):
             if route.is_address:
-                lane.transport.shutdown()
+                target.transport.shutdown()
         raise
-    return lanes
+    return targets
 
 
 def _sampling(given: Sampling | float | None) -> Sampling | None:
@@ -209,38 +211,38 @@ def _sampling(given: Sampling | float | None) -> Sampling | None:
     return given if isinstance(given, Sampling) else Sampling(given)
 
 
-# What child processes are told.
+# Variables for child processes.
 
 
-def _told(variable: str, apart: IsolatedRecording | None) -> str | None:
-    """The value of a variable without blanks around it; None where it is empty, or was set by `apart`."""
+def _variable(variable: str, isolation: IsolatedRecording | None) -> str | None:
+    """Return the stripped value of a variable; None if it is empty or was set by the isolated recording."""
     value = os.environ.get(variable)
-    is_ours = apart is not None and value == apart.published.get(variable)
+    is_ours = isolation is not None and value == isolation.published.get(variable)
     return None if value is None or is_ours else value.strip() or None
 
 
-def _content(apart: IsolatedRecording | None) -> bool | None:
-    """Whether the variable asks for content; raises ConfigureError for another value than true or false."""
-    stated = None if apart is not None else _told(CONTENT_VARIABLE, apart)
+def _content(isolation: IsolatedRecording | None) -> bool | None:
+    """Return MTTP_CONTENT as a flag; raises ConfigureError for a value other than true or false."""
+    stated = None if isolation is not None else _variable(CONTENT_VARIABLE, isolation)
     return None if stated is None else bool(parse(flag, stated, CONTENT_VARIABLE))
 
 
-def _withholds_more(lane: ExportTarget) -> bool:
-    """Whether a transport is given less than by itself; a child process has no function that redacts."""
-    usual: Withholding = getattr(lane.transport, "withholding", Withholding())
-    return usual.rule.shows_all and not lane.withholding.rule.shows_all
+def _is_stricter(target: ExportTarget) -> bool:
+    """Return whether a route withholds more than its transport; a child process can't inherit `redact`."""
+    default: Withholding = getattr(target.transport, "withholding", Withholding())
+    return default.rule.shows_all and not target.withholding.rule.shows_all
 
 
 def publish(session: Session, variable: str, value: str) -> None:
-    """Set a variable for the processes that this one starts, until the session is closed."""
+    """Set a variable for child processes until the session is closed."""
     before = os.environ.get(variable)
     if before != value:
         os.environ[variable] = value
-        session._at_close(_restore, variable, value, before)
+        session._after_close(_restore, variable, value, before)
 
 
-def _restore(variable: str, ours: str, before: str | None) -> None:
-    if os.environ.get(variable) != ours:
+def _restore(variable: str, published: str, before: str | None) -> None:
+    if os.environ.get(variable) != published:
         return
     if before is None:
         del os.environ[variable]

@@ -1,4 +1,4 @@
-"""What becomes of a session when its process is told to terminate."""
+"""Closes a session on SIGTERM."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ __all__ = ["close_on_sigterm", "forget_in_child"]
 
 def close_on_sigterm(session: Session) -> None:
     """
-    Close the session on SIGTERM, then let the signal do what it would have done.
+    Close the session on SIGTERM, and then let the signal end the process.
 
-    Only from the main thread, and only where the signal has no handler: launchers have their own.
+    Does nothing outside the main thread, or if the signal has a handler, because launchers have their own.
     """
     try:
-        found = signal.getsignal(signal.SIGTERM)
-        if found is not signal.SIG_DFL and not (isinstance(found, _Handler) and found.is_over):
+        current = signal.getsignal(signal.SIGTERM)
+        if current is not signal.SIG_DFL and not (isinstance(current, _Handler) and current.is_closed):
             return
         handler = _Handler(session)
         signal.signal(signal.SIGTERM, handler)
-    except ValueError:  # only the main thread may
+    except ValueError:  # not the main thread
         return
-    session._at_close(handler.withdraw)
+    session._after_close(handler.remove)
 
 
 def forget_in_child() -> None:
     """
-    After a fork, in the child: let the signal end it at once, as it would without us.
+    After a fork, in the child: restore the default action, which ends the process at once.
 
-    A pool ends its workers so, and a worker that slept through a signal handled in Python would never end.
+    A pool ends its workers with SIGTERM, and a worker that is blocked would not run a handler in Python.
     """
     if isinstance(signal.getsignal(signal.SIGTERM), _Handler):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class _Handler:
-    """Handles SIGTERM, for one session."""
+    """Handles SIGTERM for one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
-    def is_over(self) -> bool:
-        """Whether its session is closed: by another thread, which could not withdraw it."""
+    def is_closed(self) -> bool:
+        """Whether its session is closed, for example by another thread, which can't remove the handler."""
         return self._session.closed
 
     def __call__(self, _: int, __: FrameType | None) -> None:
         """
-        Close the session; the process then ends by the signal.
+        Close the session, and then end the process by the signal.
 
-        A second signal, or one while the session closes, waits along: launchers often send several.
+        A second signal waits for the close too, because launchers often send several.
         """
         try:
             self._session.abort()
@@ -62,9 +62,9 @@ class _Handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def withdraw(self) -> None:
-        """Leave the signal as it was found."""
+    def remove(self) -> None:
+        """Restore the default action."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread may; with its session closed the handler passes the signal on
+            return  # only the main thread may; after the close the handler only ends the process
         if signal.getsignal(signal.SIGTERM) is self:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Which episode or step is meant: by its handle, its value, or its ids."""
+"""`target` resolves an episode or step from a handle, a value or ids."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Target:
     """An episode, or a step of one."""
 
     trace_id: str
-    """The episode's trace, 32 hex digits."""
+    """The episode's trace id, 32 hex digits."""
     span_id: str = ""
-    """The span of what is meant, 16 hex digits, where it is known."""
+    """The span id of the episode's root or of the step, 16 hex digits; empty if unknown."""
     step: int | None = None
-    """Index of the step that is meant, where it is known."""
+    """The step's index; None for an episode, or if unknown."""
     is_step: bool = False
-    """Whether a step is meant, and not the whole episode."""
+    """Whether the target is a step."""
 
 
 def target(given: object) -> Target:
     """
-    What `given` means: an episode's handle, value or trace id, a step's handle, or (episode, step).
+    Return the target for an episode's handle, value or trace id, a step's handle, or (episode, step).
 
-    There the step is its index, span id, handle or value. Raises ValueError for anything else.
+    In (episode, step) the step is its index, span id, handle or value. Raises ValueError for anything else.
     """
     if isinstance(given, OpenStep) and given:
         trace_id = cast(RecordingSpan, given._span).trace_id
@@ -50,7 +50,7 @@ def target(given: object) -> Target:
         return Target(trace_id=_id(given, _TRACE_ID))
     if isinstance(given, (tuple, list)) and len(given) == 2:
         return _step(target(given[0]).trace_id, given[1])
-    raise ValueError(f"{scalar_text(given):.80} is no recorded episode or step, and no trace id")
+    raise ValueError(f"{scalar_text(given):.80} is not a recorded episode or step, or a trace id")
 
 
 def _step(trace_id: str, given: object) -> Target:
@@ -65,7 +65,7 @@ def _step(trace_id: str, given: object) -> Target:
 
 
 def _index(given: object) -> int | None:
-    """A whole number of any library."""
+    """Return the index of an integer of any library; None for any other value."""
     try:
         return None if isinstance(given, bool) else cast(Any, given).__index__()
     except (AttributeError, TypeError):
@@ -76,12 +76,12 @@ def _id(given: str, pattern: re.Pattern[str]) -> str:
     lowered = given.lower()
     if not pattern.fullmatch(lowered):
         digits = 32 if pattern is _TRACE_ID else 16
-        raise ValueError(f"{given[:80]!r} is no id of {digits} hexadecimal digits")
+        raise ValueError(f"{given[:80]!r} is not an id of {digits} hexadecimal digits")
     return lowered
 
 
 def link(trace_id: str, span_id: str, attributes: Mapping[str, Any] | None = None) -> Link | None:
-    """A link to that span; None where it is not known which span it is."""
+    """Return a link to a span; None without a span id."""
     if not span_id:
         return None
     return Link(SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True), dict(attributes or {}))

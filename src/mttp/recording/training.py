@@ -1,4 +1,4 @@
-"""What is learned from episodes: groups that are compared, and updates of the policy."""
+"""`group` and `update`: groups of episodes, and updates of the policy."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from weakref import WeakKeyDictionary
 from mttp.codec import updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model.episodes import Group, Update
-from mttp.recording.batch import UpdateBatch, batch
-from mttp.recording.configuration import recorded, recording_session
-from mttp.recording.handle import Measured
+from mttp.recording.configuration import never_raises, recording_session
+from mttp.recording.handle import ScoredHandle
 from mttp.recording.open_group import OpenGroup
 from mttp.recording.session import Session
+from mttp.recording.update_batch import UpdateBatch, batch
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.semconv.values import GroupNormalization as How
+from mttp.semconv.values import GroupNormalization as Normalization
 from mttp.semconv.values import GroupScope as Scope
 
 __all__ = ["group", "update"]
 
 _lock = threading.RLock()
 _open: WeakKeyDictionary[Session, dict[int, OpenGroup]] = WeakKeyDictionary()
-"""Groups that are still open, by session: they are recorded when it closes."""
+"""Open groups by session, which are recorded when it closes."""
 _last: dict[tuple[str, str | None], int] = {}
-"""Index of the last update by run and policy."""
+"""The index of the last update by run and policy."""
 
 
-@recorded(lambda *_, **__: OpenGroup(None))
+@never_raises(lambda *_, **__: OpenGroup(None))
 def group(
     id: object = None,
     episodes: Iterable[object] | None = None,
@@ -52,18 +52,18 @@ def group(
     metadata: Mapping[str, object] | None = None,
 ) -> OpenGroup:
     """
-    A group of episodes that are compared with each other, such as GRPO's samples of one prompt.
+    Start or record a group of episodes whose rewards are compared, such as GRPO's samples of one prompt.
 
-    With `episodes` (handles, values or trace ids) it is recorded at once.
-    Else members come by `add`, and it is recorded when it has `size` of them, or when it ends.
-    `id` must be unique in the run; by default it is the group that the members name, else a new one.
+    With `episodes` (handles, values or trace ids) the group is recorded at once. Otherwise `add` adds
+    members, and the group is recorded when it has `size` members, or when it ends.
+    `id` must be unique in the run; by default it is the id that all members name, else a new one.
 
-    `rewards` and `advantages` have one number per member; by default a reward is what the member was paid.
-    Mean and standard deviation are computed from the finite ones unless `reward_mean` and `reward_std` state
-    what the trainer used; with the `scope` "batch" only it can know the deviation.
-    `ddof` is 1 (as torch's `std`, and so TRL and verl, have it) or 0.
-    Without `advantages` they are computed where `normalization` is "none", "mean", "mean_std" or
-    "leave_one_out" (see `mttp.model.baselines`); with the `scope` "none" they are not scaled.
+    `rewards` and `advantages` have one number per member; a reward is by default the member's reward.
+    The mean and the standard deviation are those of the valid rewards, unless `reward_mean` and `reward_std`
+    state the trainer's; with the `scope` "batch" only the trainer knows the standard deviation.
+    `ddof` is 1 (the default of torch's `std`, TRL and verl) or 0.
+    Without `advantages` they are computed if `normalization` is "none", "mean", "mean_std" or "leave_one_out"
+    (see `mttp.model.baselines`); with the `scope` "none" they are not divided by the standard deviation.
     """
     session = recording_session()
     if session is None:
@@ -77,24 +77,29 @@ def group(
     given = {"rewards": listed("rewards", rewards, faults)}
     given["advantages"] = listed("advantages", advantages, faults)
     stated = replace(stated, size=_size(size, members, faults))
-    told = _aligned(given, members)
-    stated = replace(stated, **_unaligned(given, told))
-    opened = _opened(session, stated, faults, metrics, metadata)
+    aligned = _aligned(given, members)
+    stated = replace(stated, **_unaligned(given, aligned))
+    opened = _open_group(session, stated, faults, metrics, metadata)
     if members is not None:
         for position, member in enumerate(members):
-            opened.add(member, *(told[name][position] if name in told else None for name in given))
+            opened.add(member, *(aligned[name][position] if name in aligned else None for name in given))
         if not opened.ended:
             opened.end()
     return opened
 
 
 def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
-    """What the caller says of the group itself."""
+    """Return the group's stated facts, and their faults."""
     faults: Faults = []
     facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
     known = {
         "scope": (Scope.GROUP, Scope.BATCH, Scope.NONE),
-        "normalization": (How.NONE, How.MEAN, How.MEAN_STD, How.LEAVE_ONE_OUT),
+        "normalization": (
+            Normalization.NONE,
+            Normalization.MEAN,
+            Normalization.MEAN_STD,
+            Normalization.LEAVE_ONE_OUT,
+        ),
     }
     for name, words in known.items():
         if name in facts and facts[name] not in words:
@@ -107,7 +112,7 @@ def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: ob
 
 
 def _size(given: object, members: Sequence[object] | None, faults: Faults) -> int:
-    """How many members there should be; 0 if unknown."""
+    """Return the expected number of members; 0 if unknown."""
     size = count(given)
     if given is not None and not size:
         faults.append(f"size_invalid: {scalar_text(given):.80}")
@@ -118,7 +123,7 @@ def _size(given: object, members: Sequence[object] | None, faults: Faults) -> in
 
 
 def _aligned(given: Mapping[str, list[Any] | None], members: Sequence[object] | None) -> dict[str, list[Any]]:
-    """The lists that have one element per member."""
+    """Return the lists with one element per member."""
     return {
         name: items
         for name, items in given.items()
@@ -127,7 +132,7 @@ def _aligned(given: Mapping[str, list[Any] | None], members: Sequence[object] | 
 
 
 def _unaligned(given: Mapping[str, list[Any] | None], aligned: Mapping[str, object]) -> dict[str, Any]:
-    """The other lists: members may still come, and else nothing of them is lost."""
+    """Return the other lists as numbers, which are recorded even if they don't match the members."""
     return {
         name: tuple(math.nan if (found := number(item)) is None else found for item in items)
         for name, items in given.items()
@@ -135,7 +140,7 @@ def _unaligned(given: Mapping[str, list[Any] | None], aligned: Mapping[str, obje
     }
 
 
-def _opened(
+def _open_group(
     session: Session,
     stated: Group,
     faults: Faults,
@@ -143,31 +148,31 @@ def _opened(
     metadata: Mapping[str, object] | None,
 ) -> OpenGroup:
     with _lock:
-        held = _open.get(session)
-        if held is None:
-            held = _open[session] = {}
-            session._before_close(_close, session, held)
+        open_groups = _open.get(session)
+        if open_groups is None:
+            open_groups = _open[session] = {}
+            session._before_close(_close, session, open_groups)
     span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=time.time_ns())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(held, group))
-    held[id(opened)] = opened
+    opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
+    open_groups[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
 
 
-def _forget(held: dict[int, OpenGroup], ended: OpenGroup) -> None:
-    held.pop(id(ended), None)
+def _forget(open_groups: dict[int, OpenGroup], ended: OpenGroup) -> None:
+    open_groups.pop(id(ended), None)
 
 
-def _close(session: Session, held: dict[int, OpenGroup]) -> None:
-    """Record what is still open; a forked child leaves its parent's groups to the parent."""
-    for opened in list(held.values()):
+def _close(session: Session, open_groups: dict[int, OpenGroup]) -> None:
+    """Record the open groups; a forked child leaves its parent's groups to the parent."""
+    for opened in list(open_groups.values()):
         if opened._host is session._recorder:
             opened._end_open()
 
 
-@recorded(lambda *_, **__: Update())
+@never_raises(lambda *_, **__: Update())
 def update(
     index: int | None = None,
     *,
@@ -192,18 +197,18 @@ def update(
     end_time: int | None = None,
 ) -> Update:
     """
-    Record one update of the policy: how it went, and what it learned from.
+    Record one update of the policy, with its losses and its episodes; returns the update's value.
 
     `index` counts from 0; by default it is one more than the last of this policy in this process.
-    The numbers are kept as they came: a loss that is NaN is what people look for.
-    `groups` are handles, values or ids; `episodes` are handles, values or trace ids outside of these.
-    `discarded` has a number of episodes, or the episodes, by the reason why nothing was learned from them.
-    `consumed` is the number of episodes learned from, by default those that are named, less those discarded.
-    `lag` has the number of updates between sampling and learning per episode, or is a tuple (min, mean, max);
-    by default it is `index - policy_update_index - 1` of the members, where they know the latter.
+    Numbers are recorded unchanged, a loss of NaN as NaN.
+    `groups` are handles, values or ids; `episodes` are handles, values or trace ids.
+    `discarded` maps a reason to the number of discarded episodes, or to the episodes.
+    `consumed` is the number of episodes learned from, by default of those named and not discarded.
+    `lag` is the number of updates between sampling and learning: one per episode, or (min, mean, max).
+    By default it is `index - policy_update_index - 1` of the episodes that have a `policy_update_index`.
     `sampled_versions` are the oldest and the newest policy version among the samples.
-    Times are nanoseconds since the Unix epoch, by default now.
-    Where nothing records, the value that comes back is empty.
+    Times are in nanoseconds since the Unix epoch, by default now.
+    Without a session the returned value is empty.
     """
     session = recording_session()
     if session is None:
@@ -220,33 +225,33 @@ def update(
     facts |= _numbers(numbers, faults)
     facts |= _versions(sampled_versions, faults)
     facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
-    learned = batch(groups, episodes, discarded, faults)
-    facts |= _lag(lag, learned, facts["index"], faults)
-    stated = Update(run_id=session.run_id, **facts, **learned.facts(consumed, faults))
-    return _recorded(session, stated, learned, faults, (metadata, metrics), (start_time, end_time))
+    learned_from = batch(groups, episodes, discarded, faults)
+    facts |= _lag(lag, learned_from, facts["index"], faults)
+    stated = Update(run_id=session.run_id, **facts, **learned_from.facts(consumed, faults))
+    return _recorded(session, stated, learned_from, faults, (metadata, metrics), (start_time, end_time))
 
 
 def _recorded(
     session: Session,
     stated: Update,
-    learned: UpdateBatch,
+    learned_from: UpdateBatch,
     faults: Faults,
-    own: tuple[Mapping[str, object] | None, Mapping[str, float] | None],
+    metadata_and_metrics: tuple[Mapping[str, object] | None, Mapping[str, float] | None],
     times: tuple[int | None, int | None],
 ) -> Update:
     start, end = times
-    begin = next((given for given in (start, end) if given is not None), time.time_ns())
-    span = session._recorder.span(names.UPDATE, values={}, start=begin)
+    start = next((given for given in (start, end) if given is not None), time.time_ns())
+    span = session._recorder.span(names.UPDATE, values={}, start=start)
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)
-    handle = Measured(session._recorder, span)
-    handle._describe(*own)
+    handle = ScoredHandle(session._recorder, span)
+    handle._describe(*metadata_and_metrics)
     for values in updates.markers(stated):
-        links = learned.links(values)
-        mark = session._recorder.span(
+        links = learned_from.links(values)
+        marker = session._recorder.span(
             names.UPDATE_LINKS, values=values, parent=span.identity, start=span.started, links=links
         )
-        mark.end(span.started)
+        marker.end(span.started)
     span.end(end)
     return replace(
         stated,
@@ -261,11 +266,11 @@ def _recorded(
 
 
 def _lag(given: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[str, Any]:
-    """Fewest, mean and most updates between sampling and learning."""
+    """Return the minimum, mean and maximum of the lag."""
     if given is None:
-        learned = {id: made for id, made in batch.update_indices.items() if id not in batch.left()}
-        lags = [index - made - 1 for made in learned.values() if made is not None]
-        return _extent(lags) if lags and min(lags) >= 0 else {}
+        policies = [policy for id, policy in batch.update_indices.items() if id not in batch.discarded_ids()]
+        lags = [index - policy - 1 for policy in policies if policy is not None]
+        return _lag_facts(lags) if lags and min(lags) >= 0 else {}
     found = [number(lag) for lag in listed("lag", given, faults) or ()]
     known = [lag for lag in found if lag is not None and math.isfinite(lag)]
     if len(known) < len(found):
@@ -273,17 +278,17 @@ def _lag(given: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[
         return {}
     if isinstance(given, tuple) and len(known) == 3 and known == sorted(known):
         return {"lag_min": int(known[0]), "lag_mean": known[1], "lag_max": int(known[2])}
-    return _extent(known)
+    return _lag_facts(known)
 
 
-def _extent(lags: Sequence[float]) -> dict[str, Any]:
+def _lag_facts(lags: Sequence[float]) -> dict[str, Any]:
     if not lags:
         return {}
     return {"lag_min": int(min(lags)), "lag_mean": math.fsum(lags) / len(lags), "lag_max": int(max(lags))}
 
 
 def _index(given: object, run_id: str, policy: str | None, faults: Faults) -> int:
-    """The index that was given, else one more than the last."""
+    """Return the given index, else one more than the last."""
     found = count(given)
     if given is not None and found is None:
         faults.append(f"index_invalid: {scalar_text(given):.80}")
@@ -299,13 +304,13 @@ def _versions(given: object, faults: Faults) -> dict[str, Any]:
         return {}
     found = listed("sampled_versions", given, faults)
     if found is None or len(found) != 2:
-        faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is no oldest and newest")
+        faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is not (oldest, newest)")
         return {}
     return {"sampled_versions": (text(found[0], faults), text(found[1], faults))}
 
 
 def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
-    """What is one number each, NaN and the infinities included."""
+    """Return the numbers, including NaN and infinities; other values are faults."""
     found = {name: number(value) for name, value in given.items() if value is not None}
     faults.extend(
         f"{name}_invalid: {scalar_text(given[name]):.80}" for name, value in found.items() if value is None
@@ -313,11 +318,11 @@ def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _renew() -> None:
-    """After a fork, in the child: who held the lock there is not here to release it."""
+def _replace_lock() -> None:
+    """After a fork, in the child: replace the lock, whose holder does not exist here."""
     global _lock
     _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=_replace_lock)

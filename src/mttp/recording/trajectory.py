@@ -1,4 +1,4 @@
-"""Steps in order and what is paid for them: an episode's, or those of one agent in it."""
+"""`Trajectory`: steps in order, and their rewards; the base of episodes and agents."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from mttp.model.episodes import Call, Reward, Spec
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import RewardValue
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Measured, current, document_of
-from mttp.recording.ledger import EpisodeRewards
+from mttp.recording.episode_rewards import EpisodeRewards
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, ScoredHandle, current, document_of
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["UNSTATED", "Trajectory"]
+__all__ = ["NO_END_FLAGS", "Trajectory"]
 
-UNSTATED: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
-"""What is known of the end before anybody says anything of it."""
+NO_END_FLAGS: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
+"""The flags of the end before any is stated."""
 
 
-class Trajectory(Measured):
-    """What opens steps, is scored as a whole, and knows what it was paid."""
+class Trajectory(ScoredHandle):
+    """A sequence of steps with a reward of its own, and with the sum of the rewards so far."""
 
-    # What few ever have is the class's: episodes are made in the training loop's time, too.
+    # Rare attributes have defaults on the class, because episodes are created in the training loop.
     _own_context: SpanContext | None = None
-    _base: dict[str, Any] | None = None
+    _step_attributes: dict[str, Any] | None = None
     _step_buffer: StepBuffer | None = None
-    _book: EpisodeRewards | None = None
-    _stated = UNSTATED
-    _inside: Context | None = None
-    """The context in its block, as long as that goes on."""
+    _lazy_rewards: EpisodeRewards | None = None
+    _end_flags = NO_END_FLAGS
+    _block_context: Context | None = None
+    """The context of its block, until the block ends."""
     _place: Mapping[str, Any] = MappingProxyType({})
-    """What its spans say of whose they are, besides the episode's identity."""
+    """Attributes of its spans besides the episode's identity: the agent's id."""
 
     def __init__(
         self,
@@ -67,52 +67,52 @@ class Trajectory(Measured):
 
     @property
     def _episode(self) -> Trajectory:
-        """The episode that it is part of; itself for an episode."""
+        """The episode; for an agent, the episode that it is part of."""
         raise NotImplementedError
 
     @property
-    def _behind(self) -> object:
-        """What is current where this was, once it has ended."""
+    def _outer_current(self) -> object:
+        """What is current in its place once it has ended."""
         return self._outer
 
     @property
     def _span_context(self) -> SpanContext:
-        """The span that its steps and scorings are children of."""
+        """The context of the span whose children its steps and scorings are."""
         if self._own_context is None:
             self._own_context = cast(RecordingSpan, self._span).identity
         return self._own_context
 
     def _as_context(self) -> Context:
-        around = current()
-        self._enclose(around.get(TRAJECTORY_KEY))
-        inside: Any = around.copy()
-        inside[SPAN_KEY], inside[TRAJECTORY_KEY], inside[STEP_KEY] = self._span, self, None
-        self._inside = inside
-        return inside  # type: ignore[no-any-return]  # OpenTelemetry only reads it
+        outer = current()
+        self._remember_outer(outer.get(TRAJECTORY_KEY))
+        context: Any = outer.copy()
+        context[SPAN_KEY], context[TRAJECTORY_KEY], context[STEP_KEY] = self._span, self, None
+        self._block_context = context
+        return context  # type: ignore[no-any-return]  # OpenTelemetry only reads it
 
     @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._inside = None  # which holds the episode, and episodes are not to wait for the garbage collector
+        self._block_context = None  # no reference cycle: an episode must not wait for the garbage collector
         super().__exit__(kind, error, trace)
 
     def _close(self) -> None:
-        """Take no more steps; the lock is held."""
+        """Accept no more steps; the caller holds the lock."""
         self._closing = True
 
     @property
-    def _ledger(self) -> EpisodeRewards:
-        """What was paid so far."""
+    def _rewards(self) -> EpisodeRewards:
+        """The rewards so far."""
         with self._lock:
-            if self._book is None:
-                self._book = EpisodeRewards(self._step_rewards)
-            return self._book
+            if self._lazy_rewards is None:
+                self._lazy_rewards = EpisodeRewards(self._step_rewards)
+            return self._lazy_rewards
 
-    # What is known so far.
+    # Properties that are known so far.
 
-    def _entered(self) -> Self:
-        """Itself, after entering buffered steps and steps whose spans have ended."""
+    def _updated(self) -> Self:
+        """Add buffered steps and steps whose spans have ended, and return self."""
         for step in tuple(self._open_steps):
             if step.ended:
                 step._finish()
@@ -122,53 +122,54 @@ class Trajectory(Measured):
 
     @property
     def terminated(self) -> bool | None:
-        """Whether the task itself ended."""
-        return self._entered()._stated["terminated"]
+        """Whether the task itself ended; None if that is not stated."""
+        return self._updated()._end_flags["terminated"]
 
     @property
     def truncated(self) -> bool | None:
-        """Whether a limit cut it off."""
-        return self._entered()._stated["truncated"]
+        """Whether a limit ended it; None if that is not stated."""
+        return self._updated()._end_flags["truncated"]
 
     @property
     def length(self) -> int:
-        """Steps so far."""
-        return self._entered()._next_index
+        """The number of steps so far."""
+        return self._updated()._next_index
 
     @property
     def step_reward_sum(self) -> float | None:
-        """Sum of the step rewards that are numbers; None when no ended step states one."""
-        return self._entered()._ledger.step_sum
+        """The sum of the step rewards that are numbers; None if no ended step has one."""
+        return self._updated()._rewards.step_sum
 
     @property
     def _is_valid(self) -> bool:
-        """Whether what was paid so far is what was scored, and not for instance a floor in place of it."""
-        return self._entered()._ledger.is_valid
+        """Whether the total, or else each step reward, has the status ok; False for a floor reward."""
+        return self._updated()._rewards.is_valid
 
     @property
     def return_basis(self) -> str | None:
-        """episode where a total was stated, steps where rewards were, None where nothing was."""
-        return self._entered()._ledger.basis
+        """episode if a total was stated, steps if only step rewards were, None without rewards."""
+        return self._updated()._rewards.basis
 
     @property
     def return_(self) -> float | None:
-        """What was paid in all so far; None where that is not known."""
-        return self._entered()._ledger.paid
+        """The return so far; None if it is not known."""
+        return self._updated()._rewards.return_
 
-    # What a training loop says.
+    # Called by the training loop.
 
     def step(self, *, start_time: int | None = None, index: int | None = None) -> OpenStep:
         """
         Start the next step.
 
         `start_time` is in nanoseconds since the Unix epoch, by default now.
-        `index` is by default one after the last, as it is where it is no whole number from 0 to 2**63 - 1.
+        `index` is a whole number from 0 to 2**63 - 1, by default one more than the last; any other value is
+        the fault index_invalid, and the default is used.
         """
         try:
-            step = self._next(start_time, index) if self._takes("step") else None
+            step = self._next(start_time, index) if self._accepts("step") else None
             if step is not None:
                 self._open_steps.add(step)
-                if self._closing and step in self._open_steps:  # another thread closed it just now
+                if self._closing and step in self._open_steps:  # another thread has closed it meanwhile
                     step._finish()
                 return step
         except Exception as error:
@@ -176,33 +177,33 @@ class Trajectory(Measured):
         return OpenStep(self, self._host, None)
 
     def _next(self, start_time: int | None, index: int | None) -> OpenStep | None:
-        """The next step; None where there is to be none."""
+        """Start the next step; returns None once no more steps are accepted."""
         if self._step_buffer is not None:
             self._step_buffer.write()
-        asked = None if index is None else count(index)
+        stated = None if index is None else count(index)
         with self._lock:
             if self._closing:
                 return None
-            position = self._next_index if asked is None else asked
-            # Without a call in between, so that a signal's handler sees both or neither.
+            position = self._next_index if stated is None else stated
+            # No call in between, so that a signal handler sees both or neither.
             self._next_index = position + 1 if position >= self._next_index else self._next_index
             self._steps += 1
         step = self._begin(position, start_time)
-        if asked is None and index is not None:
-            said = f"{scalar_text(index):.80}; the step is number {position}"
-            cast(RecordingSpan, step._span).fault("index_invalid", said)
+        if stated is None and index is not None:
+            detail = f"{scalar_text(index):.80}; the step's index is {position}"
+            cast(RecordingSpan, step._span).fault("index_invalid", detail)
         return step
 
     def _begin(self, index: int, start_time: int | None) -> OpenStep:
-        segment, base = self._segment, self._base
+        segment, base = self._segment, self._step_attributes
         if base is None:
-            base = self._base = {**segment.identity, **self._place}
-        next_id = segment.host.stepped  # a name first: Python takes a detour to call what an instance has
-        said = base.copy()
-        said[a.STEP_INDEX] = index
+            base = self._step_attributes = {**segment.identity, **self._place}
+        next_id = segment.host.next_step_id  # a local first: Python calls an instance attribute more slowly
+        attributes = base.copy()
+        attributes[a.STEP_INDEX] = index
         span = RecordingSpan(
             names.STEP,
-            said,
+            attributes,
             segment,
             self._span_context,
             span_id=next_id(),
@@ -233,19 +234,19 @@ class Trajectory(Measured):
         calls: Sequence[Call] = (),
     ) -> None:
         """
-        State what the whole is paid, and what that was made of.
+        Record the reward of the whole trajectory, and its components.
 
-        `value` is a number; None means that none is known (status missing, or what `status` says).
-        A value that is not a finite number is an error, kept as text, and never a zero.
-        Without `value` the total is the weighted sum of the components, each with weight 1 where no weights
-        are given. It is missing where a component has no valid value, or no weight beside others that have.
-        The result of a reward spec, or an `mttp.Reward`, is the whole scoring.
-        A value that differs from its components' weighted sum is recorded as given, and flagged.
+        `value` is a number; None means that it is not known (status missing, or `status`). A value that is
+        not a finite number has the status error, is kept as text, and is never zero.
+        Without `value` the total is the weighted sum of the components, with weight 1 each without weights.
+        It is missing if a component has no valid value, or no weight while others have one.
+        The result of a reward spec, or an `mttp.Reward`, is a whole scoring.
+        A value that differs from its components' weighted sum is recorded unchanged, with a fault.
         """
-        if not self._takes("reward"):
+        if not self._accepts("reward"):
             return
         faults: Faults = []
-        made = rewards.make(
+        reward = rewards.make(
             value,
             faults,
             components=components,
@@ -264,27 +265,27 @@ class Trajectory(Measured):
             explanation=explanation,
             calls=calls,
         )
-        self._score(self._latest(made), faults, document_of(value))
+        self._score(self._as_latest(reward), faults, document_of(value))
 
-    def _score(self, made: Reward, faults: Faults, document: str = "") -> None:
-        """Record a scoring of the whole, unless that was done when a spec scored it, and pay it."""
-        if not made.span_id or made.span_id != self._scoring:
+    def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
+        """Set the reward, and record its scoring unless it was recorded when a reward spec computed it."""
+        if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            self._scored_by(
-                self._segment.score(span, self._span_context, made, faults, place=self._place), document
+            self._remember_scoring(
+                self._segment.score(span, self._span_context, reward, faults, place=self._place), document
             )
-        self._ledger.total(made)
-        self._show(made)
+        self._rewards.total(reward)
+        self._set_reward_attributes(reward)
 
-    def _show(self, made: Reward) -> None:
-        """Have the total's scalars on the whole's own span too, where samplers and trace queries look."""
+    def _set_reward_attributes(self, reward: Reward) -> None:
+        """Repeat the reward's scalars on its own span, where samplers and trace queries look for them."""
         span = cast(RecordingSpan, self._span)
         span.forget(rewards.KEYS)
-        shown = rewards.encode(made, [])
-        span.encoded.update({key: value for key, value in shown.items() if key in rewards.KEYS})
+        attributes = rewards.encode(reward, [])
+        span.encoded.update({key: value for key, value in attributes.items() if key in rewards.KEYS})
 
     def _step_ended(self, step: OpenStep) -> bool:
-        """Enter what a step paid, and what it said of the end; False where another thread does, or did."""
+        """Add the reward and flags of an ended step; returns False if another thread has done so."""
         try:
             self._open_steps.remove(step)
         except KeyError:
@@ -292,42 +293,44 @@ class Trajectory(Measured):
         if step._reward is not None:
             self._step_rewards.append(step._reward)
             if step._invalid:
-                self._ledger.doubt()
+                self._rewards.mark_not_ok()
         elif step._invalid:
-            self._ledger.invalid()
+            self._rewards.invalid()
         if step._flags:
             with self._lock:
-                self._stated = {**self._stated, **step._flags}
+                self._end_flags = {**self._end_flags, **step._flags}
         return True
 
-    def _open_buffer(self, form: RowSchema, start_time: int) -> StepBuffer | None:
+    def _open_buffer(self, schema: RowSchema, start_time: int) -> StepBuffer | None:
         """
-        Where steps without handles gather from here on, of which the first began at `start_time`.
+        Return a buffer for steps without handles, of which the first started at `start_time`.
 
-        None where each step is to be a span, or the user's own span processors look on.
+        Returns None if each step must be a span, or if there are span processors.
         """
         segment = self._segment
         if segment.steps == SPANS or segment.origin.observers is not None:
             return None
-        self._entered()
-        self._step_buffer = StepBuffer(self, form, start_time)
+        self._updated()
+        self._step_buffer = StepBuffer(self, schema, start_time)
         return self._step_buffer
 
-    def _add_steps(self, count: int, paid: Sequence[float], invalid: int, flags: Mapping[str, bool]) -> int:
-        """Enter steps that had no handles; the index of the first."""
+    def _add_steps(
+        self, count: int, step_rewards: Sequence[float], invalid: int, flags: Mapping[str, bool]
+    ) -> int:
+        """Add steps that had no handles, and return the index of the first."""
         with self._lock:
             first = self._next_index
             self._next_index += count
             self._steps += count
-            self._ledger.steps(paid, invalid=invalid)
-            self._stated = {**self._stated, **flags}
-        self._segment.host.packed(count)
+            self._rewards.steps(step_rewards, invalid=invalid)
+            self._end_flags = {**self._end_flags, **flags}
+        self._segment.host.count_packed_steps(count)
         return first
 
-    def _settle(
+    def _finish_steps(
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
-        """End the steps that are still open, and enter what is said of the end."""
+        """End the open steps and write the buffered ones, and set the flags of the end."""
         for step in sorted(self._open_steps, key=lambda step: step.index) if self._open_steps else ():
             step._finish(end_time=end_time)
         if self._step_buffer is not None:
@@ -335,5 +338,5 @@ class Trajectory(Measured):
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
             if stated is not None:
                 is_flag = type(stated) is bool
-                said = stated if is_flag else cast(RecordingSpan, self._span).checked(flag, name, stated)
-                self._stated = self._stated if said is None else {**self._stated, name: said}
+                value = stated if is_flag else cast(RecordingSpan, self._span).checked(flag, name, stated)
+                self._end_flags = self._end_flags if value is None else {**self._end_flags, name: value}

@@ -58,29 +58,31 @@ def run_aggregates(
     if not tasks or min(len(values) for side in sides for values in side) < 2:
         return None
     rng = np.random.default_rng(_SEED)
-    means, improvements = np.empty((_RESAMPLES, 2)), np.empty(_RESAMPLES)
-    for place in range(_RESAMPLES):
-        drawn = [[values[rng.integers(len(values), size=len(values))] for values in side] for side in sides]
-        means[place] = [interquartile_mean(np.concatenate(side)) for side in drawn]
-        improvements[place] = _improvement(drawn, direction)
+    drawn = [[_resampled(values, rng) for values in side] for side in sides]
+    means = [interquartile_mean(np.concatenate(side, axis=-1)) for side in drawn]
+    improvements = _improvement(drawn, direction)
     bounds = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = np.quantile(means[:, 1] - means[:, 0], bounds)
+    low, high = np.quantile(means[1] - means[0], bounds)
     least, most = np.quantile(improvements, bounds)
-    first, second = (interquartile_mean(np.concatenate(side)) for side in sides)
+    first, second = (float(interquartile_mean(np.concatenate(side))) for side in sides)
     return RunAggregates(
         interquartile_means=(first, second),
         effect=second - first,
         interval=(float(low), float(high)),
-        improvement=_improvement(sides, direction),
+        improvement=float(_improvement(sides, direction)),
         improvement_interval=(float(least), float(most)),
         runs=(max(map(len, sides[0])), max(map(len, sides[1]))),
         tasks=len(tasks),
     )
 
 
-def _improvement(sides: Sequence[Sequence[_Floats]], direction: int) -> float:
-    """The mean over tasks."""
+def _resampled(values: _Floats, rng: np.random.Generator) -> _Floats:
+    """Resamples with replacement, shape [resamples, runs]."""
+    return values[rng.integers(len(values), size=(_RESAMPLES, len(values)))]
+
+
+def _improvement(sides: Sequence[Sequence[_Floats]], direction: int) -> _Floats:
+    """The mean over tasks, of each resample."""
     pairs = zip(*sides, strict=True)
-    return float(
-        np.mean([probability_of_improvement(direction * one, direction * other) for one, other in pairs])
-    )
+    found = [probability_of_improvement(direction * one, direction * other) for one, other in pairs]
+    return np.asarray(np.mean(found, axis=0))

@@ -141,17 +141,19 @@ def of_runs(base: Sequence[float], candidate: Sequence[float], *, confidence: fl
     return Inference(effect=effect, interval=None, p_value=None, detectable=None, method=method)
 
 
-def interquartile_mean(values: Sequence[float] | Floats) -> float:
-    """The mean of the middle half of the values: 25 % are cut off at each end (Agarwal et al. 2021)."""
-    return float(scipy_stats().trim_mean(np.asarray(values, dtype=float), 0.25))
+def interquartile_mean(values: Floats) -> Floats:
+    """
+    The mean of the middle half of the values, along the last axis: 25 % are cut off at each end.
+
+    Source: Agarwal et al. 2021.
+    """
+    return np.asarray(scipy_stats().trim_mean(values, 0.25, axis=-1))
 
 
-def probability_of_improvement(base: Sequence[float] | Floats, candidate: Sequence[float] | Floats) -> float:
-    """The share of pairs of runs in which the candidate's value is larger; a tie counts half."""
-    before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
-    larger = (after[:, None] > before[None, :]).mean()
-    ties = (after[:, None] == before[None, :]).mean()
-    return float(larger + ties / 2)
+def probability_of_improvement(base: Floats, candidate: Floats) -> Floats:
+    """The share of pairs, along the last axis, with a larger value of the candidate; a tie counts half."""
+    before, after = base[..., None, :], candidate[..., :, None]
+    return np.asarray((after > before).mean(axis=(-2, -1)) + (after == before).mean(axis=(-2, -1)) / 2)
 
 
 # The pieces.

@@ -140,7 +140,7 @@ class RescoredRecording(Recording):
         kept: list[SpanRecord] = []
         for run in sorted({one.run_id for one in self.episodes}):
             memory = MemoryTransport()
-            with configuration.apart(memory, alone=True, run_id=run) as apart:
+            with configuration.isolated(memory, alone=True, run_id=run) as apart:
                 for episode in self.episodes:
                     result = (self.results or {}).get(episode.trace_id)
                     if result is not None and episode.run_id == run:

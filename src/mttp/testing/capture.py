@@ -86,7 +86,7 @@ def capture_episodes(*, deterministic: bool = False, **options: Any) -> Iterator
             stack.enter_context(counting_ids())
             stack.enter_context(frozen_clock(tick=_TICK))
         stack.enter_context(_no_current_episode())
-        isolated = stack.enter_context(configuration.apart(memory, alone=deterministic, **options))
+        isolated = stack.enter_context(configuration.isolated(memory, alone=deterministic, **options))
         if deterministic:
             stack.enter_context(_no_markers())
         yield Captured(memory, isolated)

@@ -53,7 +53,7 @@ class Suite:
             return
         try:
             transport = self._transport = _LabellingTransport(transports.open(self._address))
-            isolated = configuration.apart(transport, run=_RUN, run_id=self._run_id)
+            isolated = configuration.isolated(transport, run=_RUN, run_id=self._run_id)
             self._isolated = self._exit_stack.enter_context(isolated)
         except MttpError as error:
             raise pytest.UsageError(f"--mttp {self._path}: {error}") from error

@@ -191,7 +191,7 @@ class EnvEpisodes:
         if self._template is None or self._template[0] is not session._recorder:
             self._template = session._recorder, session._template(self._env_facts, faults)
         facts = {**self._options.identity(), **start, "metadata": metadata or None}
-        episode = session._episode_like(self._template[1], facts)
+        episode = session._episode_from_template(self._template[1], facts)
         return _OpenEnvEpisode(episode, session, session._recorder) if episode else None
 
     def finish_step(

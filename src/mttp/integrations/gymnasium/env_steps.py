@@ -237,7 +237,7 @@ class EnvSteps:
                 rows.append((self._observation, self._action, reward, False, False, None, at))
                 self._observation = observation.tobytes()
                 if (count := len(rows)) == 1:
-                    self._buffer.gathers()
+                    self._buffer.schedule()
                 elif count >= self._max_rows:
                     self._buffer.write()
             else:
@@ -273,7 +273,7 @@ class EnvSteps:
             return
         count = len(self._rows)
         if count == 1:
-            self._buffer.gathers()
+            self._buffer.schedule()
         elif count >= self._max_rows:
             self._buffer.write()
         self._observed_at = at

@@ -176,7 +176,7 @@ class TrainerRecorder:
         if batch.rewards is None and error is None:
             batch.rewards = returned_rewards(batch, len(self._trainer.reward_funcs))
         for document in batch.documents:
-            session._recorder.paid_by(document)
+            session._recorder.keep_spec_document(document)
         completions = Completions(
             self._trainer,
             batch,

@@ -17,7 +17,7 @@ from mttp.model.evaluations import EvalSummary, Evaluation, TaskResult
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording import feedback
-from mttp.recording.handle import Measured, current
+from mttp.recording.handle import ScoredHandle, current
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.remote_episode import RemoteEpisode
 from mttp.recording.run_recorder import RunRecorder
@@ -33,7 +33,7 @@ from mttp.semconv.values import EvalOutcome as Outcome
 __all__ = ["OpenEvaluation"]
 
 
-class OpenEvaluation(Measured):
+class OpenEvaluation(ScoredHandle):
     """
     An evaluation while its tasks run; `mttp.evaluate` opens one.
 

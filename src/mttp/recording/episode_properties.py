@@ -1,4 +1,4 @@
-"""What is known of an episode while it is open, under the names that `mttp.Episode` has."""
+"""The properties of an open episode, with the names of `mttp.Episode`."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from mttp.codec.plain import from_json
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
-__all__ = ["KnownEpisode"]
+__all__ = ["EpisodeProperties"]
 
 
-class KnownEpisode(Trajectory):
-    """An episode's identity, and what has come of it so far."""
+class EpisodeProperties(Trajectory):
+    """A trajectory with an episode's identity and ending."""
 
     _identity: Mapping[str, Any] = MappingProxyType({})
-    """What was known when it started, as attributes."""
+    """The attributes that were known at the start."""
     _ending: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def trace_id(self) -> str:
-        """The episode's trace, 32 hex digits; empty for an inert handle."""
+        """The episode's trace id, 32 hex digits; empty for an inert handle."""
         return f"{self._span.trace_id:032x}" if self._span else ""
 
     @property
     def id(self) -> str:
-        """The episode's own id."""
+        """The episode's id."""
         return str(self._identity.get(a.EPISODE_ID, ""))
 
     @property
     def run_id(self) -> str:
-        """The run that it belongs to."""
+        """The run's id."""
         return str(self._identity.get(a.RUN_ID, ""))
 
     @property
@@ -48,7 +48,7 @@ class KnownEpisode(Trajectory):
 
     @property
     def group(self) -> str | None:
-        """The group that it is compared within."""
+        """The group's id."""
         return self._identity.get(a.GROUP_ID)
 
     @property
@@ -63,7 +63,7 @@ class KnownEpisode(Trajectory):
 
     @property
     def policy_update_index(self) -> int | None:
-        """The optimizer update that made the policy."""
+        """The index of the update that produced the policy."""
         return self._identity.get(a.POLICY_UPDATE_INDEX)
 
     @property
@@ -73,13 +73,13 @@ class KnownEpisode(Trajectory):
 
     @property
     def inputs(self) -> Any:
-        """What a reward needs besides the steps, as JSON gives it back."""
+        """What a reward needs besides the steps, decoded from JSON."""
         document = self._identity.get(a.INPUTS_JSON)
         return None if document is None else from_json(document)
 
     @property
     def status(self) -> str:
-        """unfinished, until it ends."""
+        """completed, aborted or error; unfinished until it ends."""
         return str(self._ending.get("status", "unfinished"))
 
     @property
@@ -89,5 +89,5 @@ class KnownEpisode(Trajectory):
 
     @property
     def length(self) -> int:
-        """Environment steps so far."""
-        return int(self._ending.get("length", self._entered()._next_index))
+        """The number of steps so far."""
+        return int(self._ending.get("length", self._updated()._next_index))
