@@ -76,7 +76,7 @@ def test_an_unknown_row_is_told_from_those_there_are() -> None:
     done = run("nonsense")
 
     assert 2 == done.returncode
-    assert "no such row: nonsense; there are 1 to 10, or caller, cpu, stall" in done.stderr
+    assert "no such row: nonsense; there are 1 to 11, or caller, cpu, stall" in done.stderr
 
 
 def test_what_needs_an_optional_environment_is_said_not_to_be_there(
@@ -95,13 +95,13 @@ def test_what_needs_an_optional_environment_is_said_not_to_be_there(
     assert "stable-baselines3 is not installed: .ci/integrations stable-baselines3" in said
 
 
-def test_there_are_ten_rows(load: Callable[[str], ModuleType]) -> None:
+def test_there_are_eleven_rows(load: Callable[[str], ModuleType]) -> None:
     """
     Each has a name of its own, and parts of workloads that there are.
     """
     rows = load("rows").ROWS
 
-    assert 10 == len(rows) == len({row.name for row in rows})
+    assert 11 == len(rows) == len({row.name for row in rows})
     assert all((FOLDER / f"{part.workload}.py").exists() for row in rows for part in row.parts)
 
 

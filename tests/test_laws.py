@@ -197,8 +197,8 @@ def test_exported_names() -> None:
     """
     expected = """
         Episode Recording Reward RewardSpec Route Sampling Session Step Tokens annotate check
-        compare configure current_episode current_session current_step episode errors evaluate extract gate
-        group inject instrument prefer read replay rescore scan score step summarize update wrap
+        compare configure current_episode current_session current_step diagnose episode errors evaluate
+        extract gate group inject instrument prefer read replay rescore scan score step summarize update wrap
     """.split()
 
     assert expected == sorted(mttp.__all__, key=lambda name: (name.lower() == name, name))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
+    from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.gating import gate
     from mttp.study.replaying import replay
     from mttp.study.rescoring import rescore
@@ -75,6 +76,7 @@ __all__ = [
     "evaluate",
     # studies
     "compare",
+    "diagnose",
     "gate",
     "replay",
     "rescore",
@@ -114,6 +116,7 @@ _MODULES = {
     "check": "reading.checking",
     "Recording": "reading",
     "compare": "study.comparing",
+    "diagnose": "study.diagnosing.detectors",
     "gate": "study.gating",
     "replay": "study.replaying",
     "rescore": "study.rescoring",

@@ -57,6 +57,12 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", f"{NAME}.jsonl", "--json"],
         [f"{NAME}.jsonl", f"{NAME}.jsonl", "--markdown", "--metric", EVIL],
     ],
+    "diagnose": [
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.jsonl", "--json"],
+        [f"{NAME}.jsonl", "--markdown", "--quality", EVIL],
+        [f"{NAME}.jsonl", "--run", EVIL, "--fail-on", EVIL],
+    ],
     "gate": [
         [f"{NAME}.jsonl", "--rules", "rules.yaml"],
         [f"{NAME}.jsonl", "--rules", "rules.yaml", "--json", "--github", "--junit", f"{NAME}.xml"],

@@ -25,6 +25,7 @@ COMMANDS = {
     "show": "Show the episodes of a recording, or one episode in full.",
     "summary": "Print statistics of a recording.",
     "compare": "Compare two recordings: is the candidate better than the base?",
+    "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",

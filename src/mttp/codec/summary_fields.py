@@ -34,6 +34,7 @@ __all__ = [
     "is_own",
     "is_root",
     "kind",
+    "members",
     "number",
     "omitted",
     "omitted_name",
@@ -68,16 +69,20 @@ _OUTSIDE_EPISODES = frozenset(
 
 
 class Statement(NamedTuple):
-    """An annotation of an outcome."""
+    """An annotation of an outcome or of a score."""
 
+    kind: str
+    """outcome or score."""
+    trace_id: str
+    """The trace id of the annotation."""
     episode: str
     """The trace id of the annotated episode."""
     span: str
     """The span id of the annotated root or step; empty without one."""
     order: tuple[int, int, str]
     """Revision, start and span id; the highest wins."""
-    outcome: object
-    """The outcome."""
+    value: object
+    """The outcome or the score."""
 
 
 class Updated(NamedTuple):
@@ -189,13 +194,18 @@ def reward(record: SpanRecord) -> Scored:
         found.get(a.REWARD_VERDICT),
         tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
         found.get(a.GRADER_NAME),
+        found.get(a.GRADER_VERSION),
         found.get(a.GRADER_RELATIVE),
-        Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION)) if a.SPEC_NAME in found else None,
+        _spec(found) if a.SPEC_NAME in found else None,
         (),
         record.span_id,
         record.start_time,
         record.end_time,
     )
+
+
+def _spec(found: Mapping[str, Any]) -> Spec:
+    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
 
 
 def with_grades(scored: Scored, children: Children) -> Scored:
@@ -235,23 +245,33 @@ def children(records: Iterable[SpanRecord]) -> Children:
     return found
 
 
-_OF_OUTCOMES = (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome")
-"""The keys of annotations of an outcome."""
+_STATEMENT_KEYS = {
+    "outcome": (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome"),
+    "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
+}
+"""The keys of annotations of an outcome and of a score, by kind."""
 
 
 def statement(record: SpanRecord) -> Statement | None:
-    """Return an annotation of an outcome; None for others, and for one of a step by its index."""
+    """Return an annotation of an outcome or a score; None for others, and for one of a step by its index."""
     found = record.attributes
-    if found.get(a.ANNOTATION_KIND) != "outcome" or found.get(a.ANNOTATION_KEY) not in _OF_OUTCOMES:
-        return None
-    if a.STEP_INDEX in found:
+    kind = str(found.get(a.ANNOTATION_KIND))
+    if found.get(a.ANNOTATION_KEY) not in _STATEMENT_KEYS.get(kind, ()) or a.STEP_INDEX in found:
         return None
     return Statement(
+        kind=kind,
+        trace_id=record.trace_id,
         episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
         span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),
         order=(count(record.attributes, a.ANNOTATION_REVISION), record.start_time, record.span_id),
-        outcome=found.get(a.ANNOTATION_VALUE),
+        value=found.get(a.ANNOTATION_VALUE),
     )
+
+
+def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
+    """Id and trace ids of the episodes of a group."""
+    found = record.attributes
+    return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
 
 
 def updated(record: SpanRecord) -> Updated:

@@ -257,6 +257,7 @@ class Scored(NamedTuple):
     verdict: str | None
     failed_checks: tuple[str, ...]
     grader: str | None
+    grader_version: str | None
     relative: bool | None
     spec: Spec | None
     grades: tuple[Graded, ...]

@@ -9,18 +9,23 @@ from typing import Any, Final
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 
-__all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+__all__ = ["KEPT_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
-COUNTED_LISTS: Final = frozenset(
+KEPT_LISTS: Final = frozenset(
     {
         a.FAULTS,
         f"{a.STEPS_COLUMN}.{a.FAULTS}",
         a.OMISSIONS,
         f"{a.STEPS_COLUMN}.{a.OMISSIONS}",
         a.REWARD_FAILED_CHECKS,
+        a.TASK_SLICES,
+        a.GROUP_EPISODES,
+        a.RUN_PACKAGES,
+        a.RUN_ACCELERATORS,
+        a.SPEC_DOCUMENTS,
     }
 )
-"""Lists that are kept when arrays are dropped, because a summary counts their items."""
+"""Lists that are kept when arrays are dropped, because summaries and studies need their items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +125,11 @@ def without_arrays(record: SpanRecord) -> SpanRecord:
     """
     Return the span without arrays, maps and bytes among its attributes, and without events and links.
 
-    `COUNTED_LISTS` are kept; `NO_SCALAR` replaces the value of an attribute that should be a scalar.
+    `KEPT_LISTS` are kept; `NO_SCALAR` replaces the value of an attribute that should be a scalar.
     """
     scalars = {
         key: value if is_kept else NO_SCALAR
         for key, value in record.attributes.items()
-        if (is_kept := isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS) or is_scalar(key)
+        if (is_kept := isinstance(value, (str, bool, int, float)) or key in KEPT_LISTS) or is_scalar(key)
     }
     return replace(record, attributes=scalars, events=(), links=())

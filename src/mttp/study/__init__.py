@@ -9,11 +9,17 @@ from mttp.model.exports import exports
 if TYPE_CHECKING:
     from mttp.study.alignment import Alignment, align
     from mttp.study.branching import branch
+    from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
+    from mttp.study.diagnosing.detectors import diagnose
+    from mttp.study.diagnosing.policy import KlEstimates, kl_estimates
+    from mttp.study.diagnosis import Cleared, Diagnosis, DiagnosisFinding, NotJudged, TrainingReading
     from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
     from mttp.study.gating import gate
+    from mttp.study.pareto_front import ParetoPoint, pareto
+    from mttp.study.preferences import PreferenceStrength, preference_strengths
     from mttp.study.recorded_calls import RecordedCalls
     from mttp.study.replaying import Divergence, Replay, replay
     from mttp.study.rescoring import RescoredRecording, RewardChange, rescore
@@ -21,11 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alignment",
+    "Cleared",
     "Comparison",
+    "Diagnosis",
+    "DiagnosisFinding",
     "Divergence",
+    "FailureBucket",
     "Flip",
     "GateResult",
+    "KlEstimates",
     "MetricComparison",
+    "NotJudged",
+    "ParetoPoint",
+    "PreferenceStrength",
     "PromotionRules",
     "RecordedCalls",
     "Replay",
@@ -33,10 +47,16 @@ __all__ = [
     "RewardChange",
     "RuleResult",
     "SideDifference",
+    "TrainingReading",
     "align",
     "branch",
     "compare",
+    "diagnose",
+    "failure_buckets",
     "gate",
+    "kl_estimates",
+    "pareto",
+    "preference_strengths",
     "replay",
     "rescore",
 ]
@@ -45,23 +65,37 @@ __getattr__, __dir__ = exports(
     __name__,
     {
         "Alignment": "alignment",
-        "Divergence": "replaying",
-        "RecordedCalls": "recorded_calls",
-        "Replay": "replaying",
-        "align": "alignment",
-        "branch": "branching",
-        "replay": "replaying",
+        "Cleared": "diagnosis",
         "Comparison": "comparison",
+        "Diagnosis": "diagnosis",
+        "DiagnosisFinding": "diagnosis",
+        "Divergence": "replaying",
+        "FailureBucket": "buckets",
         "Flip": "comparison",
         "GateResult": "gate_result",
+        "KlEstimates": "study.diagnosing.policy",
         "MetricComparison": "comparison",
+        "NotJudged": "diagnosis",
+        "ParetoPoint": "pareto_front",
+        "PreferenceStrength": "preferences",
         "PromotionRules": "rules",
+        "RecordedCalls": "recorded_calls",
+        "Replay": "replaying",
         "RescoredRecording": "rescoring",
         "RewardChange": "rescoring",
         "RuleResult": "gate_result",
         "SideDifference": "differences",
+        "TrainingReading": "diagnosis",
+        "align": "alignment",
+        "branch": "branching",
         "compare": "comparing",
+        "diagnose": "study.diagnosing.detectors",
+        "failure_buckets": "buckets",
         "gate": "gating",
+        "kl_estimates": "study.diagnosing.policy",
+        "pareto": "pareto_front",
+        "preference_strengths": "preferences",
+        "replay": "replaying",
         "rescore": "rescoring",
     },
 )

@@ -1,0 +1,76 @@
+"""`mttp diagnose`: what is wrong with a training run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, console, fail, print_json, progress, say
+
+__all__ = ["diagnose"]
+
+_LEVELS = ("high", "medium", "low", "none")
+
+
+def diagnose(
+    recording: Annotated[
+        str, typer.Argument(metavar="RUN", help="The recording of the run.", show_default=False)
+    ],
+    *,
+    quality: Annotated[
+        str | None,
+        typer.Option(
+            "--quality",
+            metavar="NAME",
+            help="What rewards should stand for: the grader of a late score, a split, held_out, success, "
+            "components.NAME or metrics.NAME; by default the first of these that there is.",
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, of several.")
+    ] = None,
+    json: Json = False,
+    markdown_: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
+    ] = False,
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on", metavar="SEVERITY", help="Exit with 1 from this on: high, medium, low or none."
+        ),
+    ] = "high",
+) -> None:
+    """
+    Diagnose a training run: what is wrong with it, and what could not be judged.
+
+    Looks for reward hacking, over-optimization, collapse, drift, forgetting, leakage and noisy graders.
+    A detector that lacks data is listed with what it lacks: silence is not health.
+
+    \b
+    Examples:
+      mttp diagnose runs/grpo.jsonl
+      mttp diagnose runs/grpo.jsonl --quality components.correct
+      mttp diagnose runs/grpo.jsonl --fail-on medium --json
+
+    \b
+    Exit codes:
+      0  Everything is fine: no finding of the severity of --fail-on.
+      1  There is a finding of that severity or worse.
+      2  Wrong usage, or input that can't be read.
+    """
+    if fail_on not in _LEVELS:
+        raise typer.BadParameter(f"{fail_on!r} is none of {', '.join(_LEVELS)}", param_hint="--fail-on")
+    from mttp.cli.report import diagnosis as report
+    from mttp.study import diagnose as diagnosed
+
+    with progress([recording]) as advance:
+        found = diagnosed(recording, quality=quality, run=run, progress=advance)
+    if json:
+        print_json(found.to_dict())
+    elif markdown_:
+        say(report.markdown(found))
+    else:
+        console().print(report.render(found))
+    bad = () if fail_on == "none" else found.at_least(fail_on)  # type: ignore[arg-type]  # checked above
+    fail([report.headline(found)] if bad else [])

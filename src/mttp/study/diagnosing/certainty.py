@@ -1,0 +1,19 @@
+"""How severe and how sure a finding is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mttp.study.diagnosis import SEVERITIES, Severity
+
+__all__ = ["CERTAIN", "HINT", "LIKELY", "severity_of"]
+
+CERTAIN: Final = "certain: counted, not estimated"
+LIKELY: Final = "likely: the whole 95 % interval is beyond the threshold"
+HINT: Final = "a hint: no independent measure confirms it"
+
+
+def severity_of(value: float, thresholds: Sequence[float]) -> Severity | None:
+    """The worst severity whose threshold the value reaches; they begin with that of high."""
+    return next((one for one, least in zip(SEVERITIES, thresholds, strict=False) if value >= least), None)

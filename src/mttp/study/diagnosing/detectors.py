@@ -1,0 +1,227 @@
+"""The table of detectors, and `mttp.diagnose`, which runs them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from mttp.otlp.streams import Progress
+from mttp.reading import Recording, read
+from mttp.reading.sources import Source
+from mttp.study.diagnosing import grading, hacking, learning, policy, tasks
+from mttp.study.diagnosing.evidence import RunEvidence, evidence_of
+from mttp.study.diagnosing.reading import reading_of, stopping
+from mttp.study.diagnosis import SEVERITIES, Cleared, Diagnosis, DiagnosisFinding, NotJudged
+
+__all__ = ["DETECTORS", "Detector", "diagnose"]
+
+Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detector:
+    """One disease, the function that looks for it, and what usually fixes it."""
+
+    kind: str
+    detect: Callable[[RunEvidence], Result]
+    advice: str
+
+    def run(self, run: RunEvidence) -> Result:
+        """The result of the detector, with its kind."""
+        found = self.detect(run)
+        if isinstance(found, DiagnosisFinding):
+            return replace(found, kind=self.kind, advice=self.advice)
+        return replace(found, kind=self.kind)
+
+
+DETECTORS: Final = (
+    Detector(
+        kind="reward_hacking",
+        detect=hacking.reward_hacking,
+        advice="read the example episodes, close the loophole in the reward, go back to a checkpoint "
+        "before the divergence, and gate on the quality",
+    ),
+    Detector(
+        kind="high_reward_low_quality",
+        detect=hacking.high_reward_low_quality,
+        advice="read the example episodes and add what they have in common as a check or a penalty of "
+        "the spec",
+    ),
+    Detector(
+        kind="reward_jump",
+        detect=hacking.reward_jump,
+        advice="compare episodes before and after the jump: a loophole was found, a grader changed, or"
+        " a skill was learned",
+    ),
+    Detector(
+        kind="perfect_rewards",
+        detect=hacking.perfect_rewards,
+        advice="audit a sample by hand; harder tasks or a finer reward give a signal again",
+    ),
+    Detector(
+        kind="reward_length",
+        detect=hacking.reward_length,
+        advice="normalize the reward or the loss by length, or have the grader compare answers of "
+        "equal length",
+    ),
+    Detector(
+        kind="verbosity",
+        detect=hacking.verbosity,
+        advice="penalize length beyond what the task needs, and use a loss that does not favor long "
+        "completions",
+    ),
+    Detector(
+        kind="zero_variance_groups",
+        detect=learning.zero_variance_groups,
+        advice="filter or resample such groups; where all fail give easier tasks or partial credit, "
+        "where all pass harder ones",
+    ),
+    Detector(
+        kind="kl_drift",
+        detect=policy.kl_drift,
+        advice="raise the KL coefficient, lower the learning rate, or go back to an earlier checkpoint",
+    ),
+    Detector(
+        kind="over_optimization",
+        detect=policy.over_optimization,
+        advice="go back to the checkpoint with the best quality, and stop earlier or raise the KL "
+        "coefficient",
+    ),
+    Detector(
+        kind="entropy_collapse",
+        detect=policy.entropy_collapse,
+        advice="raise the entropy bonus or the sampling temperature, lower the learning rate, or clip "
+        "less on the upper side",
+    ),
+    Detector(
+        kind="diversity_collapse",
+        detect=policy.diversity_collapse,
+        advice="raise the sampling temperature, reward different solutions, or train on tasks that are"
+        " not solved yet",
+    ),
+    Detector(
+        kind="repetition",
+        detect=policy.repetition,
+        advice="penalize repeated n-grams in the reward, and check the end-of-sequence token and the "
+        "sampling parameters",
+    ),
+    Detector(
+        kind="truncation",
+        detect=learning.truncation,
+        advice="raise the limit, or leave truncated episodes out of the loss instead of giving them a "
+        "low reward",
+    ),
+    Detector(
+        kind="sparse_rewards",
+        detect=learning.sparse_rewards,
+        advice="give partial credit by shaping or rubrics, begin with easier tasks, or sample more per task",
+    ),
+    Detector(
+        kind="saturation",
+        detect=learning.saturation,
+        advice="stop, or go on with harder tasks, another reward or another learning rate",
+    ),
+    Detector(
+        kind="missing_rewards",
+        detect=grading.missing_rewards,
+        advice="repair or retry the grader; leave failed rewards out of the update instead of counting"
+        " them as zero",
+    ),
+    Detector(
+        kind="grader_noise",
+        detect=grading.grader_noise,
+        advice="average several calls of the grader, give it a rubric or a lower temperature, or use a"
+        " verifier",
+    ),
+    Detector(
+        kind="staleness",
+        detect=policy.staleness,
+        advice="update the sampling policy more often, discard old episodes, or correct by importance "
+        "weights",
+    ),
+    Detector(
+        kind="forgetting",
+        detect=tasks.forgetting,
+        advice="mix the lost tasks into training, or go back to the checkpoint before the drop",
+    ),
+    Detector(
+        kind="grader_drift",
+        detect=grading.grader_drift,
+        advice="pin the grader and the spec by version; rescore all episodes by one version with "
+        "mttp.rescore",
+    ),
+    Detector(
+        kind="data_drift",
+        detect=tasks.data_drift,
+        advice="shuffle tasks over the run, or compare rewards within tasks and not over time",
+    ),
+    Detector(
+        kind="leakage",
+        detect=tasks.leakage,
+        advice="take leaked tasks out of one of the splits and evaluate again",
+    ),
+    Detector(
+        kind="calibration",
+        detect=grading.calibration,
+        advice="reward calibrated confidence with a proper score, such as Brier's, and give abstaining"
+        " its own reward",
+    ),
+    Detector(
+        kind="instability",
+        detect=grading.instability,
+        advice="reduce the largest part: average scores of the grader, fix seeds of the environment, "
+        "sample more per task",
+    ),
+)
+"""Every detector; each has one entry in every diagnosis."""
+
+
+def diagnose(
+    source: Source | Recording,
+    *,
+    quality: str | None = None,
+    run: str | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """
+    Diagnose a training run: reward hacking, collapse, drift, leakage and other diseases.
+
+    `source` is what `mttp.read` takes, or a Recording.
+    `quality` names what the rewards should stand for: a late score by its grader, a split or `held_out` for
+    the rewards of held-out episodes, or a metric such as `success`, `components.correct`, `metrics.audit`.
+    By default it is the first of these: a late score of a person, another late score, held-out episodes,
+    recorded outcomes.
+    `run` is the id or name of the run, where the source holds several.
+    Training time is the order in which episodes start, in windows that are cut at policy updates where there
+    are enough of these.
+    Each detector is in `findings`, in `judged` where it found nothing, or in `missing` with what it lacks.
+
+    Raises ReadError where the source can't be read or holds no episodes, StudyError for an unknown quality or
+    run and for several runs, MissingExtra without `mttp[study]`.
+    """
+    recording = source if isinstance(source, Recording) else read(source, progress=progress)
+    evidence = evidence_of(recording, quality=quality, run=run)
+    with np.errstate(all="ignore"):
+        results = [detector.run(evidence) for detector in DETECTORS]
+        reading = reading_of(evidence)
+    findings = sorted(
+        (one for one in results if isinstance(one, DiagnosisFinding)),
+        key=lambda one: SEVERITIES.index(one.severity),
+    )
+    should_stop, advice = stopping(reading, findings)
+    return Diagnosis(
+        source=", ".join([*map(str, recording.sources), *recording.stores]) or "memory",
+        episodes=len(evidence.episodes),
+        updates=len(evidence.updates),
+        quality=evidence.quality_name,
+        findings=tuple(findings),
+        judged=tuple(one for one in results if isinstance(one, Cleared)),
+        missing=tuple(one for one in results if isinstance(one, NotJudged)),
+        reading=reading,
+        should_stop=should_stop,
+        advice=advice,
+        problems=tuple(str(problem.message) for problem in evidence.recording.problems),
+    )

@@ -1,0 +1,345 @@
+"""Detectors of graders that fail, are noisy, drift or are out of calibration."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mttp.model.episodes import Episode, Reward
+from mttp.study.diagnosing.agreement import Intraclass, intraclass
+from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
+from mttp.study.diagnosing.evidence import RunEvidence
+from mttp.study.diagnosing.trends import share_of, trend_of
+from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["calibration", "grader_drift", "grader_noise", "instability", "missing_rewards"]
+
+Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
+Floats: TypeAlias = "NDArray[np.float64]"
+
+MISSING = (0.2, 0.05, 0.01)
+"""Shares of episodes without a sound reward that are high, medium, low: those left are a selection."""
+FEWEST_EPISODES = 20
+FEWEST_REPEATED = 10
+"""Trajectories that were scored repeatedly: an ICC of fewer has an interval as wide as its range."""
+NOISE = (0.5, 0.25)
+"""Shares of the variance of rewards that are noise of the grader: high and medium (ICC below 0.5 and 0.75 are
+poor and moderate, Koo and Li 2016)."""
+DRIFT = 0.5
+"""The least change of the rewards of equal completions, in standard deviations of all rewards."""
+ECE = (0.2, 0.1)
+"""Expected calibration errors that are high and medium."""
+BINS = 10
+UNEXPLAINED = 0.5
+"""The share of the variance within a task that is not the policy's, above which updates follow noise."""
+
+
+def missing_rewards(run: RunEvidence) -> Result:
+    """Judge the share of episodes whose reward is missing, failed or only partial."""
+    statuses = [_status(run, int(at)) for at in run.trained]
+    counts = Counter(statuses)
+    share = share_of([status != "ok" for status in statuses])
+    others = ", ".join(f"{status} {count:,}" for status, count in counts.most_common() if status != "ok")
+    evidence = (
+        f"{share} of the episodes have no sound reward{f' ({others})' if others else ''} (Wilson, 95 %)"
+    )
+    severity = severity_of(share.value, MISSING)
+    if severity is None or share.count == 1:
+        return Cleared(evidence=evidence)
+    bad = [at for at, status in zip(run.trained, statuses, strict=True) if status != "ok"]
+    return DiagnosisFinding(
+        severity=severity,
+        evidence=evidence,
+        confidence=CERTAIN,
+        value=share.value,
+        interval=(share.low, share.high),
+        n=share.n,
+        method="share of episodes whose reward is not ok, counted; Wilson interval",
+        episodes=run.examples(bad),
+    )
+
+
+def _status(run: RunEvidence, at: int) -> str:
+    episode = run.episodes[at]
+    if episode.reward.status not in ("ok", "missing"):
+        return episode.reward.status
+    failed = next((one.reward_status for one in episode.steps if one.reward_status == "error"), None)
+    if failed is not None:
+        return "error in a step"
+    if math.isfinite(run.rewards[at]):
+        return "ok"
+    return "missing" if episode.reward.value is None and episode.return_ is None else "too large"
+
+
+# Repeated scores.
+
+
+def _agreement(scores: Iterable[Sequence[float]]) -> Intraclass | None:
+    """The agreement; None for fewer than `FEWEST_REPEATED` things that were scored repeatedly."""
+    found = intraclass(scores)
+    return None if found is None or found.n < FEWEST_REPEATED else found
+
+
+def _repeated_scores(run: RunEvidence) -> dict[int, list[float]]:
+    """Values that one version of one grader gave the same trajectory, by position of the episode."""
+    found: dict[int, list[float]] = {}
+    for at in run.trained:
+        episode = run.episodes[at]
+        values = [value for grade in episode.reward.grades for value in grade.repeats]
+        by_grader: dict[tuple[str, str], list[float]] = {}
+        late = [one.reward for one in episode.annotations if not one.on_step and one.reward is not None]
+        for score in (*episode.rewards, *late):
+            if score.value is not None and score.grader and math.isfinite(score.value):
+                by_grader.setdefault((score.grader, score.grader_version or ""), []).append(score.value)
+        several = max(by_grader.values(), key=len, default=[])
+        if max(len(values), len(several)) >= 2:
+            found[int(at)] = values if len(values) > len(several) else several
+    return found
+
+
+def _equal_completions(run: RunEvidence) -> dict[Hashable, list[int]]:
+    """Positions of the episodes of one task whose policy did the same, where there are several."""
+    found: dict[Hashable, list[int]] = {}
+    for at in run.trained:
+        episode = run.episodes[at]
+        same = run.completion_hashes[at]
+        if episode.task is not None and same is not None and math.isfinite(run.rewards[at]):
+            found.setdefault((episode.env, episode.task, same), []).append(int(at))
+    return {key: places for key, places in found.items() if len(places) >= 2}
+
+
+def grader_noise(run: RunEvidence) -> Result:
+    """Judge how much of the variance of rewards is noise of the grader, from repeated scores."""
+    repeated = _repeated_scores(run)
+    what, scores = "trajectories scored repeatedly", [*repeated.values()]
+    if len(scores) < FEWEST_REPEATED:
+        what = "equal completions of one task"
+        same = _equal_completions(run)
+        scores = [[float(run.rewards[at]) for at in places] for places in same.values()]
+        repeated = {places[0]: [] for places in same.values()}
+    found = _agreement(scores)
+    if found is None:
+        return NotJudged(
+            reason=f"fewer than {FEWEST_REPEATED} trajectories were scored twice by one grader, "
+            "or scores never differ"
+        )
+    evidence = f"of the variance of rewards the grader's noise is {found}, {what}"
+    high, medium = NOISE
+    if found.noise < medium:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="high" if found.noise_interval[0] >= high else "medium",
+        evidence=evidence,
+        confidence=LIKELY
+        if found.noise_interval[0] >= medium
+        else "likely: the estimate is beyond the threshold",
+        value=found.noise,
+        interval=found.noise_interval,
+        n=found.n,
+        method="1 - ICC(1) of repeated scores, F interval (Shrout and Fleiss 1979)",
+        episodes=run.examples(repeated),
+    )
+
+
+def grader_drift(run: RunEvidence) -> Result:
+    """Judge whether the grader changes while the policy trains: its version, or its rewards of the same."""
+    versions = _versions(run.episodes[at].reward for at in run.trained)
+    same = _equal_completions(run)
+    at = np.array([place for places in same.values() for place in places], dtype=np.int64)
+    scale = float(np.nanstd(run.rewards)) if np.isfinite(run.rewards).any() else 0.0
+    trend, evidence = None, ""
+    if len(at) >= 2 * FEWEST_REPEATED and scale > 0:
+        shift = np.concatenate(
+            [run.rewards[places] - run.rewards[places].mean() for places in map(np.array, same.values())]
+        )
+        order = np.argsort(at)
+        trend = trend_of(at[order].astype(float), shift[order])
+        evidence = f"rewards of {len(same):,} equal completions at different times: {trend}"
+    if len(versions) > 1:
+        listed = ", ".join(f"{name} ({count:,})" for name, count in versions.items())
+        return DiagnosisFinding(
+            severity="medium",
+            evidence=f"{len(versions)} versions scored one run: {listed}"
+            + (f"; {evidence}" if evidence else ""),
+            confidence=CERTAIN,
+            value=float(len(versions)),
+            n=sum(versions.values()),
+            method="versions of grader and reward spec, counted",
+            episodes=run.examples(_first_of_each_version(run)),
+        )
+    if trend is None:
+        known = "" if not versions else f"one version, {next(iter(versions))}, scored all; "
+        return NotJudged(
+            reason=f"{known}fewer than {2 * FEWEST_REPEATED} equal completions of one task were scored at "
+            "different times" + ("" if versions else ", and no grader version or reward spec is recorded")
+        )
+    if trend.direction not in ("up", "down") or abs(trend.change) < DRIFT * scale:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="medium",
+        evidence=evidence,
+        confidence=LIKELY,
+        value=trend.change,
+        interval=trend.interval,
+        n=trend.n,
+        method="Theil-Sen slope of the rewards of equal completions around their mean, 95 % interval",
+        episodes=run.examples(at[order]),
+    )
+
+
+def _version(reward: Reward) -> str | None:
+    if reward.spec is not None:
+        return f"{reward.spec.name} {reward.spec.version or (reward.spec.sha256 or '?')[:8]}"
+    if reward.grader_version is not None:
+        return f"{reward.grader or 'grader'} {reward.grader_version}"
+    return None
+
+
+def _versions(rewards: Iterable[Reward]) -> Mapping[str, int]:
+    return Counter(name for reward in rewards if (name := _version(reward)) is not None)
+
+
+def _first_of_each_version(run: RunEvidence) -> list[int]:
+    first: dict[str, int] = {}
+    for at in run.trained:
+        name = _version(run.episodes[at].reward)
+        if name is not None:
+            first.setdefault(name, int(at))
+    return list(first.values())
+
+
+# Calibration.
+
+
+def calibration(run: RunEvidence) -> Result:
+    """Judge whether recorded confidences match how often the policy is right, and how much it abstains."""
+    pairs = [
+        (int(at), confidence, success)
+        for at in run.trained
+        if (confidence := _confidence(run.episodes[at])) is not None
+        and (success := _succeeded(run.episodes[at])) is not None
+    ]
+    if len(pairs) < FEWEST_EPISODES:
+        return NotJudged(
+            reason=f"{len(pairs):,} episodes have a confidence (the metric `confidence`, from 0 to 1) and an "
+            f"outcome, not {FEWEST_EPISODES}"
+        )
+    stated, right = np.array([one[1] for one in pairs]), np.array([one[2] for one in pairs])
+    gap = stated - right
+    mean, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
+    interval = (mean - 1.96 * error, mean + 1.96 * error)
+    ece = _calibration_error(stated, right)
+    abstained = sum(run.episodes[at].reward.status == "abstained" for at in run.trained)
+    evidence = (
+        f"expected calibration error {ece:.3f} in {BINS} bins; confidence less accuracy {mean:+.3f} "
+        f"[{interval[0]:+.3f}, {interval[1]:+.3f}] (normal, 95 %, n={len(pairs):,}); "
+        f"area under the risk-coverage curve {_risk_coverage(stated, right):.3f}; coverage "
+        f"{1 - abstained / max(1, len(run.trained)):.1%}, {abstained:,} abstained"
+    )
+    high, medium = ECE
+    if ece < medium or interval[0] <= 0 <= interval[1]:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="high" if ece >= high else "medium",
+        evidence=evidence,
+        confidence=LIKELY,
+        value=mean,
+        interval=interval,
+        n=len(pairs),
+        method=f"expected calibration error in {BINS} bins of equal width; mean of confidence less accuracy",
+        episodes=run.examples([pairs[place][0] for place in np.argsort(gap)]),
+    )
+
+
+def _confidence(episode: Episode) -> float | None:
+    stated: Any = episode.metrics.get("confidence")
+    if stated is None:
+        stated = next(
+            (one.metrics["confidence"] for one in episode.steps if "confidence" in one.metrics), None
+        )
+    return float(stated) if stated is not None and 0 <= stated <= 1 else None
+
+
+def _succeeded(episode: Episode) -> float | None:
+    known = {"success": 1.0, "failure": 0.0}
+    return known.get(episode.outcome, {"pass": 1.0, "fail": 0.0}.get(episode.reward.verdict or ""))
+
+
+def _calibration_error(stated: Floats, right: Floats) -> float:
+    """ECE (Guo et al. 2017): the mean gap between confidence and accuracy over bins, weighted by size."""
+    bins = np.minimum((stated * BINS).astype(int), BINS - 1)
+    gaps = [abs(float((stated - right)[bins == one].sum())) for one in np.unique(bins)]
+    return math.fsum(gaps) / len(stated)
+
+
+def _risk_coverage(stated: Floats, right: Floats) -> float:
+    """AURC (Geifman and El-Yaniv 2017): the mean error rate over all coverages, the most confident first."""
+    errors = 1 - right[np.argsort(-stated, kind="stable")]
+    return float((np.cumsum(errors) / np.arange(1, len(errors) + 1)).mean())
+
+
+# Where variance comes from.
+
+
+def instability(run: RunEvidence) -> Result:
+    """
+    Judge whether rewards vary within a task by environment or grader rather than by the policy.
+
+    Crossed repeats are needed: trajectories scored repeatedly (grader), equal actions in one task
+    (environment and grader), and several attempts at each task (all three).
+    """
+    attempts: dict[Hashable, list[float]] = {}
+    for at in run.recent(1 / 2):
+        episode = run.episodes[at]
+        if episode.task is not None and math.isfinite(run.rewards[at]):
+            attempts.setdefault((episode.env, episode.task), []).append(float(run.rewards[at]))
+    total = _agreement(attempts.values())
+    same = _equal_completions(run)
+    grader = _agreement(_repeated_scores(run).values())
+    repeats = _agreement([[float(run.rewards[at]) for at in places] for places in same.values()])
+    lacking = [
+        name
+        for name, found in (
+            ("tasks with several attempts in the last half", total),
+            ("trajectories scored twice by one grader", grader),
+            ("equal completions of one task", repeats),
+        )
+        if found is None
+    ]
+    if total is None or grader is None or repeats is None or total.within == 0:
+        return NotJudged(
+            reason=f"fewer than {FEWEST_REPEATED} {', and '.join(lacking)}, or none of them varies"
+        )
+    noise = min(grader.within, total.within)
+    environment = min(max(0.0, repeats.within - grader.within), total.within - noise)
+    policy = total.within - noise - environment
+    shares = {
+        name: part / total.within
+        for name, part in (("policy", policy), ("environment", environment), ("grader", noise))
+    }
+    evidence = (
+        "variance of rewards within a task: "
+        + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        + f" (variance components, n={total.n:,} tasks, {repeats.n:,} equal completions, "
+        + f"{grader.n:,} rescored)"
+    )
+    unexplained = 1 - shares["policy"]
+    if unexplained < UNEXPLAINED:
+        return Cleared(evidence=evidence)
+    places = [place for found in same.values() for place in found]
+    return DiagnosisFinding(
+        severity="medium",
+        evidence=evidence,
+        confidence="likely: point estimates, without an interval",
+        value=unexplained,
+        n=total.n + repeats.n + grader.n,
+        method="variance components by differences of mean squares of crossed repeats",
+        episodes=run.examples(places),
+    )

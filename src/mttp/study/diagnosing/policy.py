@@ -1,0 +1,420 @@
+"""Detectors of a policy that drifts, collapses, repeats itself or lags behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mttp.model.episodes import Episode, Tokens, Update
+from mttp.study.diagnosing.certainty import HINT, LIKELY
+from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
+from mttp.study.diagnosing.trends import FEWEST, TimeTrend, share_of, trend_of
+from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
+from mttp.study.inference import scipy_stats
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "KlEstimates",
+    "diversity_collapse",
+    "entropy_collapse",
+    "kl_drift",
+    "kl_estimates",
+    "over_optimization",
+    "repetition",
+    "staleness",
+]
+
+Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
+Floats: TypeAlias = "NDArray[np.float64]"
+
+ACCELERATES = 3.0
+"""Linear growth makes the last quarter 2.3 times the second one; more than 3 is faster than linear."""
+KL_GROWS = 0.2
+"""The least relative growth of KL in the last half that counts."""
+ALPHA = 0.05
+FEWEST_UPDATES = 9
+"""Updates whose thirds an exact test can tell apart with p = 0.05."""
+ENTROPY_LEFT = 0.2
+"""The share of the first third's entropy below which exploration ends; a healthy decline stays above."""
+ENTROPY_LEFT_HIGH = 0.05
+DIVERSITY_LEFT = 0.5
+"""The share of the first third's diversity below which a policy has collapsed on few answers."""
+REPEATED = 0.5
+"""The share of repeated 4-grams above which a completion goes in circles; prose has under 0.2."""
+REPEATED_SHARES = (0.3, 0.1)
+"""Shares of such completions that are high and medium."""
+NGRAM = 4
+FEWEST_WORDS = 40
+"""Completions with fewer tokens or words are too short to go in circles."""
+FEWEST_COMPLETIONS = 20
+MOST_COMPLETIONS = 1_000
+"""Completions whose n-grams are counted: a share of as many is known to 3 %."""
+FEWEST_GROUPS = 6
+"""Groups with a failure in each third of the run."""
+LAGS = (16.0, 4.0)
+"""Updates between sampling and learning that are high and medium; asynchronous trainers with corrections
+report little loss up to 4 to 8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KlEstimates:
+    """KL(q || p_ref) in nats per sampled token, estimated from samples of q (Schulman 2020)."""
+
+    k1: float
+    """Mean of -log r, where r = p_ref / q: unbiased."""
+    k2: float
+    """Mean of (log r)**2 / 2: biased, less variance."""
+    k3: float
+    """Mean of (r - 1) - log r: unbiased, never negative."""
+    tokens: int
+
+
+def kl_estimates(blocks: Iterable[Tokens]) -> KlEstimates | None:
+    """
+    The divergence of the sampling policy from the reference, per token; None without both log probabilities.
+
+    Tokens whose mask is 0 were not sampled and do not count.
+    """
+    parts = [ratio for block in blocks if (ratio := _log_ratio(block)) is not None and len(ratio)]
+    if not parts:
+        return None
+    logr = np.concatenate(parts)
+    with np.errstate(over="ignore"):
+        k3 = float((np.expm1(logr) - logr).mean())
+    return KlEstimates(k1=float(-logr.mean()), k2=float((logr**2).mean() / 2), k3=k3, tokens=len(logr))
+
+
+def _log_ratio(block: Tokens) -> Floats | None:
+    """log p_ref - log q of each sampled token, where both are known and aligned."""
+    if block.logprobs is None or block.ref_logprobs is None:
+        return None
+    if block.alignment.get("logprobs") != block.alignment.get("ref_logprobs"):
+        return None
+    found = block.ref_logprobs.astype(float) - block.logprobs.astype(float)
+    if block.masks is not None and len(block.masks) == len(found):
+        found = found[block.masks.astype(bool)]
+    known: Floats = found[np.isfinite(found)]
+    return known
+
+
+def _blocks(episode: Episode) -> list[Tokens]:
+    return [step.tokens for step in episode.steps if step.tokens is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """A number over training time, and where it is from."""
+
+    name: str
+    times: Floats
+    values: Floats
+    phases: NDArray[np.int64] | None
+
+    def part(self, first: float, last: float) -> _Series:
+        """The values between two shares of the training time."""
+        keep = slice(round(len(self.values) * first), round(len(self.values) * last))
+        phases = None if self.phases is None else self.phases[keep]
+        return _Series(name=self.name, times=self.times[keep], values=self.values[keep], phases=phases)
+
+    @property
+    def trend(self) -> TimeTrend | None:
+        return trend_of(self.times, self.values, self.phases)
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.values))
+
+
+def _series(
+    run: RunEvidence,
+    name: str,
+    of_update: Callable[[Update], float | None],
+    of_episode: Callable[[Episode], float | None],
+) -> _Series | None:
+    """The series of the updates; where they state none, that of the episodes' tokens."""
+    stated = [(one.start_time or 0, of_update(one)) for one in run.updates]
+    known = [value for _, value in stated if value is not None and math.isfinite(value)]
+    if len(known) >= FEWEST_UPDATES:
+        values = np.array(known, dtype=float)
+        times = np.arange(len(values), dtype=float)
+        return _Series(name=f"{name} of {len(values):,} updates", times=times, values=values, phases=None)
+    found = [of_episode(run.episodes[at]) for at in run.trained]
+    values = np.array([math.nan if value is None else value for value in found])
+    keep = np.isfinite(values)
+    if keep.sum() < FEWEST_COMPLETIONS:
+        return None
+    at = run.trained[keep]
+    return _Series(
+        name=f"{name} of the tokens of {len(at):,} episodes",
+        times=run.times[at],
+        values=values[keep],
+        phases=run.phases[at],
+    )
+
+
+def _kl_series(run: RunEvidence) -> _Series | None:
+    return _series(run, "KL", lambda update: update.kl, _token_kl)
+
+
+def _token_kl(episode: Episode) -> float | None:
+    found = kl_estimates(_blocks(episode))
+    return None if found is None else found.k3
+
+
+NO_KL = (
+    f"no KL: {FEWEST_UPDATES} updates with kl are needed, or {FEWEST_COMPLETIONS} episodes with "
+    "tokens, logprobs and ref_logprobs"
+)
+
+
+def kl_drift(run: RunEvidence) -> Result:
+    """Judge whether the divergence from the reference grows faster than linearly."""
+    series = _kl_series(run)
+    if series is None or len(series.values) < 4 * FEWEST // 2:
+        return NotJudged(reason=NO_KL)
+    second, last = series.part(0.25, 0.5).median, series.part(0.75, 1.0).median
+    trend = series.part(0.5, 1.0).trend
+    if trend is None:
+        return NotJudged(reason=NO_KL)
+    evidence = (
+        f"{series.name}, medians {second:.3g} in the second and {last:.3g} in the last quarter; "
+        f"last half {trend}{_token_evidence(run)}"
+    )
+    if trend.direction != "up" or last <= ACCELERATES * max(second, 0.0) or last <= 0:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="medium",
+        evidence=evidence,
+        confidence=LIKELY,
+        value=trend.change,
+        interval=trend.interval,
+        n=len(series.values),
+        method=f"Theil-Sen slope of KL in the last half; last quarter above {ACCELERATES:g} times the second",
+        episodes=run.examples(run.recent()),
+    )
+
+
+def _token_evidence(run: RunEvidence) -> str:
+    """k1, k2 and k3 of the last third, where tokens have both log probabilities."""
+    found = kl_estimates(block for at in run.recent() for block in _blocks(run.episodes[at]))
+    if found is None:
+        return ""
+    return (
+        f"; per token against the reference, last third: k1 {found.k1:.3g}, k2 {found.k2:.3g}, "
+        f"k3 {found.k3:.3g} nats (n={found.tokens:,} tokens)"
+    )
+
+
+def over_optimization(run: RunEvidence) -> Result:
+    """Judge whether more divergence from the reference buys less: KL rises while quality or reward falls."""
+    series = _kl_series(run)
+    if series is None or len(series.values) < 2 * FEWEST:
+        return NotJudged(reason=NO_KL)
+    kl = series.part(0.5, 1.0).trend
+    half = run.recent(1 / 2)
+    values, name = run.rewards, "reward"
+    if run.quality is not None:
+        positions = run.quality_positions
+        half, values, name = (
+            positions[positions >= len(run.episodes) // 2],
+            run.quality,
+            str(run.quality_name),
+        )
+    gain = run.trend(values, half)
+    if kl is None or gain is None:
+        return NotJudged(reason=f"fewer than {FEWEST} values of {name} in the last half")
+    evidence = f"last half: {series.name} {kl}; {name} {gain}"
+    grows = kl.direction == "up" and kl.change > KL_GROWS * abs(kl.first)
+    if grows:
+        evidence += f"; {gain.change / kl.change:+.3g} {name} per nat"
+    if not grows or gain.direction != "down":
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="high" if run.quality is not None else "medium",
+        evidence=evidence,
+        confidence=LIKELY,
+        value=gain.change / kl.change,
+        n=gain.n,
+        method="Theil-Sen slopes of KL and of the gain in the last half, 95 % intervals",
+        episodes=run.examples(half),
+    )
+
+
+def entropy_collapse(run: RunEvidence) -> Result:
+    """Judge whether the entropy of the policy falls to a fraction of what it was."""
+    series = _series(run, "entropy", lambda update: update.entropy, _token_entropy)
+    if series is None:
+        return NotJudged(
+            reason=f"no entropy: {FEWEST_UPDATES} updates with entropy are needed, or {FEWEST_COMPLETIONS} "
+            "episodes with token entropies"
+        )
+    early, late = series.part(0, 1 / 3), series.part(2 / 3, 1)
+    if early.median <= 0:
+        return NotJudged(reason=f"{series.name} began at {early.median:.3g}: a share of that means nothing")
+    left, p_value = late.median / early.median, _falls(early.values, late.values)
+    evidence = (
+        f"{series.name}, medians {early.median:.3g} in the first and {late.median:.3g} in the last third "
+        f"(Mann-Whitney, p={p_value:.2g}, n={len(series.values):,})"
+    )
+    if p_value > ALPHA or left > ENTROPY_LEFT:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="high" if left <= ENTROPY_LEFT_HIGH else "medium",
+        evidence=evidence,
+        confidence=f"likely: p is at most {ALPHA}",
+        value=left,
+        p_value=p_value,
+        n=len(series.values),
+        method=f"last third at most {ENTROPY_LEFT:g} of the first; one-sided Mann-Whitney test",
+        episodes=run.examples(run.recent()),
+    )
+
+
+def _falls(early: Floats, late: Floats) -> float:
+    """The p value of late values being lower: the one-sided Mann-Whitney test."""
+    return float(scipy_stats().mannwhitneyu(late, early, alternative="less").pvalue)
+
+
+def _token_entropy(episode: Episode) -> float | None:
+    found = [block.entropies for block in _blocks(episode) if block.entropies is not None]
+    known = np.concatenate(found) if found else np.empty(0)
+    known = known[np.isfinite(known)]
+    return float(known.mean()) if len(known) else None
+
+
+def diversity_collapse(run: RunEvidence) -> Result:
+    """
+    Judge whether groups come to give the same answers although not all of them are right.
+
+    Groups in which every reward is the highest are left out: to agree on the right answer is no disease.
+    """
+    shares = _unique_shares(run)
+    third = len(shares) // 3
+    if third < FEWEST_GROUPS:
+        return NotJudged(
+            reason=f"{len(shares):,} groups have two answers and a reward below the highest, "
+            f"not {3 * FEWEST_GROUPS}"
+        )
+    values = np.array([share for share, _ in shares])
+    first, last = float(values[:third].mean()), float(values[-third:].mean())
+    p_value = _falls(values[:third], values[-third:])
+    distinct = [_distinct(run, places) for places in (run.trained[: len(run.recent())], run.recent())]
+    evidence = (
+        f"different answers per group {first:.1%} in the first third, {last:.1%} in the last "
+        f"(Mann-Whitney, p={p_value:.2g}, n={len(values):,} groups); "
+        f"distinct-2 {distinct[0]:.3g} and {distinct[1]:.3g}"
+    )
+    if p_value > ALPHA or last > DIVERSITY_LEFT * first:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="medium",
+        evidence=evidence,
+        confidence=f"likely: p is at most {ALPHA}",
+        value=last / first,
+        p_value=p_value,
+        n=len(values),
+        method="share of different answers in groups; one-sided Mann-Whitney test of the last third",
+        episodes=tuple(trace_id for _, trace_id in shares[-EXAMPLES:]),
+    )
+
+
+def _unique_shares(run: RunEvidence) -> list[tuple[float, str]]:
+    """The share of different answers of each group that is not all right, with a member, by start."""
+    members: dict[str, list[int]] = {}
+    for at in run.trained:
+        if (name := run.episodes[at].group) is not None and run.completion_hashes[at] is not None:
+            members.setdefault(name, []).append(int(at))
+    top = float(np.nanmax(run.rewards)) if np.isfinite(run.rewards).any() else math.nan
+    return [
+        (len({run.completion_hashes[at] for at in places}) / len(places), run.episodes[places[0]].trace_id)
+        for places in members.values()
+        if len(places) >= 2 and not np.all(run.rewards[places] == top)
+    ]
+
+
+def _distinct(run: RunEvidence, places: NDArray[np.int64]) -> float:
+    """distinct-2 (Li et al. 2016): the share of different pairs of words among all pairs."""
+    pairs = [pair for at in places[-MOST_COMPLETIONS:] for pair in _ngrams(run.words(int(at)), 2)]
+    return len(set(pairs)) / len(pairs) if pairs else math.nan
+
+
+def _ngrams(words: Sequence[Any], size: int) -> list[tuple[Hashable, ...]]:
+    return [tuple(words[at : at + size]) for at in range(len(words) - size + 1)]
+
+
+def repetition(run: RunEvidence) -> Result:
+    """Judge the share of recent completions that repeat themselves."""
+    words = {int(at): run.words(int(at)) for at in run.recent()[-MOST_COMPLETIONS:]}
+    recent = [at for at, found in words.items() if len(found) >= FEWEST_WORDS]
+    if len(recent) < FEWEST_COMPLETIONS:
+        return NotJudged(
+            reason=f"{len(recent):,} completions of the last third have {FEWEST_WORDS} tokens or words, "
+            f"not {FEWEST_COMPLETIONS}"
+        )
+    flags = np.array([_repeated(words[at]) > REPEATED for at in recent])
+    share = share_of(flags)
+    evidence = f"in {share} of the last third over half of the {NGRAM}-grams are repeated (Wilson, 95 %)"
+    high, medium = REPEATED_SHARES
+    if share.low <= medium:
+        return Cleared(evidence=evidence)
+    return DiagnosisFinding(
+        severity="high" if share.low > high else "medium",
+        evidence=evidence,
+        confidence=LIKELY,
+        value=share.value,
+        interval=(share.low, share.high),
+        n=share.n,
+        method=f"share of completions with more than half of their {NGRAM}-grams repeated, Wilson interval",
+        episodes=run.examples(np.array(recent)[flags]),
+    )
+
+
+def _repeated(words: Sequence[Any]) -> float:
+    """The share of n-grams that occurred before."""
+    found = _ngrams(words, NGRAM)
+    return 1 - len(set(found)) / len(found)
+
+
+def staleness(run: RunEvidence) -> Result:
+    """Judge how many updates lie between sampling and learning."""
+    lags = np.array([lag for update in run.updates if (lag := _lag(run, update)) is not None])
+    if len(lags) < FEWEST:
+        return NotJudged(
+            reason=f"{len(lags):,} updates say how old their episodes are (by lag, or policy_update_index "
+            f"of the episodes), not {FEWEST}"
+        )
+    recent = lags[len(lags) - max(FEWEST, len(lags) // 3) :]
+    median = float(np.median(recent))
+    low, high = (float(one) for one in np.quantile(recent, (0.25, 0.75)))
+    evidence = (
+        f"episodes are {median:.3g} updates old, quartiles {low:.3g} and {high:.3g} "
+        f"(n={len(recent):,} updates)"
+    )
+    severe, medium = LAGS
+    if median < medium:
+        return Cleared(evidence=evidence)
+    stale = [at for at in run.recent() if run.episodes[at].consumed_by]
+    return DiagnosisFinding(
+        severity="high" if median >= severe else "medium",
+        evidence=evidence,
+        confidence=HINT.replace("no independent measure confirms it", "how much lag a trainer bears differs"),
+        value=median,
+        n=len(recent),
+        method="median of the mean lag of the last third of the updates",
+        episodes=run.examples(stale),
+    )
+
+
+def _lag(run: RunEvidence, update: Update) -> float | None:
+    if update.lag_mean is not None and math.isfinite(update.lag_mean):
+        return update.lag_mean
+    if update.index is None:
+        return None
+    made = [at for at in run.sampled_by.get(update.index, ()) if at < update.index]
+    return float(np.mean([update.index - at - 1 for at in made])) if made else None

@@ -1,0 +1,144 @@
+"""Diagnoses as values: findings, what was judged healthy, and what could not be judged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, Final, Literal, TypeAlias
+
+__all__ = [
+    "SEVERITIES",
+    "Cleared",
+    "Diagnosis",
+    "DiagnosisFinding",
+    "NotJudged",
+    "Severity",
+    "TrainingReading",
+]
+
+Severity: TypeAlias = Literal["high", "medium", "low"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
+"""From the worst on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisFinding:
+    """One disease that a detector found."""
+
+    kind: str = ""
+    """The detector's name, such as `reward_hacking`."""
+    severity: Severity
+    evidence: str
+    """What was measured: numbers, interval, n and method in a sentence."""
+    confidence: str
+    """How sure it is, in words."""
+    n: int
+    """How many values the evidence rests on."""
+    method: str
+    """How value, interval and p value were computed."""
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    """The 95 % interval of `value`."""
+    p_value: float | None = None
+    """Two-sided, corrected where several hypotheses were tested."""
+    episodes: tuple[str, ...] = ()
+    """Trace ids of example episodes."""
+    advice: str = ""
+    """What usually fixes it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.severity} {self.kind}: {self.evidence}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """A detector that had enough data and found nothing."""
+
+    kind: str = ""
+    evidence: str
+    """What was measured, with n."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotJudged:
+    """A detector that could not judge."""
+
+    kind: str = ""
+    reason: str
+    """Which data it lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingReading:
+    """The trends of validation and reward, and what they mean together."""
+
+    validation: str
+    """up, flat, down, unclear, or unknown where nothing but the reward was recorded."""
+    reward: str
+    """up, flat, down, unclear, or unknown where there are too few rewards."""
+    validation_trend: str
+    """The trend with interval, n and method, or why there is none."""
+    reward_trend: str
+    meaning: str
+    action: str
+    """continue, watch, stop, or measure where a trend is not known."""
+    table: tuple[tuple[str, str, str, str], ...]
+    """Validation, reward, meaning and action of every combination of up, flat and down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What is wrong with a training run; every detector is in `findings`, `judged` or `missing`."""
+
+    source: str
+    episodes: int
+    updates: int
+    quality: str | None
+    """The quality that rewards were compared with; None where there is none."""
+    findings: tuple[DiagnosisFinding, ...]
+    """The worst first."""
+    judged: tuple[Cleared, ...]
+    missing: tuple[NotJudged, ...]
+    reading: TrainingReading
+    should_stop: bool
+    """Whether training on would do harm or nothing."""
+    advice: str
+    """What to do next, in a sentence."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the recording."""
+
+    def __getitem__(self, kind: str) -> DiagnosisFinding | Cleared | NotJudged:
+        entries = self._by_kind()
+        if kind not in entries:
+            raise KeyError(f"there is no detector {kind!r}; there are {', '.join(sorted(entries))}")
+        return entries[kind]
+
+    def _by_kind(self) -> dict[str, DiagnosisFinding | Cleared | NotJudged]:
+        found: dict[str, DiagnosisFinding | Cleared | NotJudged] = {one.kind: one for one in self.findings}
+        return found | {one.kind: one for one in self.judged} | {one.kind: one for one in self.missing}
+
+    def at_least(self, severity: Severity) -> tuple[DiagnosisFinding, ...]:
+        """The findings of this severity and worse."""
+        worst = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return tuple(one for one in self.findings if one.severity in worst)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        counts = {severity: sum(one.severity == severity for one in self.findings) for severity in SEVERITIES}
+        found = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count) or "none"
+        return f"<Diagnosis: findings {found}; {len(self.judged)} judged, {len(self.missing)} not judged>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks: a table of all detectors."""
+        rows: list[tuple[str, str, str, str]] = [
+            (one.severity, one.kind, one.evidence, one.advice) for one in self.findings
+        ]
+        rows += [("not judged", one.kind, one.reason, "") for one in self.missing]
+        rows += [("nothing found", one.kind, one.evidence, "") for one in self.judged]
+        head = "".join(f"<th>{name}</th>" for name in ("severity", "kind", "evidence", "advice"))
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        title = f"{escape(repr(self)[1:-1])}. {escape(self.advice)}"
+        return f"<div><p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
