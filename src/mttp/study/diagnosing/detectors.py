@@ -23,7 +23,7 @@ Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One disease, the function that looks for it, and what usually fixes it."""
+    """One kind of problem, the function that looks for it, and what usually fixes it."""
 
     kind: str
     detect: Callable[[RunEvidence], Result]
@@ -187,7 +187,7 @@ def diagnose(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """
-    Diagnose a training run: reward hacking, collapse, drift, leakage and other diseases.
+    Diagnose a training run: reward hacking, collapse, drift, leakage and others.
 
     `source` is what `mttp.read` takes, or a Recording.
     `quality` names what the rewards should stand for: a late score by its grader, a split or `held_out` for

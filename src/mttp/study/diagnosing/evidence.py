@@ -14,6 +14,7 @@ import numpy as np
 
 from mttp.errors import ReadError, StudyError
 from mttp.model.episodes import Episode, Step, Update
+from mttp.model.estimates import mean
 from mttp.reading import Recording
 from mttp.study.diagnosing.trends import TimeTrend, trend_of
 from mttp.study.metrics import metric
@@ -22,7 +23,7 @@ from mttp.study.sample import EpisodeFigures, figures
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXAMPLES", "HELD_OUT", "RunEvidence", "completion_text", "evidence_of", "text_of"]
+__all__ = ["EXAMPLES", "HELD_OUT", "RunEvidence", "completion_text", "evidence_of", "reward_of", "text_of"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
@@ -44,7 +45,7 @@ class RunEvidence:
     recording: Recording
     episodes: tuple[Episode, ...]
     rewards: Floats
-    """The reward of the whole episode, else the return."""
+    """The reward of the whole episode, else the return, else the mean return of its agents."""
     quality: Floats | None
     """The measure that rewards are compared with; None where there is none."""
     quality_name: str | None
@@ -149,22 +150,23 @@ class RunEvidence:
 
 def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -> RunEvidence:
     """
-    The evidence of one run; raises ReadError without episodes.
+    The evidence of one run's episodes that ended; raises ReadError without any.
 
     Raises StudyError for several runs of which `run` chooses none, and for an unknown quality.
     """
     if run is not None:
         recording = _chosen(recording, run)
-    if not recording.episodes:
-        raise ReadError("the recording holds no episodes: there is nothing to diagnose")
-    runs = sorted({episode.run_id for episode in recording.episodes})
+    episodes = tuple(one for one in recording.episodes if one.status != "unfinished")
+    if not episodes:
+        more = f" that ended, of {len(recording.episodes):,}" if recording.episodes else ""
+        raise ReadError(f"the recording holds no episodes{more}: there is nothing to diagnose")
+    runs = sorted({episode.run_id for episode in episodes})
     if len(runs) > 1:
         raise StudyError(
             f"the recording holds {len(runs)} runs ({_listed(runs)}), and training time is that of one: "
             "choose it by run=..., on the command line by --run"
         )
-    episodes = tuple(recording.episodes)
-    rewards = np.array([_number(_reward(episode)) for episode in episodes])
+    rewards = np.array([_number(reward_of(episode)) for episode in episodes])
     held_out = np.array([bool(one.results) or (one.split or "").lower() in HELD_OUT for one in episodes])
     if held_out.all():  # nothing but an evaluation: its own order of episodes is all there is
         held_out = np.zeros(len(episodes), dtype=bool)
@@ -203,8 +205,11 @@ def _number(value: float | None) -> float:
     return float(value) if value is not None and abs(value) <= LARGEST else math.nan
 
 
-def _reward(episode: Episode) -> float | None:
-    return episode.reward.value if episode.reward.value is not None else episode.return_
+def reward_of(episode: Episode) -> float | None:
+    """The reward of the whole episode, else its return, else the mean return of its agents."""
+    if episode.reward.value is not None or episode.return_ is not None:
+        return episode.reward.value if episode.reward.value is not None else episode.return_
+    return mean(agent.return_ for agent in episode.agents)
 
 
 def _quality(
