@@ -258,6 +258,32 @@ def test_a_plateau_is_an_equivalence(tmp_path: Path) -> None:
     assert (NotJudged, DiagnosisFinding) == (type(few), type(many))
 
 
+def test_solved_groups_are_no_disease() -> None:
+    """
+    Groups in which every reward is the highest give no gradient either, with the severity low.
+    """
+    one = diagnosed(runs.saturated, 0)["zero_variance_groups"]
+
+    assert isinstance(one, DiagnosisFinding)
+    assert ("low", True) == (one.severity, "25 at the highest reward, 0 below" in one.evidence)
+
+
+def test_a_single_late_score_is_no_quality(tmp_path: Path) -> None:
+    """
+    Outcomes, of which there are enough, are taken instead.
+    """
+    path = str(tmp_path / "run.jsonl")
+    with mttp.configure(f"file://{path}"):
+        for number in range(30):
+            with mttp.episode(env="maths") as episode:
+                episode.reward(float(number))
+                episode.end(outcome="success" if number > 15 else "failure")
+        mttp.score(episode, 1.0, grader="second-look")
+
+    assert "success" == mttp.diagnose(path).quality
+    assert "second-look" == mttp.diagnose(path, quality="second-look").quality
+
+
 def test_a_time_limit_that_is_success_is_no_disease(tmp_path: Path) -> None:
     """
     Truncated episodes of CartPole have the highest returns.
@@ -428,6 +454,7 @@ def test_a_run_that_is_still_written_is_diagnosed(tmp_path: Path) -> None:
         ({"quality": "audti"}, "did you mean 'audit'"),
         ({"quality": "sucess"}, "did you mean 'success'"),
         ({"quality": "pass@1"}, "a number per task"),
+        ({"quality": "tokens"}, "less of 'tokens' is better"),
         ({"run": "other"}, "no run is called 'other'; there are run-1"),
     ],
 )

@@ -16,7 +16,7 @@ from mttp.errors import ReadError, StudyError
 from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
 from mttp.reading import Recording
-from mttp.study.diagnosing.trends import TimeTrend, trend_of
+from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
 from mttp.study.metrics import metric
 from mttp.study.sample import EpisodeFigures, figures
 
@@ -215,11 +215,11 @@ def reward_of(episode: Episode) -> float | None:
 def _quality(
     episodes: Sequence[Episode], rewards: Floats, held_out: Flags, name: str | None
 ) -> tuple[str | None, Floats | None]:
-    """The quality of that name; without a name the first that there is: a late score, held out, success."""
+    """The quality of that name; without a name the first that has enough values for a trend."""
     found = _measures(episodes, rewards, held_out)
     if name is None:
         for measure, values in found.items():
-            if np.isfinite(values()).any():
+            if np.isfinite(values()).sum() >= FEWEST:
                 return measure, values()
         return None, None
     if name in found:
@@ -280,6 +280,8 @@ def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) ->
         ) from error
     if chosen.k is not None:
         raise StudyError(f"{name!r} is a number per task: give a quality that each episode has, e.g. success")
+    if chosen.direction < 0:
+        raise StudyError(f"less of {name!r} is better: give a quality of which more is better, e.g. success")
     values = np.array([_number(chosen.of(one)) for one in counted])
     if not np.isfinite(values).any():
         raise StudyError(f"no episode has a value of {name!r}: there is no quality to compare with")
