@@ -67,7 +67,7 @@ bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each i
 	$(INSTALL) orjson
 	$(BIN)/python benchmarks --install
 
-bench: bench-install  ## Measure ten rows and write them into docs/benchmarks.md; some by ARGS="caller --rounds 5".
+bench: bench-install  ## Measure all rows and write them into docs/benchmarks.md; some by ARGS="caller --rounds 5".
 	$(BIN)/python benchmarks --json .bench/figures.json --docs docs/benchmarks.md $(ARGS)
 
 clean:  ## Forget the environment and the caches.

@@ -1,5 +1,5 @@
 """
-Ten rows that say what mttp costs and saves, beside what people would use otherwise.
+Rows that say what mttp costs and saves, beside what people would use otherwise.
 
     python benchmarks                     all of them, in about 20 minutes
     python benchmarks caller stall        some rows, by name or number

@@ -1,4 +1,4 @@
-"""The ten rows, and the table of the realistic workload: for a terminal, and as Markdown."""
+"""The rows, and the table of the realistic workload: for a terminal, and as Markdown."""
 
 from __future__ import annotations
 

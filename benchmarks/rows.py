@@ -1,4 +1,4 @@
-"""The ten rows: what each compares, what it must reach, and what of it was reached."""
+"""The rows: what each compares, what it must reach, and what of it was reached."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of the ten."""
+    """One of the rows."""
 
     name: str
     """How it is asked for on the command line."""
@@ -158,6 +158,26 @@ ROWS = (
         [
             Part("mttp", "burst", _worst("lost", "mttp"), 0, at_least=False, unit=""),
             Part("SDK", "burst", _worst("lost", "SDK, OTLP"), at_least=False, unit=""),
+        ],
+    ),
+    Row(
+        "comparing",
+        "Comparing 10,000 episodes of 8 steps with as many: a whole process",
+        [
+            Part(
+                "JSON lines", "comparing", _worst("process_s", "mttp, lines"), 4, 3, at_least=False, unit="s"
+            ),
+            Part(
+                "Parquet", "comparing", _worst("process_s", "mttp, Parquet"), 3, 1.5, at_least=False, unit="s"
+            ),
+            Part(
+                "memory, JSON lines",
+                "comparing",
+                _worst("memory_mb", "mttp, lines"),
+                1000,
+                at_least=False,
+                unit="MB",
+            ),
         ],
     ),
 )

@@ -69,19 +69,17 @@ def test_a_row_is_measured_by_its_name(tmp_path: Path) -> None:
     assert {"processor", "processors", "python", "system", "load"} <= set(report["machine"])
 
 
-def test_an_unknown_row_is_told_from_those_there_are() -> None:
+def test_an_unknown_row_is_an_error_with_the_known_ones() -> None:
     """
     The error names the row, and all names.
     """
     done = run("nonsense")
 
     assert 2 == done.returncode
-    assert "no such row: nonsense; there are 1 to 10, or caller, cpu, stall" in done.stderr
+    assert "no such row: nonsense; there are 1 to 11, or caller, cpu, stall" in done.stderr
 
 
-def test_what_needs_an_optional_environment_is_said_not_to_be_there(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_optional_environment_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
     The row says what makes it, and its other parts are measured.
     """
@@ -95,13 +93,13 @@ def test_what_needs_an_optional_environment_is_said_not_to_be_there(
     assert "stable-baselines3 is not installed: .ci/integrations stable-baselines3" in said
 
 
-def test_there_are_ten_rows(load: Callable[[str], ModuleType]) -> None:
+def test_there_are_eleven_rows(load: Callable[[str], ModuleType]) -> None:
     """
     Each has a name of its own, and parts of workloads that there are.
     """
     rows = load("rows").ROWS
 
-    assert 10 == len(rows) == len({row.name for row in rows})
+    assert 11 == len(rows) == len({row.name for row in rows})
     assert all((FOLDER / f"{part.workload}.py").exists() for row in rows for part in row.parts)
 
 

@@ -1,4 +1,4 @@
-"""The lane from calls to what is read, by generated programs, through all transports at once."""
+"""The path from calls to readers, by generated programs, through all transports at once."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def read(source: Any) -> tuple[mttp.Episode, list[tuple[Any, ...]]]:
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(TOLD)
-def test_what_a_program_says_is_read_from_every_transport(told: Told) -> None:
+def test_a_program_is_read_back_from_every_transport(told: Told) -> None:
     """
     Steps with handles and without, of agents, with other libraries' spans, looked at, flushed in between,
     as spans, in columns and as each transport takes them: memory, a file and a collector read alike.

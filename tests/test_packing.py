@@ -298,7 +298,7 @@ def test_span_processors_see_every_step() -> None:
     assert 13 == found.episodes[0].span_count
 
 
-def test_what_is_known_of_an_open_episode_counts_packed_steps(session: mttp.Session) -> None:
+def test_an_open_episode_counts_packed_steps(session: mttp.Session) -> None:
     """
     Length and return are up to date before anything is written.
     """

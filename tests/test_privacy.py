@@ -354,7 +354,7 @@ def test_nothing_leaves_whatever_is_recorded(
 # What is left, and what is said of the rest.
 
 
-def test_what_is_withheld_is_named_and_numbers_stay(tmp_path: Path) -> None:
+def test_withheld_values_are_omissions_and_numbers_stay(tmp_path: Path) -> None:
     """
     Counts, means, log probabilities and kinds of faults are no content.
     """
@@ -427,7 +427,7 @@ def test_a_process_that_joins_the_run_gives_no_more_than_its_parent(
     assert (None, ("mttp.inputs.json: content is off",)) == (episode.inputs, episode.omissions)
 
 
-def test_the_variable_is_what_configure_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_applies_without_an_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     An argument precedes it, and what is neither true nor false is refused.
     """
@@ -536,11 +536,11 @@ def test_processes_that_are_started_find_the_list() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["code", [1], [""], {"code": 1}, 3])
-def test_what_is_no_list_of_names_is_refused(wrong: Any) -> None:
+def test_an_invalid_list_of_names_is_refused(wrong: Any) -> None:
     """
     The message says what was given.
     """
-    with pytest.raises(ConfigureError, match="is no list of names, True or False"):
+    with pytest.raises(ConfigureError, match="is not a list of names, True or False"):
         mttp.configure("memory://", secret_keys=wrong)
 
 

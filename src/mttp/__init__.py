@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import mttp.model.printable  # noqa: F401 - what mttp logs passes its filter
+import mttp.model.printable  # noqa: F401 - installs the filter of mttp's logger
 from mttp.model.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mttp.transports.sampling import Sampling
 
 __all__ = [
-    # set up
+    # setting up
     "configure",
     "instrument",
     "wrap",
@@ -51,30 +51,30 @@ __all__ = [
     "Route",
     "Sampling",
     "current_session",
-    # record
+    # recording
     "episode",
     "step",
     "current_episode",
     "current_step",
-    # learn, and state later
+    # training updates and later annotations
     "group",
     "update",
     "score",
     "annotate",
     "prefer",
-    # go on elsewhere
+    # context propagation
     "inject",
     "extract",
-    # read
+    # reading
     "read",
     "scan",
     "summarize",
     "check",
     "Recording",
-    # score and evaluate by a spec
+    # scoring and evaluating
     "RewardSpec",
     "evaluate",
-    # study
+    # studies
     "compare",
     "diagnose",
     "gate",
@@ -89,7 +89,7 @@ __all__ = [
     "errors",
 ]
 
-_HOMES = {
+_MODULES = {
     "configure": "recording.configuration",
     "current_session": "recording.configuration",
     "episode": "recording.configuration",
@@ -129,17 +129,17 @@ _PACKAGES = ("errors", "mist", "model", "recording", "rewards", "study")
 
 
 _RECORDING = ("recording.configuration", "recording.propagation", "recording.training", "recording.feedback")
-"""Imported together: the first call of a training loop may come when no file can be opened."""
+"""Imported together, because a process may be out of file descriptors at a later first use."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        home = _HOMES[name]
-        for each in _RECORDING if home in _RECORDING else ():
+    if name in _MODULES:
+        module = _MODULES[name]
+        for each in _RECORDING if module in _RECORDING else ():
             import_module(f"mttp.{each}")
-        found = getattr(import_module(f"mttp.{home}"), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(f"mttp.{module}"), name)
+        globals()[name] = value
+        return value
     if name in _PACKAGES:
         return import_module(f"mttp.{name}")
     raise AttributeError(f"module 'mttp' has no attribute {name!r}")

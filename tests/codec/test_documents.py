@@ -34,7 +34,7 @@ WHOLES = st.lists(PLAIN, max_size=4) | st.dictionaries(st.text(max_size=4), PLAI
 
 @given(WHOLES)
 @settings(deadline=None)
-def test_a_document_says_what_the_value_would_be_recorded_as(value: Any) -> None:
+def test_a_document_holds_the_recorded_value(value: Any) -> None:
     """
     Whatever is not plain through and through, or would be remarked on, is no document.
     """
@@ -65,14 +65,14 @@ def test_a_document_says_what_the_value_would_be_recorded_as(value: Any) -> None
     ],
     ids=repr,
 )
-def test_what_has_to_be_looked_at_is_no_document(value: Any) -> None:
+def test_a_value_that_needs_conversion_is_no_document(value: Any) -> None:
     """
     Numbers of other libraries would arrive as bytes, and classes of their own as what they are made of.
     """
     assert sealed(value) is None
 
 
-def test_what_is_nested_deeply_is_no_document() -> None:
+def test_a_deeply_nested_value_is_no_document() -> None:
     """
     Nor does looking at it end in a RecursionError.
     """
@@ -106,7 +106,7 @@ def test_a_value_may_go_on_changing(steps: str, transport: str, tmp_path: Path) 
     assert {"tool": "search", "arguments": {"n": [1, 2]}} == found.steps[2].action
 
 
-def test_whoever_looks_at_the_span_sees_the_value() -> None:
+def test_the_span_has_the_value() -> None:
     """
     A processor, the holder of the span, and a transport that takes spans.
     """

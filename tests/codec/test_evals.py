@@ -93,7 +93,7 @@ def spans(stated: Evaluation) -> list[SpanRecord]:
 
 @PATIENT
 @given(evaluations(), st.randoms())
-def test_what_is_recorded_is_what_is_read(stated: Evaluation, random: Any):
+def test_a_recorded_evaluation_is_read_back_equal(stated: Evaluation, random: Any):
     """
     In whatever order the spans come.
     """
@@ -281,7 +281,7 @@ def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
 
 @PATIENT
 @given(evaluations())
-def test_every_evaluation_can_be_said(stated: Evaluation):
+def test_every_evaluation_has_messages(stated: Evaluation):
     """
     Whatever its numbers are, and whoever reads its messages finds every result.
     """
@@ -304,7 +304,7 @@ def sampled(session: mttp.Session) -> mttp.Session:
     return session
 
 
-def test_samples_are_told_apart_by_the_ids_of_their_messages(sampled: mttp.Session):
+def test_messages_of_samples_have_different_ids(sampled: mttp.Session):
     """
     The protocol has no field for them, and a relay keeps the id; an old reader sees results of one task.
     """
@@ -346,7 +346,7 @@ def test_samples_count_once(sampled: mttp.Session, *, backwards: bool):
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "many", "1.5", "9" * 30])
-def test_samples_that_are_no_number_are_one(said: str):
+def test_an_invalid_number_of_samples_counts_as_one(said: str):
     """
     Whatever the tag of another tool says.
     """
@@ -422,7 +422,7 @@ def test_a_result_belongs_to_the_last_evaluation_of_its_suite():
     assert 4 == len({one.id for one in found})
 
 
-def test_a_baseline_that_nobody_filled_in_is_none():
+def test_an_empty_baseline_is_none():
     """
     The reference leaves score and difference zero.
     """

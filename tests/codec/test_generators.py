@@ -52,7 +52,7 @@ def test_a_state_of_arrays_is_digested_at_once(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", LATE + EARLY)
-def test_the_same_state_has_the_same_digest(kind: Any) -> None:
+def test_equal_states_have_equal_digests(kind: Any) -> None:
     """
     And another one has another.
     """

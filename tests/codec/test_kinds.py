@@ -125,7 +125,7 @@ def test_a_renamed_recording_passes_the_check() -> None:
     assert [] == list(mttp.check(session))
 
 
-def test_what_a_collector_renamed_is_known_by_its_attributes() -> None:
+def test_a_span_renamed_by_a_collector_is_recognized_by_its_attributes() -> None:
     """
     It says no type: the recorder never heard of the new name.
     """

@@ -35,7 +35,7 @@ def attrs(span: SpanRecord) -> dict[str, Any]:
     return span_messages.encode(span).attrs
 
 
-def test_every_span_of_everything_is_the_same():
+def test_every_span_of_the_specimen_survives_messages():
     """
     An episode that uses the whole vocabulary, with its run: each span, with arrays as lists.
     """
@@ -113,7 +113,7 @@ spans = st.builds(
 
 
 @given(spans)
-def test_any_span_is_the_same(span: SpanRecord):
+def test_any_span_survives_messages(span: SpanRecord):
     """
     Values of every type where there may be any, NaN, -0.0 and bytes included.
     """
@@ -196,7 +196,7 @@ def test_a_model_call_says_what_the_stack_adds_up():
 
 
 @pytest.mark.parametrize("name", ["trace_span_root", "trace_span_child"])
-def test_a_span_of_another_tool_is_the_same_afterwards(name: str):
+def test_a_span_of_another_tool_survives_messages(name: str):
     """
     With the ids that it had; only who sent it is added to what it says.
     """
@@ -243,7 +243,7 @@ def test_ids_of_any_sort_become_ids(given: str):
 @pytest.mark.parametrize(
     ("status", "code"), [("ok", 1), ("error", 2), ("unset", 0), ("", 0), ("timeout", 0), ("OK", 0)]
 )
-def test_a_status_comes_back_as_it_was_said(status: str, code: int):
+def test_a_status_survives_messages(status: str, code: int):
     """
     Only `ok` and `error`, exactly, mean something.
     """
@@ -331,7 +331,7 @@ def test_episodes_written_as_messages_read_as_episodes():
     )
 
 
-def test_a_recorded_episode_is_the_same_through_messages():
+def test_a_recorded_episode_survives_messages():
     """
     As values, numpy arrays included.
     """

@@ -35,7 +35,7 @@ def row(**said: Any) -> Row:
         found |= content.encode(keys, said.get(name), [], omissions, max_bytes=said.get("max_bytes"))
     if "reward" in said:
         value, status, raw = assess(said["reward"])
-        found |= steps.paid(value, status, raw)
+        found |= steps.reward(value, status, raw)
     found |= steps.facts(**{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
     found |= templates.encode(a.METRIC, said.get("metrics", {}))
     found |= templates.encode(a.METADATA, said.get("metadata", {}))
@@ -115,7 +115,7 @@ def test_steps_in_a_block_read_as_spans_of_their_own(profile: Any, given: list[R
 
 @settings(deadline=None)
 @given(several)
-def test_a_block_gives_back_what_its_steps_said(given: list[Row]) -> None:
+def test_a_block_returns_the_attributes_of_its_steps(given: list[Row]) -> None:
     """
     The attributes of each step come back as they were, absent ones absent, also of packed bytes.
     """
@@ -142,7 +142,7 @@ def flat(said: Row) -> Row:
 )
 @settings(deadline=None)
 @given(given=several)
-def test_what_is_kept_back_of_a_block_is_kept_back_of_its_steps(
+def test_withholding_from_a_block_equals_withholding_from_its_steps(
     withholding: Withholding, given: list[Row]
 ) -> None:
     """
@@ -201,7 +201,7 @@ def test_a_column_may_be_an_array_already() -> None:
     assert same([*observations], [said[a.OBSERVATION_VALUE] for said in found])
 
 
-def test_a_column_that_was_left_out_is_said_of_each_step() -> None:
+def test_an_omitted_column_is_an_omission_of_each_step() -> None:
     """
     Where a transport had to make the span smaller, every step says what is missing.
     """
@@ -216,7 +216,7 @@ def test_a_column_that_was_left_out_is_said_of_each_step() -> None:
     ]
 
 
-def test_what_a_block_was_paid_is_known_without_its_columns() -> None:
+def test_the_rewards_of_a_block_are_known_without_its_columns() -> None:
     """
     The sum of its rewards and the number of those that are none stand beside the columns.
     """

@@ -46,7 +46,7 @@ def is_exact(left: Any, right: Any) -> bool:
 
 @settings(deadline=None)
 @given(VALUES, ARRAYS)
-def test_what_is_flattened_is_rebuilt_as_it_was(member: Any, array: Any) -> None:
+def test_a_flattened_value_is_rebuilt_equal(member: Any, array: Any) -> None:
     """
     Nested, with dtypes and shapes, whatever else is beside the array.
     """
@@ -74,7 +74,7 @@ def test_what_is_flattened_is_rebuilt_as_it_was(member: Any, array: Any) -> None
     ],
     ids=repr,
 )
-def test_what_is_plain_data_by_itself_has_no_structure(value: Any) -> None:
+def test_plain_data_has_no_structure(value: Any) -> None:
     """
     It is recorded as before, and reads as JSON does.
     """
@@ -102,13 +102,13 @@ def test_numbers_in_tuples_have_a_structure() -> None:
         (np.array(["a"]), "it has an array of type <U1"),
         (np.array([None]), "it has an array of type object"),
         ({1: 0, "1": 1}, "two of its names are the same as text"),
-        (2**53 + 1, "it has a whole number beyond 2**53 beside fractions"),
-        (np.array([2**63 - 1]), "it has a whole number beyond 2**53 beside fractions"),
-        (np.array([2**64 - 1], np.uint64), "it has a whole number beyond 2**53 beside fractions"),
+        (2**53 + 1, "it has an integer beyond 2**53 next to floats"),
+        (np.array([2**63 - 1]), "it has an integer beyond 2**53 next to floats"),
+        (np.array([2**64 - 1], np.uint64), "it has an integer beyond 2**53 next to floats"),
     ],
     ids=str,
 )
-def test_what_can_not_be_flattened_is_named(member: Any, reason: str) -> None:
+def test_a_value_that_can_not_be_flattened_is_a_fault(member: Any, reason: str) -> None:
     """
     Nothing is rounded in silence: such a value is kept as lists, which is said.
     """
@@ -119,7 +119,7 @@ def test_what_can_not_be_flattened_is_named(member: Any, reason: str) -> None:
     assert fault.startswith(f"structure_not_kept: {reason}")
 
 
-def test_what_is_nested_too_deep_is_named() -> None:
+def test_a_value_nested_too_deep_is_a_fault() -> None:
     """
     A value that holds itself ends, too.
     """
@@ -161,7 +161,7 @@ def test_a_structure_that_does_not_fit_leaves_the_flat_array(structure: str) -> 
     assert numbers is rebuild(numbers, structure)
 
 
-def test_what_is_flattened_does_not_change_with_the_value() -> None:
+def test_a_flattened_value_is_a_copy() -> None:
     """
     A loop may reuse its arrays.
     """

@@ -58,7 +58,7 @@ def copied(block: dict[str, Any]) -> tokens.Block | None:
 
 
 @given(blocks())
-def test_later_is_the_same_as_at_once(given_: dict[str, Any]) -> None:
+def test_encoding_later_equals_encoding_at_once(given_: dict[str, Any]) -> None:
     """
     Whatever arrays there are, of whatever kind, as lists and packed.
     """
@@ -74,7 +74,7 @@ def test_later_is_the_same_as_at_once(given_: dict[str, Any]) -> None:
     assert same(at_once, folded)
 
 
-def test_a_snapshot_is_not_what_the_caller_goes_on_with() -> None:
+def test_a_snapshot_is_a_copy() -> None:
     """
     Buffers are reused.
     """
@@ -110,7 +110,7 @@ def test_a_snapshot_is_not_what_the_caller_goes_on_with() -> None:
         {"ids": [1], "unknown": [1]},
     ],
 )
-def test_what_is_unusual_is_looked_at_at_once(given_: dict[str, Any]) -> None:
+def test_an_unusual_block_has_no_snapshot(given_: dict[str, Any]) -> None:
     """
     It is not for a thread that nobody watches to find out.
     """
@@ -176,9 +176,9 @@ def test_whether_a_block_may_pass_is_known_before_it_is_looked_at(
 
 
 @pytest.mark.parametrize("given", [np.arange(5), list(range(5)), [2**31, 1, 2, 3, 4]])
-def test_what_comes_from_another_process_is_copied_as_what_was_made_here(given: Any) -> None:
+def test_arrays_from_another_process_are_copied_equal(given: Any) -> None:
     """
-    An array out of a pickle has a dtype object of its own; integers beyond 32 bits are looked at once more.
+    An unpickled array has a dtype object of its own; integers beyond 32 bits take another path.
     """
     logprobs = np.linspace(-1, 0, 5, dtype=np.float32) if isinstance(given, np.ndarray) else [-0.5] * 5
     arrived = pickle.loads(pickle.dumps((given, logprobs)))

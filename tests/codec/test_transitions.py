@@ -52,7 +52,7 @@ def one_by_one(given: tuple[list[Any], ...], max_bytes: int | None) -> list[dict
         row |= content.encode(content.ACTION, action, faults, omissions, max_bytes=max_bytes)
         value, status, raw = assess(reward)
         faults += [f"reward_invalid: {raw}"] if status == "error" else []
-        row |= steps.paid(value, status, raw)
+        row |= steps.reward(value, status, raw)
         row |= steps.facts(terminated=terminated, truncated=truncated)
         notes = {a.FAULTS: [*dict.fromkeys(faults)], a.OMISSIONS: [*dict.fromkeys(omissions)]}
         found.append(row | {key: said for key, said in notes.items() if said})
@@ -67,7 +67,9 @@ def flat(said: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("max_bytes", [None, 8, 4])
 @settings(deadline=None)
 @given(given=several())
-def test_columns_say_what_each_step_would_say(max_bytes: int | None, given: tuple[list[Any], ...]) -> None:
+def test_columns_equal_the_attributes_of_each_step(
+    max_bytes: int | None, given: tuple[list[Any], ...]
+) -> None:
     """
     Of any observation, action and reward, faults and omissions included.
     """

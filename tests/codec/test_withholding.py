@@ -127,7 +127,7 @@ def test_of_a_run_a_reader_gets_the_projection(withholding: Withholding) -> None
     assert (found.config == {"lr": 0.1}) is (found.omissions == ())
 
 
-def test_what_is_kept_whole_is_not_copied() -> None:
+def test_an_unchanged_span_is_not_copied() -> None:
     """
     A transport that withholds nothing costs nothing.
     """
@@ -238,7 +238,7 @@ def test_an_episode_spends_its_budget_in_order_of_delivery() -> None:
     assert 5 == blocks[1].count  # type: ignore[union-attr]
 
 
-def test_what_was_left_out_before_stays_said() -> None:
+def test_earlier_omissions_are_kept() -> None:
     """
     Omissions add up.
     """

@@ -68,7 +68,7 @@ def test_no_samples_can_not_be_drawn(k: int):
     """
     A k below 1 is an error of the program.
     """
-    with pytest.raises(ValueError, match=r"k=.* is no number of samples"):
+    with pytest.raises(ValueError, match=r"k=.* is not a number of samples"):
         pass_estimates([(4, 1)], [k])
 
 

@@ -91,7 +91,7 @@ def test_one_sample_has_no_pass_at_k_unless_asked_for():
     ]
 
 
-def test_accuracy_is_of_what_was_answered():
+def test_accuracy_is_over_answered_results():
     """
     Abstentions are no failures; the coverage says how many were answered. What failed is in neither.
     """
@@ -213,7 +213,7 @@ def test_samples_may_differ_in_number():
     assert [(0.5, 0.5)] == [(one.baseline_score, one.delta) for one in found.results]
 
 
-def test_errors_on_either_side_are_said_to_bias():
+def test_errors_on_either_side_are_reported_as_bias():
     """
     How many there are here and there, and how many tasks are compared of how many.
     """
@@ -227,7 +227,7 @@ def test_errors_on_either_side_are_said_to_bias():
     assert "errors may bias it: 1 here, 1 in the baseline" == summary.bias
     assert (
         "delta +0: inconclusive, 1 of 4 tasks compared, 0 higher and 0 lower "
-        "(no interval of one task); errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
+        "(no interval for one task); errors may bias it: 1 here, 1 in the baseline" == summary.delta_text()
     )
 
 
@@ -260,7 +260,7 @@ def test_nothing_that_failed_biases_nothing():
     assert compared([1, 1], [0, 1]).summary().bias is None
 
 
-def test_without_scipy_the_delta_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_without_scipy_the_delta_names_the_extra(monkeypatch: pytest.MonkeyPatch):
     """
     And is called neither better nor worse.
     """
@@ -275,13 +275,13 @@ def test_without_scipy_the_delta_says_what_to_install(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("after", "reason"),
     [
-        ([1], "no interval of one task"),
-        ([1, 1], "no interval: too few tasks, which all differ alike"),
+        ([1], "no interval for one task"),
+        ([1, 1], "no interval: too few tasks, with equal differences"),
         ([1.7e308, 1.7e308, -1.7e308], "no interval: the differences are too large"),
     ],
     ids=repr,
 )
-def test_why_there_is_no_interval_is_said(after: list[float], reason: str):
+def test_the_reason_for_a_missing_interval_is_reported(after: list[float], reason: str):
     """
     Beside the delta.
     """

@@ -19,7 +19,7 @@ EVIL = "a\x1b[31mb\nc\x9bd\u202ee\u061cf\u2028g\x07"
 
 
 @pytest.mark.parametrize("name", ["message", "argument"])
-def test_what_is_logged_acts_on_no_terminal(name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_have_no_control_characters(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """
     Whether it stands in the message or in an argument; a message is one line.
     """
@@ -80,7 +80,7 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-def test_what_a_trace_store_answers_is_repeated_on_one_line(port: int) -> None:
+def test_a_trace_stores_response_is_logged_on_one_line(port: int) -> None:
     """
     Its reason and where it leads to are in the error, without what acts on a terminal.
     """
@@ -91,7 +91,7 @@ def test_what_a_trace_store_answers_is_repeated_on_one_line(port: int) -> None:
     assert str(caught.value).isprintable()
 
 
-def test_what_a_receiver_of_messages_answers_is_repeated_on_one_line(port: int) -> None:
+def test_a_message_receivers_response_is_logged_on_one_line(port: int) -> None:
     """
     The reason is in the error, without what acts on a terminal.
     """

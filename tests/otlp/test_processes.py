@@ -740,7 +740,7 @@ def test_a_worker_that_dies_in_its_part_makes_the_episode_incomplete(flushes: bo
     (episode,) = recording.episodes
     (segment,) = episode.segments
     assert ("completed", False, int(flushes)) == (episode.status, episode.complete, len(episode.steps))
-    message = f"episode {episode.trace_id} lacks spans: the end of its part {segment} was not found"
+    message = f"episode {episode.trace_id} lacks spans: the end of segment {segment} was not found"
     assert [message] == [str(problem) for problem in recording.problems]
     assert [message] == [str(problem) for problem in summary.problems]
 

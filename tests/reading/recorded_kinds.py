@@ -1,7 +1,8 @@
-"""A recording that has a span of every kind, and the values that an attribute of OTLP can hold."""
+"""Recordings with a span of every kind, and with episodes that were recorded in every way."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from mttp.model.spans import SpanRecord
 from mttp.reading.scanning import Scan
 from tests.specimen import EVERYTHING
 
-__all__ = ["every_kind"]
+__all__ = ["every_kind", "every_way"]
 
 
 def every_kind(directory: Path) -> list[SpanRecord]:
@@ -40,3 +41,37 @@ def every_kind(directory: Path) -> list[SpanRecord]:
             run.map(lambda task: 1.0)
     session.close()
     return list(Scan(path, arrays=True, as_written=True))
+
+
+def every_way(session: mttp.Session) -> list[SpanRecord]:
+    """Episodes of several processes, packed steps, agents, scorings that fail, and facts that come late."""
+    session.record(EVERYTHING)
+    for number in range(8):
+        with mttp.episode(env=f"env-{number % 3}", steps="packed" if number % 2 else "spans") as opened:
+            carrier = mttp.inject({})
+            for index in range(number % 5):
+                with opened.step() as step:
+                    step.tokens([1, 2, 3], prompt_ids=[4]) if number == 4 else None
+                    step.reward(index / 2, components={"a": 1.0, "b": math.nan} if number == 4 else None)
+            match number % 4:
+                case 1:
+                    opened.reward(2.5, components={"x": 1.0})
+                case 2:
+                    opened.reward(None, status="abstained")
+                case 3:
+                    opened.reward(math.nan)
+            for _ in range(number % 3):
+                with mttp.extract(carrier) as part:
+                    for index in range(3):
+                        with part.step(index=10 + index) as step:
+                            step.reward(math.nan if number == 5 else 1.5)
+                    if number > 5:
+                        part.reward(9.0, components={"y": 0.5})
+            if number == 6:
+                with opened.agent("bob") as agent:
+                    agent.reward(3.0, components={"z": 2.0})
+    late = mttp.read(session).episodes
+    mttp.score(late[1], 0.5, grader="late", components={"q": 1.0})
+    mttp.annotate(late[2], "outcome", "failure")
+    mttp.annotate(late[2], "outcome", "success")
+    return list(session.records())

@@ -15,8 +15,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reading.traces import START, episode, foreign, lines, run, span_id, trace_id, write, write_bytes
-from specimen import EVERYTHING
+from reading.recorded_kinds import every_way
+from reading.traces import (
+    START,
+    episode,
+    foreign,
+    lines,
+    part,
+    run,
+    scattered,
+    span_id,
+    trace_id,
+    write,
+    write_bytes,
+)
 from specimen import episodes as any_episodes
 
 import mttp
@@ -378,37 +390,8 @@ def test_a_recording_s_summary_is_that_of_its_file(values: list[mttp.Episode]):
 
 @pytest.fixture
 def of_everything(session: mttp.Session) -> list[SpanRecord]:
-    """Episodes of several processes, packed steps, agents, scorings that fail, and facts that come late."""
-    session.record(EVERYTHING)
-    for number in range(8):
-        with mttp.episode(env=f"env-{number % 3}", steps="packed" if number % 2 else "spans") as opened:
-            carrier = mttp.inject({})
-            for index in range(number % 5):
-                with opened.step() as step:
-                    step.tokens([1, 2, 3], prompt_ids=[4]) if number == 4 else None
-                    step.reward(index / 2, components={"a": 1.0, "b": math.nan} if number == 4 else None)
-            match number % 4:
-                case 1:
-                    opened.reward(2.5, components={"x": 1.0})
-                case 2:
-                    opened.reward(None, status="abstained")
-                case 3:
-                    opened.reward(math.nan)
-            for _ in range(number % 3):
-                with mttp.extract(carrier) as part:
-                    for index in range(3):
-                        with part.step(index=10 + index) as step:
-                            step.reward(math.nan if number == 5 else 1.5)
-                    if number > 5:
-                        part.reward(9.0, components={"y": 0.5})
-            if number == 6:
-                with opened.agent("bob") as agent:
-                    agent.reward(3.0, components={"z": 2.0})
-    late = mttp.read(session).episodes
-    mttp.score(late[1], 0.5, grader="late", components={"q": 1.0})
-    mttp.annotate(late[2], "outcome", "failure")
-    mttp.annotate(late[2], "outcome", "success")
-    return list(session.records())
+    """Episodes that were recorded in every way."""
+    return every_way(session)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -416,39 +399,9 @@ def test_a_summary_says_what_read_says_however_the_spans_come(of_everything: lis
     """
     In any order, in several files, some again, and without some that end or mark an episode or a part.
     """
-    shuffled, spans = random.Random(seed), list(of_everything)
-    for _ in range(seed % 4):
-        place = shuffled.randrange(len(spans))
-        if spans[place].name.split()[0] not in ("step", "agent"):
-            del spans[place]
-    if seed % 3:
-        spans += shuffled.choices(spans, k=6)
-        shuffled.shuffle(spans)
-    files = 1 + seed % 3
-    paths = [write(f"{at}.jsonl", spans[at::files], per_line=1 + seed % 7) for at in range(files)]
+    paths = scattered(of_everything, random.Random(seed), seed)
 
     assert plain_document(mttp.read(paths).summary()) == plain_document(mttp.summarize(paths))
-
-
-def part(number: int, *, rewards: list[float], score: float | None = None) -> list[SpanRecord]:
-    """What another process did of episode `number`: a step for each reward, a scoring, and its end."""
-    step, scoring, _ = episode(number, steps=1, components={"c": 1.0})
-    ours = {a.SEGMENT_ID: "other"}
-    made = [
-        replace(
-            step,
-            span_id=span_id(number, 1000 + index),
-            attributes={**step.attributes, **ours, a.STEP_INDEX: 50 + index, a.STEP_REWARD: reward},
-        )
-        for index, reward in enumerate(rewards)
-    ]
-    if score is not None:
-        scored = {a.REWARD_VALUE: score, a.SPEC_NAME: "other", a.SPEC_VERSION: "2"}
-        attributes = {**scoring.attributes, **ours, **scored}
-        made.append(replace(scoring, span_id=span_id(number, 700), attributes=attributes))
-    identity = {key: step.attributes[key] for key in (a.RUN_ID, a.EPISODE_ID)} | ours
-    end = {**identity, a.SEGMENT_SPAN_COUNT: len(made) + 1}
-    return [*made, replace(step, name="segment", span_id=span_id(number, 701), attributes=end)]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import zstandard
@@ -145,3 +146,38 @@ def write_bytes(path: str | Path, data: bytes) -> Path:
         data = zstandard.ZstdCompressor().compress(data)
     path.write_bytes(data)
     return path
+
+
+def part(number: int, *, rewards: list[float], score: float | None = None) -> list[SpanRecord]:
+    """What another process did of episode `number`: a step for each reward, a scoring, and its end."""
+    step, scoring, _ = episode(number, steps=1, components={"c": 1.0})
+    ours = {a.SEGMENT_ID: "other"}
+    made = [
+        replace(
+            step,
+            span_id=span_id(number, 1000 + index),
+            attributes={**step.attributes, **ours, a.STEP_INDEX: 50 + index, a.STEP_REWARD: reward},
+        )
+        for index, reward in enumerate(rewards)
+    ]
+    if score is not None:
+        scored = {a.REWARD_VALUE: score, a.SPEC_NAME: "other", a.SPEC_VERSION: "2"}
+        attributes = {**scoring.attributes, **ours, **scored}
+        made.append(replace(scoring, span_id=span_id(number, 700), attributes=attributes))
+    identity = {key: step.attributes[key] for key in (a.RUN_ID, a.EPISODE_ID)} | ours
+    end = {**identity, a.SEGMENT_SPAN_COUNT: len(made) + 1}
+    return [*made, replace(step, name="segment", span_id=span_id(number, 701), attributes=end)]
+
+
+def scattered(spans: Sequence[SpanRecord], random: Random, seed: int) -> list[Path]:
+    """Files of these spans in any order, some repeated, and without some that end or mark an episode."""
+    kept = list(spans)
+    for _ in range(seed % 4):
+        place = random.randrange(len(kept))
+        if kept[place].name.split()[0] not in ("step", "agent"):
+            del kept[place]
+    if seed % 3:
+        kept += random.choices(kept, k=6)
+        random.shuffle(kept)
+    files = 1 + seed % 3
+    return [write(f"{at}.jsonl", kept[at::files], per_line=1 + seed % 7) for at in range(files)]

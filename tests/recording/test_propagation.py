@@ -550,7 +550,7 @@ def test_a_part_that_does_not_end_is_a_fault() -> None:
     recording = mttp.read(session)
     (episode,) = recording.episodes
     assert (False, "completed", 1) == (episode.complete, episode.status, len(episode.steps))
-    message = f"episode {episode.trace_id} lacks spans: the end of its part {part.segment_id} was not found"
+    message = f"episode {episode.trace_id} lacks spans: the end of segment {part.segment_id} was not found"
     assert [message] == [str(problem) for problem in recording.problems]
     assert [message] == [str(problem) for problem in mttp.summarize(session).problems]
     assert 1 == session.stats.faults["part_never_ended"]
@@ -569,7 +569,7 @@ def test_a_part_with_missing_spans_is_a_problem(session: mttp.Session) -> None:
 
     recording, summary = mttp.read("a.jsonl"), mttp.summarize("a.jsonl")
 
-    assert [f"1 of 2 of its part {part.segment_id} were found"] == [
+    assert [f"1 of 2 of segment {part.segment_id} were found"] == [
         str(problem).partition("lacks spans: ")[2] for problem in recording.problems
     ]
     assert recording.problems == summary.problems

@@ -874,7 +874,7 @@ def test_an_unknown_outcome_is_a_fault(
             episode.end(outcome=outcome)
     first, _ = mttp.read(session).episodes
 
-    assert (f"outcome_invalid: {outcome!r} is none of success, failure, unknown",) == first.faults
+    assert (f"outcome_invalid: {outcome!r} is not one of success, failure, unknown",) == first.faults
     assert (recorded, {"outcome_invalid": 2}) == (first.outcome, dict(session.stats.faults))
     assert 1 == caplog.text.count("outcome_invalid")
 
@@ -975,13 +975,13 @@ def test_a_wrong_value_is_a_fault(session: mttp.Session) -> None:
 @pytest.mark.parametrize(
     ("scoring", "fault"),
     [
-        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is no mttp.model.Spec"),
-        ({"range": [1]}, "range_invalid: [1] is no lowest and highest value"),
-        ({"range": (0, "x")}, "range_invalid: (0, 'x') is no lowest and highest value"),
-        ({"range": 5}, "range_invalid: 5 is no lowest and highest value"),
+        ({"spec": "gsm8k"}, "spec_invalid: 'gsm8k' is not an mttp.model.Spec"),
+        ({"range": [1]}, "range_invalid: [1] is not a pair of numbers"),
+        ({"range": (0, "x")}, "range_invalid: (0, 'x') is not a pair of numbers"),
+        ({"range": 5}, "range_invalid: 5 is not a pair of numbers"),
         ({"relative": np.zeros(2)}, "relative_invalid: array([0., 0.])"),
-        ({"failed_checks": 5}, "failed_checks_invalid: 5 is no list"),
-        ({"components": 5}, "components_invalid: 5 maps no names"),
+        ({"failed_checks": 5}, "failed_checks_invalid: 5 is not a list"),
+        ({"components": 5}, "components_invalid: 5 is not a mapping"),
     ],
 )
 def test_an_invalid_part_of_a_scoring_is_a_fault(

@@ -160,6 +160,5 @@ def test_a_session_elsewhere_keeps_no_records() -> None:
     """
     Its files are to be read instead, and the error says so.
     """
-    error = pytest.raises(ReadError, match="has no memory transport")
-    with mttp.configure("file://a.jsonl") as session, error:
+    with mttp.configure("file://a.jsonl") as session, pytest.raises(ReadError, match="no memory transport"):
         session.records()

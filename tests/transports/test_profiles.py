@@ -249,7 +249,9 @@ def test_of_packed_steps_a_column_of_lists_goes_where_lists_of_lists_do() -> Non
     kept = Withholding(nested=False).keep(values).values
 
     assert [{"reward": 1.0}] * 100 == blocks.rows(kept)
-    assert ["mttp.steps.column.action: a column of lists is not kept there"] == kept[a.OMISSIONS]
+    assert ["mttp.steps.column.action: a column of lists is not supported by the receiver"] == kept[
+        a.OMISSIONS
+    ]
 
 
 def packed(**columns: Any) -> dict[str, Any]:
@@ -270,7 +272,7 @@ def test_of_packed_steps_only_the_values_that_are_no_numbers_go() -> None:
     kept = Withholding(non_finite=False).keep(values).values
 
     rows = blocks.rows(kept)
-    assert ["estimate: NaN and infinities are not kept there"] == rows[0][a.OMISSIONS]
+    assert ["estimate: NaN and infinities are not supported by the receiver"] == rows[0][a.OMISSIONS]
     assert [0.5] * 99 == [row["estimate"] for row in rows[1:]]
 
 
@@ -307,7 +309,7 @@ def test_what_is_left_out_is_read_back_as_left_out() -> None:
     """
     Sent to a store that loses NaN and bytes, an episode arrives whole but for these, and says which.
     """
-    why = "NaN and infinities are not kept there"
+    why = "NaN and infinities are not supported by the receiver"
     with OtlpReceiver() as receiver:
         with (
             mttp.configure(receiver.http_address, profile="phoenix", token_ids=True),
@@ -318,7 +320,7 @@ def test_what_is_left_out_is_read_back_as_left_out() -> None:
         found = mttp.read(receiver)
 
     assert [] == found.problems
-    assert ("mttp.metadata.key: bytes are not kept there",) == found.episodes[0].omissions
+    assert ("mttp.metadata.key: bytes are not supported by the receiver",) == found.episodes[0].omissions
     (step,) = found.episodes[0].steps
     assert tuple(f"{key}: {why}" for key in (a.TOKEN_LOGPROBS, a.TOKEN_MEAN_LOGPROB)) == step.omissions
     assert [1, 2] == step.tokens.ids.tolist()

@@ -1,4 +1,4 @@
-"""One agent of an episode: an agent span's attributes, and all that says something of it as a value."""
+"""Agents of an episode: attributes of agent spans, and agents from spans, steps and scorings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
-    """Attributes of what is stated of an agent; None is not stated."""
+    """Return the attributes of an agent's fields; None values are skipped."""
     attributes: dict[str, Plain] = {}
     for name, value in given.items():
         if value is None:
             continue
         try:
             attributes |= _fact(name, value, faults)
-        except Exception as error:  # whatever a foreign object raises when it is looked at
+        except Exception as error:  # objects of other libraries may raise any exception
             faults.append(f"{name}_invalid: {error!r}")
     return attributes
 
@@ -66,10 +66,10 @@ def decode(
     scorings: Sequence[segments.Scoring],
 ) -> Agent:
     """
-    The agent that its spans tell of, one of each process that played it, and its steps and scorings.
+    Return the agent from its spans, one per process, and its steps and scorings.
 
-    The first span says most.
-    What was paid is what that span says, unless other processes played or paid too.
+    Attributes of the first span take precedence.
+    The return is that of the first span, unless other processes recorded steps or scorings of the agent.
     """
     found: dict[str, Any] = {}
     for span in reversed(spans):
@@ -77,11 +77,11 @@ def decode(
     values = {name: found.get(key) for name, key in (_TEXTS | _NUMBERS | _FLAGS).items()}
     first = spans[0] if spans else None
     owner = segments.OWNER if first is None else segments.segment(first)
-    paid_by, reward = segments.paying(scorings, owner=owner) or (owner, Reward())
+    source, reward = segments.effective_scoring(scorings, owner=owner) or (owner, Reward())
     if {part for part, _ in steps} | {segments.segment(span) for span in spans} > {owner}:
         found[a.AGENT_LENGTH] = len(steps)
         values["return_"] = _return(reward, [step for _, step in steps])
-    elif segments.states_total(reward) and paid_by != owner:
+    elif segments.states_total(reward) and source != owner:
         values["return_"] = reward.value
     return Agent(
         id=id,
@@ -105,5 +105,5 @@ def decode(
 def _return(reward: Reward, steps: Sequence[Step]) -> float | None:
     if segments.states_total(reward):
         return reward.value
-    total, is_known = segments.paid(steps)
+    total, is_known = segments.reward_sum(steps)
     return total if is_known else None

@@ -1,4 +1,4 @@
-"""A statement about an episode or a step, made apart from it: its span's attributes and back."""
+"""Annotations of episodes and steps: attributes of their spans, and annotations from spans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATED = {
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "comment": a.GEN_AI_EVALUATION_EXPLANATION,
 }
-"""Attribute that each kind of statement states; a fact of the user's own is one of their metadata."""
+"""The attribute for the value of each kind of annotation; a fact with a user-supplied key is metadata."""
 
 _KINDS = {key: name for name, key in STATED.items()}
 _OWN = f"{a.METADATA}."
@@ -37,17 +37,17 @@ KEYS = frozenset(
     | {a.ANNOTATION_KIND, a.ANNOTATION_KEY, a.ANNOTATION_VALUE, a.ANNOTATION_REVISION}
     | {a.ANNOTATION_REJECTED_TRACE_IDS, a.STEPS_FIRST_INDEX, a.STEPS_COUNT, a.STEPS_LAYOUT, a.REWARD_EVIDENCE}
 )
-"""Every attribute of an annotation, but for the templates."""
+"""All attributes of an annotation except templates."""
 TEMPLATES = (*components.TEMPLATES, a.STEPS_COLUMN)
 
 
 def kind(key: str) -> str:
-    """The kind of a statement of `key`."""
+    """Return the kind of annotation for a key."""
     return key if key in STATED or key in (PREFERENCE, OF_STEPS) else FACT
 
 
 def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
-    """The statement's attributes; a scoring's components beyond the first are left to `rewards.grades`."""
+    """Return the attributes; components beyond `rewards.MAX_INLINE` are left to `rewards.grades`."""
     attributes: dict[str, Plain] = {
         a.ANNOTATION_KIND: annotation.kind,
         a.ANNOTATION_REVISION: annotation.revision,
@@ -77,7 +77,7 @@ def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
 
 
 def _columns(annotation: Annotation) -> dict[str, Plain]:
-    """What is stated of several steps, each fact of those of which it is no NaN."""
+    """Return a column of each annotated field of several steps, without NaN values."""
     columns = {}
     for name, numbers in annotation.value.items():
         known = np.flatnonzero(~np.isnan(numbers))
@@ -89,7 +89,7 @@ def _columns(annotation: Annotation) -> dict[str, Plain]:
 
 
 def _of_steps(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers by name, one per step."""
+    """Return arrays of shape [steps] by name."""
     rows = blocks.rows(found)
     return {
         name: np.array([row.get(key, np.nan) for row in rows])
@@ -99,7 +99,7 @@ def _of_steps(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
-    """The statement that this span holds, its components' grades among the other spans of the trace."""
+    """Return the annotation of a span; the grades of its components are among the trace's other spans."""
     found: Mapping[str, Any] = record.attributes
     stated = found.get(a.ANNOTATION_KIND, FACT)
     reward = _reward(record, others) if stated == "score" else None
@@ -124,13 +124,13 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
 
 
 def _key(stated: str, key: str | None) -> str:
-    """What is stated: the kind itself, or the user's own name; a key that is neither stays as it is."""
+    """Return the kind, or the user-supplied key without its prefix."""
     if key is None or _KINDS.get(key) == stated:
         return stated
     return key.removeprefix(_OWN)
 
 
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
-    """The scoring; one by a recorder that states a number and no status is ok."""
+    """Return the scoring of an annotation; one with a number and no status is ok."""
     found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
     return rewards.decode(record, summary_fields.children(others), found)

@@ -1,4 +1,4 @@
-"""Up to 1,000 consecutive steps in columns: a `steps` span's attributes and back."""
+"""Blocks of up to 1,000 consecutive steps in columns: attributes of `steps` spans, and steps from them."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ __all__ = [
     "longest_described",
     "narrowest",
     "pack",
+    "reward_errors",
     "rows",
     "times",
     "unpack",
     "with_rows",
-    "unpaid",
 ]
 
 MAX_STEPS = 1000
-"""Steps that one block takes at most."""
+"""The maximum number of steps in a block."""
 
 _PREFIX = f"{a.STEPS_COLUMN}."
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 _SCALARS: dict[Any, Any] = {float: np.float64, bool: np.bool_, int: np.int64}
 _NARROW = [(np.dtype(f"int{bits}"), 1 << (bits - 1)) for bits in (8, 16, 32)]
-"""Types of whole numbers, and what they hold in either direction."""
+"""Integer types, and the bound on the magnitude of their values."""
 SAME: Final = "same"
-"""Says of a column that one entry stands for all."""
+"""Marks a column with one entry for all steps."""
 
 
 class Column(NamedTuple):
-    """One attribute of the steps that have it."""
+    """The values of one attribute, for the steps that have it."""
 
     entries: Any
-    """Its values in order of index: plain data each, or one array whose first axis is the steps."""
+    """The values in order of index: a list of plain data, or an array of shape [steps, ...]."""
     at: Sequence[int] | Literal["same"] | None = None
-    """Positions in the block of the steps that have it; None: all do; `SAME`: one entry is for all."""
+    """The positions of these steps in the block; None for all steps, `SAME` for one entry for all."""
 
 
 class _Stored(NamedTuple):
-    """A column's values as they are recorded, and what each entry is where all are alike."""
+    """A column's recorded values, with dtype and shape of an entry if all entries have the same."""
 
     values: Any
     dtype: str | None = None
@@ -71,7 +71,7 @@ class _Stored(NamedTuple):
 
 
 def is_block(values: Mapping[str, Plain]) -> bool:
-    """Whether these are the attributes of a block."""
+    """Return whether these are the attributes of a block."""
     return a.STEPS_COUNT in values
 
 
@@ -79,15 +79,16 @@ def is_block(values: Mapping[str, Plain]) -> bool:
 
 
 def columns(given: Sequence[Mapping[str, Plain]]) -> dict[str, Column]:
-    """The attributes of steps, one mapping each, as columns."""
-    found: dict[str, tuple[list[Plain], list[int]]] = {}
+    """Return the attributes of steps, one mapping per step, as columns."""
+    collected: dict[str, tuple[list[Plain], list[int]]] = {}
     for position, row in enumerate(given):
         for key, value in row.items():
-            entries, at = found.setdefault(key, ([], []))
+            entries, at = collected.setdefault(key, ([], []))
             entries.append(value)
             at.append(position)
     return {
-        key: Column(entries, None if len(at) == len(given) else at) for key, (entries, at) in found.items()
+        key: Column(entries, None if len(at) == len(given) else at)
+        for key, (entries, at) in collected.items()
     }
 
 
@@ -95,59 +96,58 @@ def encode(
     given: Mapping[str, Column], *, first_index: int, start_times: Sequence[int], end_times: Sequence[int]
 ) -> dict[str, Plain]:
     """
-    Attributes of a block, arrays as numpy arrays; times are in nanoseconds since the Unix epoch.
+    Return the attributes of a block, arrays as numpy arrays; times are in nanoseconds since the Unix epoch.
 
-    The columns are those of step spans' attributes but for what the block's own span says:
-    whose steps they are, and their indices.
+    The columns are those of step spans' attributes without agent and index, which are on the block's span.
     """
     return {
         a.STEPS_FIRST_INDEX: first_index,
         a.STEPS_COUNT: len(start_times),
         a.STEPS_START_TIMES: np.array(start_times, np.int64),
         a.STEPS_END_TIMES: np.array(end_times, np.int64),
-        **_paid(given, len(start_times)),
+        **_reward_totals(given, len(start_times)),
         **laid_out(given),
     }
 
 
-def _paid(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
-    """What the block was paid, for those who don't look into it."""
-    found: dict[str, Plain] = {}
+def _reward_totals(given: Mapping[str, Column], count: int) -> dict[str, Plain]:
+    """Return the sum of the rewards and the number of errors, for readers that do not decode columns."""
+    totals: dict[str, Plain] = {}
     if a.STEP_REWARD in given:
-        with suppress(OverflowError):  # of finite numbers whose sum is not
-            found[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
-    if errors := unpaid(given, count):
-        found[a.STEPS_REWARD_ERRORS] = errors
-    return found
+        with suppress(OverflowError):  # the sum of finite numbers can overflow
+            totals[a.STEPS_REWARD_SUM] = math.fsum(entries(given, a.STEP_REWARD, count))
+    if errors := reward_errors(given, count):
+        totals[a.STEPS_REWARD_ERRORS] = errors
+    return totals
 
 
-def unpaid(given: Mapping[str, Column], count: int) -> int:
-    """How many steps state an error in place of a reward; one that is paid a floor states both."""
-    known = entries(given, a.STEP_REWARD_STATUS, count)
-    if "error" not in known:
+def reward_errors(given: Mapping[str, Column], count: int) -> int:
+    """Return the number of steps with the status error and no reward; a floor reward has that status, too."""
+    statuses = entries(given, a.STEP_REWARD_STATUS, count)
+    if "error" not in statuses:
         return 0
-    paid = {*_positions(given, a.STEP_REWARD, count)}
+    rewarded = {*_positions(given, a.STEP_REWARD, count)}
     return sum(
-        status == "error" and place not in paid
-        for place, status in zip(_positions(given, a.STEP_REWARD_STATUS, count), known, strict=True)
+        status == "error" and place not in rewarded
+        for place, status in zip(_positions(given, a.STEP_REWARD_STATUS, count), statuses, strict=True)
     )
 
 
 def _positions(given: Mapping[str, Column], key: str, count: int) -> Sequence[int]:
-    """The positions of the steps that have an attribute."""
+    """Return the positions of the steps that have an attribute."""
     at = given.get(key, Column((), ())).at
     return range(count) if at is None or at == SAME else at
 
 
 def entries(given: Mapping[str, Column], key: str, count: int) -> list[Any]:
-    """What the steps that have an attribute say, of so many steps."""
+    """Return an attribute's values over the steps that have it, in a block of `count` steps."""
     column = given.get(key, Column(()))
-    found = column.entries.tolist() if isinstance(column.entries, np.ndarray) else list(column.entries)
-    return found * (count if column.at == SAME else 1)
+    values = column.entries.tolist() if isinstance(column.entries, np.ndarray) else list(column.entries)
+    return values * (count if column.at == SAME else 1)
 
 
 def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
-    """The columns themselves, and what they are."""
+    """Return the columns' attributes and their layout."""
     stored = {key: _stored(column.entries) for key, column in given.items()}
     kept = dict(given)
     for keys in content.BY_VALUE.values():
@@ -167,20 +167,20 @@ def laid_out(given: Mapping[str, Column]) -> dict[str, Plain]:
 
 
 def _imply(kept: dict[str, Column], keys: Sequence[str], at: Any) -> None:
-    """Leave out dtype and shape of the steps that have the array: the layout says both."""
-    said = None if at is None else {*at}
+    """Remove dtype and shape of steps with an array in a column, since the layout states both."""
+    implied = None if at is None else {*at}
     for key in keys:
         column = kept.pop(key, None)
-        if column is None or said is None:
+        if column is None or implied is None:
             continue
         places: Any = range(len(column.entries)) if column.at is None else column.at
-        left = {at: entry for at, entry in zip(places, column.entries, strict=True) if at not in said}
+        left = {at: entry for at, entry in zip(places, column.entries, strict=True) if at not in implied}
         if left:
             kept[key] = Column([*left.values()], [*left])
 
 
 def _stored(entries: Any) -> _Stored:
-    """Entries of one kind as an array, others as a list."""
+    """Return entries of one type, dtype and shape as an array, others as a list."""
     if isinstance(entries, np.ndarray):
         return _of_array(entries)
     kinds = set(map(type, entries))
@@ -205,42 +205,42 @@ def _of_array(entries: Any) -> _Stored:
 
 @cache
 def _name(dtype: Any) -> str:
-    """As numpy spells it, which takes it a while."""
+    """Return the dtype's name, cached because numpy creates it at each access."""
     return str(dtype.name)
 
 
 def _narrowed(numbers: Any) -> Any:
-    """Whole numbers in the narrowest type that holds them all: which one it is says nothing of a number."""
+    """Return integers in the narrowest type that holds them all."""
     low, high = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
     return numbers.astype(narrowest(low, high, numbers.dtype), copy=False)
 
 
 def narrowest(low: int, high: int, widest: Any) -> Any:
-    """The narrowest type of whole numbers, up to one, that holds these and all between them."""
+    """Return the narrowest integer type for the range from `low` to `high`, else `widest`."""
     return next((narrow for narrow, limit in _NARROW if -limit <= low and high < limit), widest)
 
 
 def _listed(entry: Plain) -> Plain:
-    """An array among entries of other kinds; its dtype and shape are columns of their own."""
+    """Return an entry of a list column; of an array, the elements, as its dtype and shape have columns."""
     return entry.ravel().tolist() if isinstance(entry, np.ndarray) else entry
 
 
 def _are_same(values: Sequence[Plain]) -> bool:
-    """Whether all entries are one text, or one list of texts: nothing else is surely the same where equal."""
+    """Return whether all entries are equal text or lists of text; other types can be equal and differ."""
     first = values[0]
     texts = first if isinstance(first, list) else [first]
     return all(type(item) is str for item in texts) and all(value == first for value in values)
 
 
 def pack(attributes: dict[str, Plain]) -> None:
-    """Replace the block's arrays by their little-endian bytes, in place."""
+    """Replace the block's arrays with their little-endian bytes, in place."""
     for key, value in attributes.items():
         if isinstance(value, np.ndarray) and (key.startswith(_PREFIX) or key in _TIMES):
             attributes[key] = little_endian(value)
 
 
 def unpack(attributes: dict[str, Plain]) -> None:
-    """Replace what were arrays, whether their bytes or their elements are there, by arrays, in place."""
+    """Replace the bytes or elements of the block's arrays with numpy arrays, in place."""
     dtypes = {_PREFIX + key: dtype for key, dtype, _, _ in json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")}
     for key, dtype in (dtypes | dict.fromkeys(_TIMES, "int64")).items():
         if dtype is not None and key in attributes:
@@ -251,24 +251,24 @@ def unpack(attributes: dict[str, Plain]) -> None:
 
 
 def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
-    """The attributes of each step of a block, as a span of its own would have them, but for its place."""
-    found: list[dict[str, Plain]] = [{} for _ in range(values[a.STEPS_COUNT])]
+    """Return the attributes of each step of a block, as on a step span but without index and agent."""
+    by_step: list[dict[str, Plain]] = [{} for _ in range(values[a.STEPS_COUNT])]
     for key, dtype, shape, which in json.loads(values.get(a.STEPS_LAYOUT) or "[]"):
         stored = values.get(_PREFIX + key)
         if stored is None:  # a transport left the column out
             continue
-        at = which if isinstance(which, list) else range(len(found))
-        said = {}
+        at = which if isinstance(which, list) else range(len(by_step))
+        described = {}
         if shape and key in content.BY_VALUE:
             keys = content.BY_VALUE[key]
-            said = {keys.dtype: dtype, keys.shape: shape}
+            described = {keys.dtype: dtype, keys.shape: shape}
         for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
-            found[position] |= {key: entry, **said}
-    return found
+            by_step[position] |= {key: entry, **described}
+    return by_step
 
 
 def times(values: Mapping[str, Plain]) -> list[tuple[int, int]]:
-    """When each step of a block started and ended, in nanoseconds since the Unix epoch."""
+    """Return start and end of each step of a block, in nanoseconds since the Unix epoch."""
     starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
     return list(zip(starts, ends, strict=False))
 
@@ -285,18 +285,18 @@ def _copy(entry: Plain) -> Plain:
 
 
 def _array(stored: Any, dtype: str) -> Any:
-    """The numbers of a column, in whichever form; a copy."""
+    """Return a copy of a column's numbers, from bytes or elements."""
     if isinstance(stored, bytes):
         stored = np.frombuffer(stored, np.dtype(dtype).newbyteorder("<"))
     return np.array(stored, np.dtype(dtype))
 
 
 def decode(record: SpanRecord) -> Iterator[Step]:
-    """The steps that a block holds; what is said of the whole block is said of each."""
+    """Yield the steps of a block; the block's agent and omissions apply to each."""
     values = record.attributes
     first = values.get(a.STEPS_FIRST_INDEX, 0)
     common = {key: values[key] for key in (a.AGENT_ID,) if key in values}
-    omitted = [str(said).removeprefix(_PREFIX) for said in values.get(a.OMISSIONS) or ()]
+    omitted = [str(omission).removeprefix(_PREFIX) for omission in values.get(a.OMISSIONS) or ()]
     starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
     for position, row in enumerate(rows(values)):
         if omitted:
@@ -317,7 +317,7 @@ def decode(record: SpanRecord) -> Iterator[Step]:
 
 
 def longest(values: Mapping[str, Plain]) -> int:
-    """The most elements that one attribute of one step has."""
+    """Return the maximum number of elements in one attribute of one step."""
     counts = [0]
     for key, dtype, shape, _ in json.loads(values[a.STEPS_LAYOUT]):
         listed = () if dtype is not None else values.get(_PREFIX + key, ())
@@ -330,19 +330,19 @@ def _count(entry: Plain) -> int:
 
 
 def with_rows(values: Mapping[str, Plain], kept: Sequence[Mapping[str, Plain]]) -> dict[str, Plain]:
-    """The block's attributes with others for its steps."""
-    said = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
-    return {**said, **laid_out(columns(kept))}
+    """Return the block's attributes with these steps instead of its own."""
+    own = {key: value for key, value in values.items() if not key.startswith(_PREFIX)}
+    return {**own, **laid_out(columns(kept))}
 
 
 def longest_described(values: Mapping[str, Plain]) -> str:
-    """The attribute of the column that the layout has most to say of."""
+    """Return the attribute of the column with the longest description in the layout."""
     rows = json.loads(values[a.STEPS_LAYOUT])
     return str(_PREFIX + max(rows, key=lambda row: len(json.dumps(row)))[0])
 
 
 def drop(values: dict[str, Plain], key: str) -> None:
-    """Take out the column of this attribute, in place."""
+    """Remove a column by its attribute, in place."""
     rows = json.loads(values[a.STEPS_LAYOUT])
     left = [row for row in rows if _PREFIX + row[0] != key]
     values[a.STEPS_LAYOUT] = msgspec.json.encode(left).decode()

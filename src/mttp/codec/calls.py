@@ -1,4 +1,4 @@
-"""Calls of models and tools, in the GenAI conventions' own names."""
+"""Calls of models and tools as attributes of the GenAI conventions, and calls from spans."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _DOUBLES = frozenset({"temperature", "top_p", "top_k"})
 
 
 def span_name(operation: object, name: object) -> str:
-    """The span's name, e.g. `chat qwen` or `execute_tool search`."""
+    """Return the span's name, e.g. `chat qwen` or `execute_tool search`."""
     word = text(operation, [])
     return f"{word} {text(name, [])}" if name else word
 
 
 def encode(call: Call, faults: Faults) -> dict[str, Plain]:
-    """The call's attributes; a sampling parameter that the conventions don't name is refused."""
+    """Return the call's attributes; a sampling parameter that is not in the conventions is a fault."""
     keys = _TOOL if call.operation == EXECUTE_TOOL else _MODEL
     operation = text(call.operation, faults)
     attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: operation}
-    if kinds.named(operation) != kinds.CALL:  # its name says something else
+    if kinds.named(operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
     for name, key in keys.items():
         value = getattr(call, name)
@@ -68,12 +68,12 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
 
 
 def is_call(record: SpanRecord) -> bool:
-    """Whether the span is a call of a model or a tool."""
+    """Return whether the span is a call of a model or a tool."""
     return a.GEN_AI_OPERATION_NAME in record.attributes and kinds.kind(record) in ("", kinds.CALL)
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterator[SpanRecord]:
-    """The calls right below a span, or below spans of other libraries there, outermost first."""
+    """Yield the calls below a span, directly or below spans of other libraries, outermost first."""
     waiting = [*reversed(children.get(span_id, ()))]
     while waiting:
         record = waiting.pop()
@@ -84,7 +84,7 @@ def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterato
 
 
 def decode(record: SpanRecord) -> Call:
-    """The call that this span records."""
+    """Return the call of a span."""
     found: Mapping[str, Any] = record.attributes
     operation = str(found[a.GEN_AI_OPERATION_NAME])
     keys = _TOOL if operation == EXECUTE_TOOL else _MODEL

@@ -1,4 +1,4 @@
-"""Arrays and columns as a span states them: whether what it says of them, and what it holds, fit together."""
+"""Consistency checks of arrays and columns: whether values match their dtype, shape and layout."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["COLUMN", "ColumnLayout", "UnfitAttribute", "arrays", "layout", "numb
 
 COLUMN: Final = f"{a.STEPS_COLUMN}."
 _MAX_STEPS = 1000
-"""Steps that one block of an episode takes at most."""
-_MOST = 1 << 24
-"""Steps that an annotation is about at most."""
+"""The maximum number of steps in a block of an episode."""
+_MAX_ANNOTATED_STEPS = 1 << 24
+"""The maximum number of steps in an annotation."""
 _SIZES = {
     **dict.fromkeys(("bool", "int8", "uint8"), 1),
     **dict.fromkeys(("int16", "uint16", "float16"), 2),
     **dict.fromkeys(("int32", "uint32", "float32"), 4),
     **dict.fromkeys(("int64", "uint64", "float64"), 8),
 }
-"""Bytes that a number takes, by numpy's name of its type."""
+"""The size of a number in bytes, by numpy's dtype name."""
 _CONTENT = (
     (a.OBSERVATION_VALUE, a.OBSERVATION_DTYPE, a.OBSERVATION_SHAPE),
     (a.ACTION_VALUE, a.ACTION_DTYPE, a.ACTION_SHAPE),
@@ -37,7 +37,7 @@ _CONTENT = (
 
 
 class UnfitAttribute(NamedTuple):
-    """An attribute whose value is not what the others say."""
+    """An attribute whose value contradicts other attributes of the span."""
 
     key: str
     found: str
@@ -45,22 +45,22 @@ class UnfitAttribute(NamedTuple):
 
 
 class ColumnLayout(NamedTuple):
-    """What a layout says of one column."""
+    """The layout of one column."""
 
     key: str
     """The steps' attribute."""
     dtype: str | None
-    """Type of its numbers; None where each entry stands for itself."""
+    """The dtype of its numbers; None for a list of plain data."""
     size: int
-    """Numbers of one entry."""
+    """The number of elements per entry."""
     entries: int | None
-    """How many entries it has; None where that is one for each step."""
+    """The number of entries; None for one per step."""
     last: int
-    """The last position of a step that has an entry; -1 where that is not said."""
+    """The last position with an entry; -1 if the layout has no positions."""
 
 
 def arrays(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
-    """What does not fit together of observations, actions and blocks of steps."""
+    """Yield inconsistent attributes of observations, actions and blocks of steps."""
     for keys in _CONTENT:
         if keys[1] in found:
             yield from _content(found, *keys)
@@ -81,9 +81,9 @@ def _content(found: Mapping[str, Any], key: str, dtype: str, shape: str) -> Iter
 
 def _block(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
     count, first = found[a.STEPS_COUNT], found.get(a.STEPS_FIRST_INDEX, 0)
-    most = _MAX_STEPS if a.EPISODE_ID in found else _MOST
-    if not 0 <= count <= most:
-        yield UnfitAttribute(a.STEPS_COUNT, str(count), f"0 to {most:,}")
+    limit = _MAX_STEPS if a.EPISODE_ID in found else _MAX_ANNOTATED_STEPS
+    if not 0 <= count <= limit:
+        yield UnfitAttribute(a.STEPS_COUNT, str(count), f"0 to {limit:,}")
         return
     if not 0 <= first <= INT64[-1] - count:
         yield UnfitAttribute(a.STEPS_FIRST_INDEX, str(first), "an index")
@@ -94,7 +94,7 @@ def _block(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
         return
     columns = layout(found[a.STEPS_LAYOUT])
     if columns is None or any(column.last >= count for column in columns):
-        yield UnfitAttribute(a.STEPS_LAYOUT, "a text of another kind", f"the layout of {count} steps")
+        yield UnfitAttribute(a.STEPS_LAYOUT, "not a layout", f"the layout of {count} steps")
         return
     for column in columns:
         key = COLUMN + column.key
@@ -103,7 +103,7 @@ def _block(found: Mapping[str, Any]) -> Iterator[UnfitAttribute]:
 
 
 def _column(value: Any, column: ColumnLayout, count: int) -> tuple[str, str] | None:
-    """What a column's values are instead of what they should be."""
+    """Return what a column's values are and what was expected; None if they match the layout."""
     entries = count if column.entries is None else column.entries
     if column.dtype is None:
         is_list = isinstance(value, (list, tuple)) and len(value) == entries
@@ -113,7 +113,7 @@ def _column(value: Any, column: ColumnLayout, count: int) -> tuple[str, str] | N
 
 
 def numbers(value: Any, dtype: str, count: int | None) -> str:
-    """What a value is where it is not so many numbers of a type, in whichever form; else nothing."""
+    """Describe a value that is not `count` numbers of a dtype, as bytes or elements; empty if it is."""
     kind = dtype.rstrip("0123456789")
     if isinstance(value, bytes):
         is_whole = (
@@ -153,7 +153,7 @@ def _described(value: Any) -> str:
 
 @lru_cache(maxsize=256)
 def layout(document: str) -> tuple[ColumnLayout, ...] | None:
-    """The columns that a layout describes; None where it is none."""
+    """Return the columns of a layout; None if it is not a layout."""
     try:
         return tuple(_described_column(*row) for row in json.loads(document))
     except (ValueError, TypeError, RecursionError):
@@ -173,7 +173,7 @@ def _described_column(key: Any, dtype: Any, shape: Any, which: Any) -> ColumnLay
         and (dtype is None or which != "same")
     )
     if not is_good:
-        raise ValueError("no column")
+        raise ValueError("not a column")
     return ColumnLayout(
         key=key,
         dtype=dtype,

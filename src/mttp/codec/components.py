@@ -1,4 +1,4 @@
-"""The names of a reward's components: attributes' keys have them normalized."""
+"""Reward components as template attributes, whose keys hold normalized names."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 __all__ = ["TEMPLATES", "add_grades", "decode", "encode", "name", "names", "scores"]
 
 TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT, a.REWARD_COMPONENT_NAME)
-"""Prefixes that a component's name completes."""
+"""Prefixes of the attributes whose keys end in a component's name."""
 
 _SCORES = (f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}.")
 
 
 def encode(prefix: str, items: Mapping[str, Plain]) -> dict[str, Plain]:
-    """The attributes under `prefix`, of items by the components' names."""
+    """Return attributes under `prefix` for values by component."""
     return templates.encode(prefix, {name_key(name): item for name, item in items.items()})
 
 
-def names(written: Iterable[str]) -> dict[str, Plain]:
-    """The attributes that have the names which their keys do not show; a summary reads no lists."""
-    return encode(a.REWARD_COMPONENT_NAME, {name: name for name in written if name_key(name) != name})
+def names(exact: Iterable[str]) -> dict[str, Plain]:
+    """Return attributes with the exact names of components whose keys differ from them."""
+    return encode(a.REWARD_COMPONENT_NAME, {name: name for name in exact if name_key(name) != name})
 
 
 def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """The items under `prefix` by the components' names."""
+    """Return the values under `prefix` by the components' exact names."""
     exact = templates.decode(a.REWARD_COMPONENT_NAME, attributes)
     return {str(exact.get(key, key)): item for key, item in templates.decode(prefix, attributes).items()}
 
 
 def scores(scoring: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The scores that a scoring's attributes state, and the statuses of what has none, by component."""
+    """Return a scoring's scores by component, and the statuses of components without a score."""
     found: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for key in scoring:
         if key.startswith(_SCORES):
@@ -48,7 +48,7 @@ def scores(scoring: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def add_grades(scores: dict[str, Any], statuses: dict[str, Any], grades: Iterable[Mapping[str, Any]]) -> None:
-    """Add what the attributes of grades state: components for which the scoring's span had no room."""
+    """Add the scores and statuses from the attributes of grade spans."""
     for grade in grades:
         score, status = grade.get(a.REWARD_VALUE), str(grade.get(a.REWARD_STATUS, "missing"))
         if score is not None and status == "ok":
@@ -58,5 +58,5 @@ def add_grades(scores: dict[str, Any], statuses: dict[str, Any], grades: Iterabl
 
 
 def name(grade: Mapping[str, Any]) -> str:
-    """The name of the component that a grade's attributes are about."""
+    """Return the component's name from a grade's attributes."""
     return str(grade.get(a.COMPONENT_NAME, grade.get(a.GRADER_NAME, "")))

@@ -1,7 +1,7 @@
 """
-Spans as readers get them: every value of the type that the registry has for its attribute, and none too deep.
+Type checks on reading: values of the registry's types, nested at most `MAX_DEPTH` deep.
 
-A value of another type is left out, and named. An integer is a double, too, as many writers of JSON have it.
+Other values are removed and reported. Integers are accepted as doubles, as JSON writers often omit `.0`.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from mttp.semconv.registry import INT64, NO_SCALAR, SCALARS, type_of, wanted
 __all__ = ["Conformity", "Misfit", "is_conforming"]
 
 _OWN = "mttp."
-_NOTHING: Final = object()
-"""Stands for a value that is left out."""
+_REMOVED: Final = object()
+"""Marks a value that is removed."""
 _DOCUMENTS = frozenset(
     {a.ENV_KWARGS, a.ENV_SPACES, a.INPUTS_JSON, a.REWARD_EVIDENCE, a.RUN_CONFIG_JSON, a.SPEC_DOCUMENTS}
 )
-"""Texts that are JSON, which readers give as what it says."""
+"""Text attributes with JSON, which readers parse."""
 _OR_TEXT = frozenset({a.GEN_AI_RESPONSE_FINISH_REASONS})
-"""Lists of texts that some libraries write as one text."""
+"""Text lists that some libraries write as one text."""
 
 
 class Misfit(NamedTuple):
-    """One value that is left out."""
+    """A value that is removed."""
 
     kind: Literal["wrong_type", "deep_value"]
-    """Why."""
+    """The reason."""
     trace_id: str
-    """The trace of the span that it is on, or of the first span of its scope."""
+    """The trace id of the span, or of the first span of a scope."""
     attribute: str
-    """Its attribute."""
+    """The attribute."""
     message: str
-    """What is wrong with it, in a sentence that names span and attribute."""
+    """The reason as a sentence with span and attribute."""
 
 
-_LOOKED_INTO = _DOCUMENTS | {a.STEPS_COUNT, a.OBSERVATION_DTYPE, a.ACTION_DTYPE}
-_LOOKED_INTO |= {a.EPISODE_FINAL_OBSERVATION_DTYPE, a.ANNOTATION_VALUE}
-"""Scalars of which more can be wrong than their type."""
+_INSPECTED = _DOCUMENTS | {a.STEPS_COUNT, a.OBSERVATION_DTYPE, a.ACTION_DTYPE}
+_INSPECTED |= {a.EPISODE_FINAL_OBSERVATION_DTYPE, a.ANNOTATION_VALUE}
+"""Scalars that can be invalid although their type is right."""
 _SHAPES: dict[tuple[Any, ...], tuple[Sequence[str], Sequence[str]]] = {}
-"""What to look at of spans that have the same attributes, of the same types: suspects, and integers."""
-_MOST_SHAPES = 4096
-_LEAST, _MOST = INT64[0], INT64[-1]
+"""A cache by attributes and their types: the keys to inspect, and the keys of integers."""
+_MAX_SHAPES = 4096
+_INT64_MIN, _INT64_MAX = INT64[0], INT64[-1]
 _OF_KINDS = {
     "score": "double",
     "advantage": "double",
@@ -56,20 +56,20 @@ _OF_KINDS = {
     "label": "string",
     "comment": "string",
 }
-"""The type of what an annotation states, by its kind."""
+"""The type of an annotation's value by its kind."""
 
 
 def is_conforming(attributes: Mapping[str, Any]) -> bool:
-    """Whether nothing of a span's attributes is left out."""
+    """Return whether no attribute of a span is removed."""
     suspects = _suspects(attributes)
     return not suspects or not _examined(attributes, suspects)[1]
 
 
 class Conformity:
     """
-    Looks at spans one after another, and leaves out of each what readers must not get.
+    Checks spans one after another and removes values that do not conform.
 
-    With `as_written` a value of a wrong type stays, and is named all the same.
+    With `as_written`, values of a wrong type are reported but kept.
     """
 
     def __init__(self, *, as_written: bool = False) -> None:
@@ -77,7 +77,7 @@ class Conformity:
         self._scope = self._conforming = Scope()
 
     def examine(self, record: SpanRecord) -> tuple[SpanRecord, Sequence[Misfit]]:
-        """The span as readers get it, and what was left out of it."""
+        """Return the conforming span, and the removed values."""
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()
@@ -119,16 +119,16 @@ def _where(record: SpanRecord) -> str:
 
 
 def _suspects(attributes: Mapping[str, Any]) -> Sequence[str]:
-    """Attributes that are no scalars of their types; with the others nothing else can be wrong."""
+    """Return the attributes to inspect; the others are valid scalars of their types."""
     shape = (*attributes, *map(type, attributes.values()))
     found = _SHAPES.get(shape)
     if found is None:
-        if len(_SHAPES) >= _MOST_SHAPES:
+        if len(_SHAPES) >= _MAX_SHAPES:
             _SHAPES.clear()
         found = _SHAPES[shape] = _of_shape(attributes)
     suspects, integers = found
     for key in integers:
-        if not _LEAST <= attributes[key] <= _MOST:
+        if not _INT64_MIN <= attributes[key] <= _INT64_MAX:
             return [*suspects, *(key for key in integers if attributes[key] not in INT64)]
     return suspects
 
@@ -139,8 +139,8 @@ def _of_shape(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[st
 
 
 def _is_plain(key: str, kind: type) -> bool:
-    """Whether scalars of that type fit the attribute whatever else the span says."""
-    if key in _LOOKED_INTO or key.startswith(columns.COLUMN):
+    """Return whether a scalar of that type is valid regardless of its value and other attributes."""
+    if key in _INSPECTED or key.startswith(columns.COLUMN):
         return False
     expected = wanted(key) or "any"
     return kind in _KINDS if expected == "any" else kind is SCALARS.get(expected)
@@ -152,17 +152,17 @@ _KINDS = frozenset(SCALARS.values())
 class _Wrong(NamedTuple):
     key: str
     kind: Literal["wrong_type", "deep_value"]
-    said: str
+    message: str
 
 
 _FLAT = frozenset({float, str, bool})
-"""Types of elements that are neither deep nor too large for an attribute that may be anything."""
+"""Types of elements that are valid in an attribute of any type."""
 
 
 def _examined(
     attributes: Mapping[str, Any], suspects: Sequence[str]
 ) -> tuple[Mapping[str, Any], list[_Wrong]]:
-    """The attributes that conform, the same mapping where all do, and what is wrong with the others."""
+    """Return the conforming attributes, the given mapping if all conform, and the problems of the others."""
     wrong: list[_Wrong] = []
     fitted: dict[str, Any] = {}
     is_ours = a.RUN_ID in attributes or a.GEN_AI_OPERATION_NAME in attributes
@@ -175,14 +175,16 @@ def _examined(
             wrong.append(_Wrong(key, "deep_value", f"is nested more than {MAX_DEPTH} deep"))
             continue
         is_packed = isinstance(value, bytes) and key.startswith(columns.COLUMN)
-        made = value if is_packed else _fitted(expected, value)
-        if made is _NOTHING and not (key in _OR_TEXT and type(value) is str):
-            wrong.append(_Wrong(key, "wrong_type", f"is {_said(value)}, expected {expected or 'an int'}"))
-        elif made is not value and made is not _NOTHING:
-            fitted[key] = made
+        converted = value if is_packed else _fitted(expected, value)
+        if converted is _REMOVED and not (key in _OR_TEXT and type(value) is str):
+            wrong.append(
+                _Wrong(key, "wrong_type", f"is {_described(value)}, expected {expected or 'an int'}")
+            )
+        elif converted is not value and converted is not _REMOVED:
+            fitted[key] = converted
     if wrong or fitted:
-        left = {one.key for one in wrong}
-        attributes = {key: fitted.get(key, value) for key, value in attributes.items() if key not in left}
+        removed = {one.key for one in wrong}
+        attributes = {key: fitted.get(key, value) for key, value in attributes.items() if key not in removed}
     if any(key in attributes for key in _ARRAYS):
         attributes = _consistent(attributes, wrong)
     return attributes, wrong
@@ -192,23 +194,23 @@ _ARRAYS = (a.STEPS_COUNT, a.OBSERVATION_DTYPE, a.ACTION_DTYPE, a.EPISODE_FINAL_O
 
 
 def _consistent(attributes: Mapping[str, Any], wrong: list[_Wrong]) -> Mapping[str, Any]:
-    """The attributes without arrays and columns that are not what is said of them."""
+    """Return the attributes without arrays and columns that contradict their description."""
     unfit = list(columns.arrays(attributes))
     if not unfit:
         return attributes
     wrong += (_Wrong(key, "wrong_type", f"is {found}, expected {expected}") for key, found, expected in unfit)
-    left = {one.key for one in unfit}
-    return {key: value for key, value in attributes.items() if key not in left}
+    removed = {one.key for one in unfit}
+    return {key: value for key, value in attributes.items() if key not in removed}
 
 
 def _as_written(attributes: Mapping[str, Any], wrong: Sequence[_Wrong]) -> Mapping[str, Any]:
-    """The attributes without those that nothing can hold."""
-    left = {one.key for one in wrong if one.kind == "deep_value" or attributes[one.key] is NO_SCALAR}
-    return {key: value for key, value in attributes.items() if key not in left} if left else attributes
+    """Return the attributes without values that are too deep or were not parsed."""
+    removed = {one.key for one in wrong if one.kind == "deep_value" or attributes[one.key] is NO_SCALAR}
+    return {key: value for key, value in attributes.items() if key not in removed} if removed else attributes
 
 
 def _expected(key: str, attributes: Mapping[str, Any]) -> str | None:
-    """The type that a value should have, for which other attributes may say more than the registry."""
+    """Return the expected type of a value, which for annotations and columns depends on other keys."""
     if key == a.ANNOTATION_VALUE:
         kind = attributes.get(a.ANNOTATION_KIND)
         return _OF_KINDS.get(kind, "any") if isinstance(kind, str) else "any"
@@ -227,13 +229,13 @@ def _is_deep(key: str, value: Any) -> bool:
 
 
 def _fitted(expected: str | None, value: Any) -> Any:
-    """The value as one of that type, or `_NOTHING` where it is none."""
+    """Return the value converted to the type; `_REMOVED` if it can't be."""
     if expected is None or expected == "any":
-        return _NOTHING if value is NO_SCALAR or _has_huge([value]) else value
+        return _REMOVED if value is NO_SCALAR or _has_huge([value]) else value
     if expected in SCALARS:
         return _scalar(expected, value)
     if hasattr(value, "dtype"):
-        return value if _is_of_dtype(value, expected) else _NOTHING
+        return value if _is_of_dtype(value, expected) else _REMOVED
     return _listed(expected.removesuffix("[]"), value)
 
 
@@ -242,28 +244,28 @@ def _scalar(expected: str, value: Any) -> Any:
     if kind is float and type(value) is int and value in INT64:
         return float(value)
     if kind is int and (isinstance(value, bool) or value is NO_SCALAR or not _is_int64(value)):
-        return _NOTHING
-    return value if isinstance(value, kind) else _NOTHING
+        return _REMOVED
+    return value if isinstance(value, kind) else _REMOVED
 
 
 def _is_int64(value: Any) -> bool:
-    return isinstance(value, int) and _LEAST <= value <= _MOST
+    return isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX
 
 
 def _listed(expected: str, value: Any) -> Any:
-    """The list with elements of one type, integers among doubles as such."""
+    """Return the list with elements of the type, converting integers to doubles; else `_REMOVED`."""
     if not isinstance(value, (list, tuple)):
-        return _NOTHING
+        return _REMOVED
     if expected not in SCALARS:
-        return value if all(_fitted(expected, item) is not _NOTHING for item in value) else _NOTHING
+        return value if all(_fitted(expected, item) is not _REMOVED for item in value) else _REMOVED
     kinds = set(map(type, value))
     if kinds == {int} and expected == "int":
-        return value if min(value) >= _LEAST and max(value) <= _MOST else _NOTHING
+        return value if min(value) >= _INT64_MIN and max(value) <= _INT64_MAX else _REMOVED
     if kinds <= {SCALARS[expected]}:
         return value
     found = [_scalar(expected, item) for item in value]
-    if any(item is _NOTHING for item in found):
-        return _NOTHING
+    if any(item is _REMOVED for item in found):
+        return _REMOVED
     return found if expected == "double" else value
 
 
@@ -271,15 +273,15 @@ _OF_DTYPES = {"int[]": "iu", "double[]": "fiu", "boolean[]": "b", "any[]": "biuf
 
 
 def _is_of_dtype(value: Any, expected: str) -> bool:
-    """Whether a numpy array has elements of that type; one without any fits."""
+    """Return whether a numpy array has elements of the type; an empty one does."""
     return value.dtype.kind in _OF_DTYPES.get(expected, "") or not value.size
 
 
 def _has_huge(values: Iterable[Any]) -> bool:
-    """Whether there are integers beyond 64 bits in what may be anything, but is not deep."""
+    """Return whether values contain integers beyond 64 bits; the values must not be deep."""
     for value in values:
         if type(value) is int:
-            if not _LEAST <= value <= _MOST:
+            if not _INT64_MIN <= value <= _INT64_MAX:
                 return True
         elif isinstance(value, (list, tuple)):
             if _has_huge(value):
@@ -289,26 +291,26 @@ def _has_huge(values: Iterable[Any]) -> bool:
     return False
 
 
-def _said(value: Any) -> str:
+def _described(value: Any) -> str:
     if value is NO_SCALAR:
-        return "no scalar"
+        return "not a scalar"
     if type(value) is int and value not in INT64:
         return "an int beyond 64 bits"
     return type_of(value)
 
 
 def _misfit(wrong: _Wrong, where: str, trace_id: str) -> Misfit:
-    return Misfit(wrong.kind, trace_id, wrong.key, f"{wrong.key} of {where} {wrong.said}: it is left out")
+    return Misfit(wrong.kind, trace_id, wrong.key, f"{wrong.key} of {where} {wrong.message}: it is left out")
 
 
 def _part(part: Any, where: str, trace_id: str, misfits: list[Misfit]) -> Any:
-    """An event or a link without what is nested too deeply."""
+    """Return an event or a link without values that are nested too deeply."""
     kept = _without_deep(part.attributes, where, trace_id, misfits)
     return part if kept is part.attributes else replace(part, attributes=kept)
 
 
 def _scope(record: SpanRecord, misfits: list[Misfit]) -> Scope:
-    """The scope of a span without what is nested too deeply."""
+    """Return the scope of a span without values that are nested too deeply."""
     scope, where = record.scope, f"the resource of {_where(record)}"
     resource = _without_deep(scope.resource, where, record.trace_id, misfits)
     attributes = _without_deep(

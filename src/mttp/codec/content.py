@@ -1,4 +1,4 @@
-"""Observations, actions and other content: one value, with dtype and shape where it is an array."""
+"""Observations, actions and final observations as attributes: the value, and dtype and shape of arrays."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ FINAL_OBSERVATION = ContentKeys(
     a.EPISODE_FINAL_OBSERVATION_STRUCTURE,
 )
 BY_VALUE = {keys.value: keys for keys in (OBSERVATION, ACTION, FINAL_OBSERVATION)}
-"""All names of a piece of content, by that of its value."""
+"""The attribute names of each piece of content, by the name of its value."""
 STRUCTURES = frozenset(keys.structure for keys in BY_VALUE.values())
-"""What is there only beside its value, and is kept back with it."""
+"""Attributes that are meaningless without their value, and are withheld with it."""
 NUMBER_BYTES = 8
-"""What any number takes, roughly."""
+"""The estimated size of a number."""
 
 
 def encode(
     keys: ContentKeys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
-    """Attributes of `value`; beyond `max_bytes` only dtype and shape are kept, and `omissions` says so."""
+    """Return the attributes of a value; beyond `max_bytes` only dtype and shape, and an omission."""
     flat = value if isinstance(value, Flattened) else flatten(value, faults, max_bytes=max_bytes)
     if flat is not None:
         value = flat.numbers
@@ -74,27 +74,27 @@ def encode(
     if isinstance(content, np.ndarray):
         attributes[keys.dtype] = _name(content.dtype)
         attributes[keys.shape] = list(content.shape)
-    if max_bytes is not None and (taken := size(content)) > max_bytes:
+    if max_bytes is not None and (nbytes := size(content)) > max_bytes:
         del attributes[keys.value]
-        omissions.append(f"{keys.value}: {taken} bytes, the limit is {max_bytes}")
+        omissions.append(f"{keys.value}: {nbytes} bytes, the limit is {max_bytes}")
     elif flat is not None:
         attributes[keys.structure] = flat.structure
     return attributes
 
 
 def settled(value: object, faults: Faults) -> Plain:
-    """A value as it is read once it was recorded."""
+    """Return a value as readers decode it after recording."""
     flat = flatten(value, faults)
     return plain(value, faults) if flat is None else rebuild(flat.numbers, flat.structure)
 
 
 @lru_cache(maxsize=64)
 def _name(dtype: Any) -> str:
-    return str(dtype.name)  # which numpy makes anew each time
+    return str(dtype.name)  # numpy creates the name at each access
 
 
 def size(content: Plain) -> int:
-    """Bytes that plain data takes, roughly: text and arrays exactly, any number as eight."""
+    """Return the estimated size of plain data in bytes: text and arrays exactly, a number as eight."""
     if isinstance(content, np.ndarray):
         return content.nbytes
     if isinstance(content, str):
@@ -107,7 +107,7 @@ def size(content: Plain) -> int:
 
 
 def pack(attributes: dict[str, Plain]) -> None:
-    """Replace arrays by their little-endian bytes, in place."""
+    """Replace arrays with their little-endian bytes, in place."""
     for value_key in BY_VALUE:
         value = attributes.get(value_key)
         if isinstance(value, np.ndarray):
@@ -115,14 +115,14 @@ def pack(attributes: dict[str, Plain]) -> None:
 
 
 def unpack(attributes: dict[str, Plain]) -> None:
-    """Replace what was an array, whether its bytes or its elements are there, by that array, in place."""
+    """Replace the bytes or elements of arrays with numpy arrays, in place."""
     for keys in BY_VALUE.values():
         if keys.value in attributes and isinstance(attributes.get(keys.dtype), str):
             attributes[keys.value] = _array(keys, attributes)
 
 
 def decode(keys: ContentKeys, attributes: Mapping[str, Plain]) -> Any:
-    """The value that `encode` was given, as plain data; None where it is absent."""
+    """Return the value that `encode` encoded, as plain data; None if it is absent."""
     value = attributes.get(keys.value)
     if value is None or not isinstance(attributes.get(keys.dtype), str):
         return value
@@ -132,7 +132,7 @@ def decode(keys: ContentKeys, attributes: Mapping[str, Plain]) -> Any:
 
 
 def _array(keys: ContentKeys, attributes: Mapping[str, Plain]) -> Any:
-    """The value that is an array, from its bytes or its elements."""
+    """Return the array from its bytes or its elements."""
     value, dtype = attributes[keys.value], attributes[keys.dtype]
     shape = tuple(attributes.get(keys.shape) or ())
     if isinstance(value, bytes):

@@ -20,17 +20,17 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def sealed(value: Any) -> bytes | None:
-    """A list or a mapping as a document; None where it is not of plain data through and through."""
+    """Return a list or a mapping as bytes; None if it holds anything but plain data."""
     return marshal.dumps(value, _FORMAT) if _is_plain(value, _MAX_DEPTH) else None
 
 
 def content(document: bytes) -> Plain:
-    """What a document holds."""
+    """Return the value of a document."""
     return marshal.loads(document)
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether a reader gets the value back as it is, with nothing to say about it."""
+    """Return whether the value is recorded unchanged, without faults."""
     kind = type(value)
     if kind is str:
         return value.isascii() or _is_text(value)

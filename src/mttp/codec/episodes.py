@@ -1,4 +1,4 @@
-"""One attempt at one episode: a root span's attributes, and the spans of a trace as an episode again."""
+"""Episodes: attributes of root spans, and episodes from the spans of a trace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
 """Spans of one trace by type."""
 OUTCOMES = ("success", "failure", "unknown")
-"""What an outcome can be."""
+"""The possible outcomes."""
 _TEXTS = {
     "env": a.ENV_ID,
     "env_version": a.ENV_VERSION,
@@ -74,7 +74,7 @@ _NUMBERS = {
     "step_reward_sum": a.EPISODE_STEP_REWARD_SUM,
 }
 _FLAGS = {"terminated": a.EPISODE_TERMINATED, "truncated": a.EPISODE_TRUNCATED}
-_AS_GIVEN: dict[tuple[str, type], str] = {
+_UNCONVERTED: dict[tuple[str, type], str] = {
     ("status", str): a.EPISODE_STATUS,
     ("outcome", str): a.EPISODE_OUTCOME,
     **{(name, str): key for name, key in _TEXTS.items()},
@@ -82,7 +82,7 @@ _AS_GIVEN: dict[tuple[str, type], str] = {
     **{(name, float): key for name, key in _NUMBERS.items()},
     **{(name, bool): key for name, key in _FLAGS.items()},
 }
-"""What needs no conversion, by name and type."""
+"""The attributes of arguments that need no conversion, by name and type."""
 _JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
 _LISTS = {"env_wrappers": a.ENV_WRAPPERS, "slices": a.TASK_SLICES}
 _ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_basis": a.EPISODE_RETURN_BASIS}
@@ -92,26 +92,26 @@ KEYS = frozenset(
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX}
     | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
 )
-"""Every attribute of an episode's root, but for the templates."""
+"""All attributes of an episode's root except templates."""
 TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def identity(known: Mapping[str, Plain], faults: Faults, given: Mapping[str, Any]) -> dict[str, Plain]:
-    """What is known when an episode starts, beside the attributes that are; None is not stated."""
+    """Return the attributes at an episode's start: `known`, and those of the arguments that are not None."""
     attributes = dict(known)
     _add_facts(attributes, given, faults)
     return attributes
 
 
-def span_name(stated: Mapping[str, Plain], run: str = "") -> str:
+def span_name(attributes: Mapping[str, Plain], run: str = "") -> str:
     """
-    The name of the root of an episode of which this was stated, in a run of that name.
+    Return the name of an episode's root from its attributes, else from the run's name.
 
-    A whole task id is not in it: there may be one for each episode, and names are to have few values.
+    It has no task id, because span names should have low cardinality.
     """
-    suite, slash, _ = str(stated.get(a.TASK_ID, "")).partition("/")
-    tells = stated.get(a.ENV_ID) or stated.get(a.EVAL_SUITE_NAME) or (slash and suite) or run
-    return f"{names.EPISODE} {tells}" if tells else names.EPISODE
+    suite, slash, _ = str(attributes.get(a.TASK_ID, "")).partition("/")
+    target = attributes.get(a.ENV_ID) or attributes.get(a.EVAL_SUITE_NAME) or (slash and suite) or run
+    return f"{names.EPISODE} {target}" if target else names.EPISODE
 
 
 def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:
@@ -119,13 +119,13 @@ def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: F
         if value is None:
             continue
         kind = type(value)
-        key = _AS_GIVEN.get((name, kind))
+        key = _UNCONVERTED.get((name, kind))
         if key is not None:
             attributes[key] = value if kind is not str or value.isascii() else text(value, faults)
             continue
         try:
             attributes |= _fact(name, value, faults)
-        except Exception as error:  # whatever a foreign object raises when it is looked at
+        except Exception as error:  # objects of other libraries may raise any exception
             faults.append(f"{name}_invalid: {error!r}")
 
 
@@ -150,7 +150,7 @@ def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
 def ending(
     given: Mapping[str, Any], faults: Faults, *, return_basis: str | None, step_count: int, span_count: int
 ) -> dict[str, Plain]:
-    """What is known when an episode ends."""
+    """Return the attributes at an episode's end."""
     attributes: dict[str, Plain] = {a.EPISODE_STEP_COUNT: step_count, a.EPISODE_SPAN_COUNT: span_count}
     if return_basis is not None:
         attributes[a.EPISODE_RETURN_BASIS] = return_basis
@@ -159,28 +159,28 @@ def ending(
 
 
 def outcome(given: object, faults: Faults) -> str:
-    """The outcome that a caller states; a word of its own is kept and said in `faults`, anything else not."""
+    """Return the outcome; another text is kept with a fault, any other value becomes unknown with a fault."""
     found = text(given, faults) if isinstance(given, str) else None
     if given is not None and found not in OUTCOMES:
-        faults.append(f"outcome_invalid: {scalar_text(given):.80} is none of {', '.join(OUTCOMES)}")
+        faults.append(f"outcome_invalid: {scalar_text(given):.80} is not one of {', '.join(OUTCOMES)}")
     return found or "unknown"
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:
-    """Whether these spans of one trace are an episode of ours, or part of one."""
+    """Return whether these spans of one trace are an episode, or a part of one."""
     return any(a.EPISODE_ID in record.attributes for record in records)
 
 
 def lacking(records: Iterable[SpanRecord]) -> str:
-    """What is missing of an episode that is not complete, in words."""
+    """Describe the spans that an episode lacks; empty if it is complete."""
     return ", ".join(segments.EpisodeParts.of(kinds.by_type(records)).lacking())
 
 
 def decode(records: Sequence[SpanRecord]) -> Episode:
     """
-    The episode that the distinct spans of one trace hold, in any order and from any number of processes.
+    Return the episode of one trace's spans, in any order, without duplicates, from any number of processes.
 
-    Without its root it is unfinished, and its identity is what the start marker or another span says.
+    Without a root it is unfinished, and its identity comes from the start marker or another span.
     """
     types = kinds.by_type(records)
     root = _first(types, names.EPISODE)
@@ -192,13 +192,13 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     members = sorted(_steps(types, children), key=_by_index)
     scorings = _scorings(children, span_id)
     closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
-    parts, paying = segments.EpisodeParts.of(types), segments.paying(scorings)
+    parts, effective = segments.EpisodeParts.of(types), segments.effective_scoring(scorings)
     values = _values(found)
     if root is None:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:
         theirs = segments.Totals(step for part, step in members if part != segments.OWNER)
-        values |= segments.combined(values, theirs, paying)
+        values |= segments.combined(values, theirs, effective)
     return Episode(
         trace_id=start.trace_id,
         run_id=str(found.get(a.RUN_ID, "")),
@@ -209,7 +209,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(types, children, members)),
-        reward=paying[1] if paying else Reward(),
+        reward=effective[1] if effective else Reward(),
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
         segments=_segments(records),
@@ -228,7 +228,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
 
 
 def _own(prefix: str, start: SpanRecord, closings: Sequence[SpanRecord]) -> dict[str, Any]:
-    """The user's own by name: what the root says, and what other processes add."""
+    """Return user-supplied values by name, from the root and from the segments of other processes."""
     found: dict[str, Any] = {}
     for record in (*reversed(closings), start):
         found |= templates.decode(prefix, record.attributes)
@@ -240,7 +240,7 @@ def _agents(
     children: summary_fields.Children,
     members: Sequence[tuple[str, Step]],
 ) -> Iterator[Agent]:
-    """The agents in order of start; one whose end is missing is known by its steps."""
+    """Yield the agents in order of start; an agent without a span is derived from its steps."""
     spans: dict[str, list[SpanRecord]] = defaultdict(list)
     played: dict[str, list[tuple[str, Step]]] = defaultdict(list)
     for record in sorted(types.get(names.AGENT, ()), key=_by_time):
@@ -265,7 +265,7 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _so_far(steps: segments.Totals) -> dict[str, Any]:
-    """What the steps found say about an episode whose end is missing."""
+    """Return the fields of an unfinished episode that its steps determine."""
     return {
         "length": steps.longest,
         "step_count": steps.steps.total(),
@@ -282,13 +282,13 @@ def _first_of_ours(records: Iterable[SpanRecord]) -> SpanRecord:
 
 
 def _root_id(types: _Types, start: SpanRecord) -> str:
-    """The root's span where root and marker are missing: the parent of a span that is its child."""
+    """Return the root's span id without root and marker: the parent of a span that is its child."""
     below = (
         record for name in (names.SEGMENT, names.SEGMENT_START, names.AGENT) for record in types.get(name, ())
     )
     steps = (record for name in (names.STEP, names.STEPS) for record in types.get(name, ()))
-    of_nobody = (record for record in steps if a.AGENT_ID not in record.attributes)
-    return next((record.parent_id for record in chain(below, of_nobody)), start.parent_id)
+    without_agent = (record for record in steps if a.AGENT_ID not in record.attributes)
+    return next((record.parent_id for record in chain(below, without_agent)), start.parent_id)
 
 
 def _by_index(member: tuple[str, Step]) -> tuple[int, int]:
@@ -300,7 +300,7 @@ def _by_time(record: SpanRecord) -> tuple[int, int]:
 
 
 def _segments(records: Iterable[SpanRecord]) -> tuple[str, ...]:
-    """The parts of other processes."""
+    """Return the ids of other processes' segments, in order of start."""
     theirs = sorted((record for record in records if a.SEGMENT_ID in record.attributes), key=_by_time)
     return tuple(dict.fromkeys(map(segments.segment, theirs)))
 
@@ -310,13 +310,13 @@ def _is_reward(record: SpanRecord) -> bool:
 
 
 def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[str, Step]]:
-    """The steps, and in whose part each was recorded."""
+    """Yield the steps, each with the id of its segment."""
     spans = types.get(names.STEP, ())
     known = {_key(segments.segment(record), record.attributes) for record in spans}
     for record in types.get(names.STEPS, ()):
         part = segments.segment(record)
         for step in blocks.decode(record):
-            if (part, step.agent, step.index) not in known:  # else another transport wrote a span of it
+            if (part, step.agent, step.index) not in known:  # a step may be both in a block and a span
                 yield part, step
     for record in spans:
         mine = children.get(record.span_id, [])
@@ -329,11 +329,11 @@ def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[s
 
 
 def _key(part: str, step: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """What tells a step from all others of its episode."""
+    """Return a key that is unique among the steps of an episode."""
     return part, step.get(a.AGENT_ID), step.get(a.STEP_INDEX, 0)
 
 
 def _scorings(children: summary_fields.Children, span_id: str) -> list[segments.Scoring]:
-    """The scorings of a whole, in order of start, and in whose part each was recorded."""
+    """Return the scorings of a span in order of start, each with the id of its segment."""
     mine = filter(_is_reward, children.get(span_id, []))
     return [(segments.segment(record), rewards.decode(record, children)) for record in mine]

@@ -1,7 +1,7 @@
 """
-An evaluation: attributes of its span and of its results', and the spans as an evaluation again.
+Evaluations: attributes of their spans and of result spans, and evaluations from spans.
 
-What became of a task is written at once, as a span of its own, so that it survives whatever follows.
+Each result is a span that is written at once, so that it survives a crash of the process.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _FIGURES = {
     "delta": a.EVAL_DELTA,
     "mean": a.GEN_AI_EVALUATION_SCORE_VALUE,
 }
-_SHOWN = {
+_SHARED = {
     "outcome": a.EVAL_OUTCOME,
     "score": a.GEN_AI_EVALUATION_SCORE_VALUE,
     "baseline_score": a.EVAL_BASELINE_SCORE,
     "delta": a.EVAL_DELTA,
 }
-"""What a result and the episode that it is of both say."""
+"""The attributes that a result and its episode share."""
 _OF_RESULT = {
-    **_SHOWN,
+    **_SHARED,
     "task": a.TASK_ID,
     "duration": a.EVAL_DURATION,
     "error": a.EVAL_ERROR,
@@ -65,27 +65,27 @@ KEYS = frozenset(
     | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT}
     | {a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
 )
-"""Every attribute of an evaluation, but for the templates."""
+"""All attributes of an evaluation except templates."""
 _TEMPLATES = (a.METRIC, a.METADATA, a.EVAL_COUNT, a.EVAL_BASELINE_COUNT)
 RESULT_KEYS = frozenset(
     {*_IDENTITY.values(), *_OF_RESULT.values(), *rewards.SPEC_KEYS, a.TASK_SLICES, a.FAULTS, a.ERROR_TYPE}
     | {a.TEST_CASE_RESULT_STATUS, a.MESSAGE_ID, a.EVAL_SAMPLE_INDEX}
 )
-"""Every attribute of a result."""
+"""All attributes of a result."""
 ON_EPISODES = frozenset(
-    {a.EVAL_ID, a.EVAL_SUITE_NAME, a.EVAL_SUITE_VERSION, *_SHOWN.values(), a.TEST_CASE_RESULT_STATUS}
+    {a.EVAL_ID, a.EVAL_SUITE_NAME, a.EVAL_SUITE_VERSION, *_SHARED.values(), a.TEST_CASE_RESULT_STATUS}
     | {a.EVAL_SAMPLE_INDEX}
 )
-"""What an episode that is part of an evaluation says of it."""
+"""The attributes of an episode that is part of an evaluation."""
 
 
 # Values to attributes.
 
 
 def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
-    """What is known as it begins, but for the user's own metrics and metadata."""
+    """Return the attributes at an evaluation's start, without user-supplied metrics and metadata."""
     attributes = _identity(evaluation, faults)
-    attributes |= _stated(evaluation, _FACTS, faults)
+    attributes |= _texts(evaluation, _FACTS, faults)
     if evaluation.tasks:
         attributes[a.EVAL_TASKS] = [text(task, faults) for task in evaluation.tasks]
     if evaluation.samples > 1:
@@ -98,10 +98,10 @@ def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
 
 
 def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
-    return _stated(evaluation, _IDENTITY, faults) | rewards.encode_spec(evaluation.spec, faults)
+    return _texts(evaluation, _IDENTITY, faults) | rewards.encode_spec(evaluation.spec, faults)
 
 
-def _stated(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
+def _texts(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
     return {
         key: text(value, faults)
         for name, key in keys.items()
@@ -110,12 +110,12 @@ def _stated(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> 
 
 
 def tag_pairs(tags: Mapping[str, str]) -> list[str]:
-    """`name=value` of each tag."""
+    """Return `name=value` for each tag."""
     return [f"{name}={value}" for name, value in tags.items()]
 
 
 def ending(status: str, summary: EvalSummary, result_count: int) -> dict[str, Plain]:
-    """What is known once it ends; `result_count` is how many results its trace has."""
+    """Return the attributes at an evaluation's end; `result_count` is the number of results in its trace."""
     counts = {name: count for name in OUTCOMES if (count := getattr(summary, name))}
     figures = {key: value for name, key in _FIGURES.items() if (value := getattr(summary, name)) is not None}
     ended: dict[str, Plain] = {a.EVAL_STATUS: status, a.EVAL_RESULT_COUNT: result_count}
@@ -123,7 +123,7 @@ def ending(status: str, summary: EvalSummary, result_count: int) -> dict[str, Pl
 
 
 def encode_result(evaluation: Evaluation, result: TaskResult, faults: Faults) -> dict[str, Plain]:
-    """The attributes of a result's span."""
+    """Return the attributes of a result's span."""
     attributes = _identity(evaluation, faults)
     for name, key in _OF_RESULT.items():
         value = getattr(result, name)
@@ -137,13 +137,13 @@ def encode_result(evaluation: Evaluation, result: TaskResult, faults: Faults) ->
 def on_episode(
     evaluation: Evaluation, faults: Faults, *, sample: int = 0, result: TaskResult | None = None
 ) -> dict[str, Plain]:
-    """What the episode of a task says of the evaluation, and of its result once that is known."""
+    """Return the attributes of a task's episode about the evaluation, and about its result if known."""
     attributes = {key: value for key, value in _identity(evaluation, faults).items() if key in ON_EPISODES}
     attributes |= _sample(evaluation, sample if result is None else result.sample)
     if result is None:
         return attributes
-    shown = {key: value for name, key in _SHOWN.items() if (value := getattr(result, name)) is not None}
-    return attributes | shown | _verdict(result)
+    shared = {key: value for name, key in _SHARED.items() if (value := getattr(result, name)) is not None}
+    return attributes | shared | _verdict(result)
 
 
 def _sample(evaluation: Evaluation, sample: int) -> dict[str, Plain]:
@@ -161,29 +161,29 @@ def _verdict(result: TaskResult) -> dict[str, Plain]:
 
 def decode(records: Sequence[SpanRecord]) -> Evaluation:
     """
-    The evaluation, or the part of one, that the distinct spans of one trace hold, in any order.
+    Return the evaluation of one trace's spans, in any order, without duplicates.
 
-    Without its root it is unfinished, and its facts are what the start marker or a result says.
-    One that is known by messages alone does not say how it ended; results alone do not say what it is.
+    Without a root it is unfinished, and its fields come from the start marker or a result.
+    From messages alone, its status is unknown; from results alone, its id is empty.
     """
     root = next((record for record in records if kinds.kind(record) == names.EVAL_RUN), None)
     starts = [record for record in records if kinds.kind(record) == names.EVAL_RUN_START]
     start = root or min(starts, key=lambda record: a.MESSAGE_ID in record.attributes, default=None)
     results = sorted(_results(records), key=_by_time)
     known = start or results[0]
-    stated = tuple(map(_result, results))
+    decoded = tuple(map(_result, results))
     found: Mapping[str, Any] = known.attributes
     values: dict[str, Any] = {name: str(found[key]) for name, key in _NAMES.items() if key in found}
     return Evaluation(
         **{"id": known.trace_id if start else ""} | values,
         tasks=tuple(found.get(a.EVAL_TASKS) or ()),
-        samples=found.get(a.EVAL_SAMPLES, 1) if start else 1 + max(result.sample for result in stated),
+        samples=found.get(a.EVAL_SAMPLES, 1) if start else 1 + max(result.sample for result in decoded),
         is_baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
         baseline_counts=templates.decode(a.EVAL_BASELINE_COUNT, found),
         tags=dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ()),
         spec=rewards.spec(found),
         status=_status(root, known),
-        results=stated,
+        results=decoded,
         **({} if start is None else _notes(start)),
         trace_ids=(known.trace_id,),
         start_time=known.start_time,
@@ -198,7 +198,7 @@ def _status(root: SpanRecord | None, known: SpanRecord) -> str:
 
 
 def _notes(start: SpanRecord) -> dict[str, Any]:
-    """What the evaluation's own span says besides."""
+    """Return the fields that only the evaluation's own span has."""
     found: Mapping[str, Any] = start.attributes
     return {
         "error_type": found.get(a.ERROR_TYPE),
@@ -215,14 +215,14 @@ def _by_time(record: SpanRecord) -> tuple[int, int, str]:
 
 
 def _results(records: Iterable[SpanRecord]) -> list[SpanRecord]:
-    """The results' spans; a message that says what one of them says is none of its own."""
+    """Return the results' spans, without messages that repeat another of these spans."""
     found = [record for record in records if kinds.kind(record) == names.EVAL_RESULT]
     ids = {record.trace_id + record.span_id for record in found}
     return [record for record in found if _restated(record) not in ids]
 
 
 def _restated(record: SpanRecord) -> str:
-    """Which span a message says that it restates; of several samples its id has the sample's index, too."""
+    """Return the span that a message repeats, from its id, which may have a sample's index as suffix."""
     return str(record.attributes.get(a.MESSAGE_ID, "")).partition("-")[0]
 
 
@@ -247,7 +247,7 @@ def _result(record: SpanRecord) -> TaskResult:
 
 
 def lacking(records: Iterable[SpanRecord]) -> int:
-    """How many results the root of a trace says there are more than were found."""
+    """Return the number of results that are missing by the count on the root."""
     records = list(records)
     stated = (record.attributes.get(a.EVAL_RESULT_COUNT) for record in records)
     counts = [count for count in stated if isinstance(count, int)]
@@ -256,9 +256,9 @@ def lacking(records: Iterable[SpanRecord]) -> int:
 
 def merged(parts: Iterable[Evaluation]) -> list[Evaluation]:
     """
-    The evaluations in order of start, each put together from the parts that have its id.
+    Return the evaluations in order of start, each merged from the parts with its id.
 
-    Results that don't say what they belong to are those of the evaluation of their suite that began last.
+    Results without an evaluation id are added to the latest evaluation of their suite that started before.
     """
     by_id: dict[str, Evaluation] = {}
     for part in sorted(parts, key=lambda part: (not part.id, part.start_time or 0, part.trace_ids)):
@@ -272,7 +272,7 @@ def merged(parts: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 def _assigned(part: Evaluation, by_id: dict[str, Evaluation]) -> Evaluation:
-    """The part with the results that belong to none of the evaluations; the others are entered there."""
+    """Add a part's results to known evaluations, and return the part with the remaining results."""
     left = []
     for result in part.results:
         begun = [
@@ -289,7 +289,7 @@ def _assigned(part: Evaluation, by_id: dict[str, Evaluation]) -> Evaluation:
 
 
 def _continued(earlier: Evaluation, later: Evaluation) -> Evaluation:
-    """The whole as the later part says it, with what only the earlier one knows."""
+    """Return the merged evaluation; the later part's fields take precedence."""
     return replace(
         later,
         tasks=tuple(dict.fromkeys((*earlier.tasks, *later.tasks))),

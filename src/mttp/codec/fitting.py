@@ -1,4 +1,4 @@
-"""What a store can't hold: long text, bytes, numbers that are none; each is taken out or cut, and named."""
+"""Removal of values that a receiver does not support: long text, bytes, NaN, nested and huge values."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = [
 
 _ARRAY_NAMES = {key: name for name, key in tokens.ARRAY_KEYS.items()}
 _ELEMENT_BYTES = 11
-"""What a double takes as an element of an OTLP array: nine bytes, and two for each of two lengths."""
+"""The size of a double in an OTLP array: nine bytes, and two for each of two length prefixes."""
 _MANY_DIGITS = re.compile(r"\d{19}")
 _INT64 = range(-(2**63), 2**63)
 _FRAME_BYTES = 8
-"""What a key and a value take beside themselves, roughly."""
+"""The estimated overhead of a key and a value."""
 
 
 def has_binary(value: Plain) -> bool:
-    """Whether there are bytes in a value."""
+    """Return whether a value contains bytes."""
     if isinstance(value, (list, tuple)):
         return any(map(has_binary, value))
     return any(map(has_binary, value.values())) if isinstance(value, dict) else isinstance(value, bytes)
 
 
 def has_non_finite(value: Plain) -> bool:
-    """Whether NaN or an infinity is in a value."""
+    """Return whether a value contains NaN or an infinity."""
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, np.ndarray):
@@ -54,7 +54,7 @@ def has_non_finite(value: Plain) -> bool:
 
 
 def is_nested(value: Plain) -> bool:
-    """Whether a value is a map, or a list of anything but values of one plain kind."""
+    """Return whether a value is a map, or a list of anything but scalars of one type."""
     if isinstance(value, (list, tuple)):
         kinds = set(map(type, value))
         return len(kinds) > 1 or bool(kinds & {list, tuple, dict, type(None)})
@@ -62,16 +62,16 @@ def is_nested(value: Plain) -> bool:
 
 
 def drop_binary(kept: dict[str, Plain], missing: dict[str, str]) -> None:
-    """Take out every value with bytes in it."""
+    """Remove values that contain bytes, in place; `missing` gets the reason of each."""
     for key in [key for key, value in kept.items() if has_binary(value)]:
-        missing[key] = "bytes are not kept there"
+        missing[key] = "bytes are not supported by the receiver"
         del kept[key]
 
 
 def drop_non_finite(kept: dict[str, Plain], missing: dict[str, str]) -> None:
-    """Take out every value with NaN or an infinity in it; of a token block the one array."""
+    """Remove values that contain NaN or an infinity, in place; from a token block only that array."""
     for key in [key for key, value in kept.items() if has_non_finite(value)]:
-        missing[key] = "NaN and infinities are not kept there"
+        missing[key] = "NaN and infinities are not supported by the receiver"
         del kept[key]
         if key in _ARRAY_NAMES and a.TOKEN_LAYOUT in kept:
             rows = json.loads(kept[a.TOKEN_LAYOUT])
@@ -80,7 +80,7 @@ def drop_non_finite(kept: dict[str, Plain], missing: dict[str, str]) -> None:
 
 
 def write_nested(kept: dict[str, Plain], missing: dict[str, str]) -> None:
-    """Write maps, and lists of several kinds, as JSON text."""
+    """Encode maps, and lists of several types, as JSON text, in place."""
     for key, value in kept.items():
         if is_nested(value):
             missing[key] = "written as JSON"
@@ -88,10 +88,10 @@ def write_nested(kept: dict[str, Plain], missing: dict[str, str]) -> None:
 
 
 def drop_huge_integers(kept: dict[str, Plain], missing: dict[str, str]) -> None:
-    """Take out every JSON text with an integer of more than 64 bits in it."""
+    """Remove JSON texts that contain an integer of more than 64 bits, in place."""
     for key, value in list(kept.items()):
         if isinstance(value, str) and _has_huge_integer(value):
-            missing[key] = "JSON with an integer of more than 64 bits can't be read there"
+            missing[key] = "JSON integers of more than 64 bits are not supported by the receiver"
             del kept[key]
 
 
@@ -100,7 +100,7 @@ def _has_huge_integer(text: str) -> bool:
         return False
     try:
         return _is_huge(json.loads(text))
-    except ValueError:  # it is no JSON, or has more digits than Python reads
+    except ValueError:  # not JSON, or an integer has more digits than Python parses
         return False
 
 
@@ -113,7 +113,7 @@ def _is_huge(value: Any) -> bool:
 
 
 def cut_texts(kept: dict[str, Plain], missing: dict[str, str], max_bytes: int) -> None:
-    """Cut text that is longer; a document of JSON goes whole, since half of it says nothing."""
+    """Cut text longer than `max_bytes`, in place; JSON is removed, since a part of it can't be parsed."""
     for key, value in list(kept.items()):
         if not isinstance(value, str) or 4 * len(value) <= max_bytes:
             continue
@@ -131,7 +131,7 @@ def cut_texts(kept: dict[str, Plain], missing: dict[str, str], max_bytes: int) -
 
 
 def wire_bytes(value: Any) -> int:
-    """Bytes that a value takes in OTLP protobuf, roughly and rather more than less."""
+    """Return an estimate of a value's size in OTLP protobuf in bytes, rather high than low."""
     if isinstance(value, np.ndarray):
         return _FRAME_BYTES + _ELEMENT_BYTES * int(value.size)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The state of a random generator, by which an episode says where its randomness came from."""
+"""States of random generators, whose digests identify the randomness of episodes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["GeneratorState", "sha256"]
 
 class GeneratorState:
     """
-    A generator's state at one time; its digest is computed when its text is needed.
+    A snapshot of a generator's state; `str` of it is the digest, computed on demand.
 
-    `parts` are the state as numpy gives it: integers and text, not shared with other code.
+    `parts` is the state as numpy returns it: integers and text, not shared with other code.
     """
 
     __slots__ = ("parts",)
@@ -27,7 +27,7 @@ class GeneratorState:
 
 
 def sha256(state: Mapping[str, Any]) -> str:
-    """SHA-256 of a generator's state as JSON with sorted keys, arrays as lists; 64 hex digits."""
+    """Return the SHA-256 of a state as JSON with sorted keys and arrays as lists; 64 hex digits."""
     return hashlib.sha256(_document(state).encode()).hexdigest()
 
 
@@ -36,4 +36,4 @@ def _listed(value: Any) -> Any:
 
 
 _document = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_listed).encode
-"""A generator's state as text; `json.dumps` would make an encoder for each."""
+"""Return a state as JSON; a shared encoder saves creating one per call as `json.dumps` does."""

@@ -1,4 +1,4 @@
-"""One component's part in a scoring: the attributes of a span below the scoring's, and back."""
+"""Grades of reward components: attributes of spans below the scoring's span, and grades from spans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXTS = {
     "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
 }
-_AS_THEY_ARE = {
+_UNCONVERTED = {
     "value": a.REWARD_VALUE,
     "contribution": a.REWARD_CONTRIBUTION,
     "spread": a.REWARD_SPREAD,
@@ -34,28 +34,28 @@ _TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
 
 
 def span_name(grade: Grade) -> str:
-    """The span's name, e.g. `grade format`."""
+    """Return the span's name, e.g. `grade format`."""
     return f"{names.GRADE} {text(grade.name, [])}"
 
 
 def grader(grade: Grade) -> str:
-    """The component's name as its calls have it: by that they are known for none of the policy's."""
+    """Return the component's name for its calls, which marks them as a grader's calls."""
     return text(grade.name, [])
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
-    """The grade's attributes; a grade without a kind is a mere score, which the scoring had no space for."""
+    """Return the grade's attributes; a grade without a kind is a score beyond `rewards.MAX_INLINE`."""
     attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
     if grade.kind:
         attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: text(grade.name, faults)}
     for field, key in _TEXTS.items():
-        if (said := getattr(grade, field)) is not None:
-            attributes[key] = text(said, faults)
-    for field, key in _AS_THEY_ARE.items():
-        if (found := getattr(grade, field)) is not None:
-            attributes[key] = found
+        if (value := getattr(grade, field)) is not None:
+            attributes[key] = text(value, faults)
+    for field, key in _UNCONVERTED.items():
+        if (value := getattr(grade, field)) is not None:
+            attributes[key] = value
     attributes |= {key: True for field, key in _FLAGS.items() if getattr(grade, field)}
-    attributes |= {key: list(found) for field, key in _TUPLES.items() if (found := getattr(grade, field))}
+    attributes |= {key: list(value) for field, key in _TUPLES.items() if (value := getattr(grade, field))}
     if grade.weight is not None:
         attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
     if grade.evidence is not None:
@@ -64,12 +64,12 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
 
 
 def is_grade(record: SpanRecord) -> bool:
-    """Whether the span is a component's."""
+    """Return whether the span is a grade."""
     return kinds.kind(record) == names.GRADE
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[Grade, ...]:
-    """The grades among a span's children, in order of start and name, but for mere scores."""
+    """Return the grades among a span's children in order of start and name, without plain scores."""
     found = [
         decode(record, children)
         for record in children.get(span_id, ())
@@ -79,11 +79,11 @@ def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> tuple[G
 
 
 def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Grade:
-    """The grade that a span holds, its parts and calls among the span's children."""
+    """Return the grade of a span, with parts and calls from the span's children."""
     found: Mapping[str, Any] = record.attributes
     weight = f"{a.REWARD_WEIGHT}.{name_key(components.name(found))}"
     values: dict[str, Any] = {
-        field: found[key] for field, key in (_TEXTS | _AS_THEY_ARE).items() if key in found
+        field: found[key] for field, key in (_TEXTS | _UNCONVERTED).items() if key in found
     }
     return Grade(
         name=components.name(found),

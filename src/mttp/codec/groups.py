@@ -1,4 +1,4 @@
-"""A group of episodes: its span's attributes and back."""
+"""Groups of episodes: attributes of their spans, and groups from spans."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NUMBERS = {
 }
 _LISTS = {"episodes": a.GROUP_EPISODES, "rewards": a.GROUP_REWARDS, "advantages": a.GROUP_ADVANTAGES}
 KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), *_LISTS.values(), a.FAULTS})
-"""Every attribute of a group, but for the templates."""
+"""All attributes of a group except templates."""
 
 
 def encode(group: Group, faults: Faults) -> dict[str, Plain]:
-    """The group's attributes, but for the user's own metrics and metadata."""
+    """Return the group's attributes, without user-supplied metrics and metadata."""
     attributes: dict[str, Plain] = {
         key: text(value, faults)
         for name, key in _TEXTS.items()
@@ -52,7 +52,7 @@ def encode(group: Group, faults: Faults) -> dict[str, Plain]:
 
 
 def decode(record: SpanRecord) -> Group:
-    """The group that this span holds."""
+    """Return the group of a span."""
     found: Mapping[str, Any] = record.attributes
     values: dict[str, Any] = {name: tuple(found.get(key) or ()) for name, key in _LISTS.items()}
     return Group(

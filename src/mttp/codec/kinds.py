@@ -1,8 +1,8 @@
 """
-The type of a span: what it says itself, else what its name says, else what its attributes do.
+The type of a span: from its type attribute, else from its name, else from its other attributes.
 
-A span that was renamed by OpenTelemetry's API says its type itself. One that was renamed on its way, by a
-Collector for example, is known by attributes that only its type has.
+A span renamed through OpenTelemetry's API has the type attribute. A span that was renamed later, by a
+Collector for example, is recognized by attributes that only its type has.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WITHIN: Mapping[str, str] = {
     names.GRADE: a.EPISODE_ID,
     CALL: a.GEN_AI_OPERATION_NAME,
 }
-"""Types of spans that belong to an episode, with an attribute that each must have."""
+"""The types of spans within an episode, with an attribute that each must have."""
 _APART: Mapping[str, str] = {
     names.RUN: a.RUN_ID,
     names.RUN_START: a.RUN_ID,
@@ -60,15 +60,15 @@ _APART: Mapping[str, str] = {
     names.EVAL_RESULT: a.EVAL_SUITE_NAME,
     names.GAP: a.RUN_ID,
 }
-"""The others."""
+"""The types of spans outside of episodes, with an attribute that each must have."""
 _OF_EVALUATIONS = frozenset({names.EVAL_RUN, names.EVAL_RUN_START, names.EVAL_RESULT})
 _WITHOUT_RUN: Mapping[str, str] = {name: _APART[name] for name in (*_OF_EVALUATIONS, names.ANNOTATE)}
-"""Those that need not say of which run they are: others send them as messages."""
+"""The types of spans that need no run id, as other programs send them as messages."""
 _OURS = frozenset({*_WITHIN, *_APART})
 _WORDS = _OURS | {names.EXECUTE_TOOL}
-"""A span whose name begins with one of these was not renamed: where it lacks an attribute, it is broken."""
+"""The first words of names that were not renamed; such a span without its attribute is invalid."""
 
-_TELLING_WITHIN = (
+_IMPLIED_WITHIN = (
     (a.EPISODE_SPAN_COUNT, names.EPISODE),
     (a.SEGMENT_SPAN_COUNT, names.SEGMENT),
     (a.STEPS_COUNT, names.STEPS),
@@ -78,8 +78,8 @@ _TELLING_WITHIN = (
     (a.STEP_INDEX, names.STEP),
     (a.AGENT_ID, names.AGENT),
 )
-"""Attributes that tell the type, those that fewer types have first."""
-_TELLING_APART = (
+"""Attributes that imply the type, in order of precedence: the most specific first."""
+_IMPLIED_APART = (
     (a.GAP_SPANS, names.GAP),
     (a.ANNOTATION_TARGET_TRACE_ID, names.ANNOTATE),
     (a.GROUP_SIZE, names.GROUP),
@@ -93,12 +93,12 @@ _TELLING_APART = (
 
 
 def kind(record: SpanRecord) -> str:
-    """The type of a span; `OTHER` for one of an episode that has none, and empty for one that is not ours."""
+    """Return the type of a span; `OTHER` for any other span of an episode, and empty if it is not mttp's."""
     return of(record.name, record.attributes, is_root=not record.parent_id)
 
 
 def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
-    """The type of a span with that name and these attributes."""
+    """Return the type of a span with this name and these attributes."""
     if a.RUN_ID in attributes:
         within = a.EPISODE_ID in attributes
         known = _WITHIN if within else _APART
@@ -116,24 +116,24 @@ def of(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if word in _WORDS:
         return OTHER if within else ""
     if within:
-        return next((found for key, found in _TELLING_WITHIN if key in attributes), OTHER)
+        return next((found for key, found in _IMPLIED_WITHIN if key in attributes), OTHER)
     return _apart(attributes, is_root=is_root) if known is _APART else ""
 
 
 def _apart(attributes: Mapping[str, Any], *, is_root: bool) -> str:
     if a.UPDATE_INDEX in attributes:
         return names.UPDATE if is_root else names.UPDATE_LINKS
-    return next((found for key, found in _TELLING_APART if key in attributes), "")
+    return next((found for key, found in _IMPLIED_APART if key in attributes), "")
 
 
 def named(name: str) -> str:
-    """The type of a span that our recorder gave that name."""
+    """Return the type of a span from the name that the recorder gave it."""
     word = name.partition(" ")[0]
     return word if word in _OURS else CALL
 
 
 def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
-    """The spans by type, in order."""
+    """Return the spans by type, in the given order."""
     found: dict[str, list[SpanRecord]] = {}
     for record in records:
         found.setdefault(kind(record), []).append(record)
@@ -141,25 +141,25 @@ def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
 
 
 def is_run(record: SpanRecord) -> bool:
-    """Whether the span is a run's root or its start marker."""
+    """Return whether the span is a run's root or its start marker."""
     return kind(record) in (names.RUN, names.RUN_START)
 
 
 def is_group(record: SpanRecord) -> bool:
-    """Whether the span is a group's."""
+    """Return whether the span is a group."""
     return kind(record) == names.GROUP
 
 
 def is_update(record: SpanRecord) -> bool:
-    """Whether the span is an update's."""
+    """Return whether the span is an update."""
     return kind(record) == names.UPDATE
 
 
 def is_annotation(record: SpanRecord) -> bool:
-    """Whether the span is an annotation's."""
+    """Return whether the span is an annotation."""
     return kind(record) == names.ANNOTATE
 
 
 def is_evaluation(record: SpanRecord) -> bool:
-    """Whether the span is an evaluation's, its start marker, or a result; of others, such a message."""
+    """Return whether the span is an evaluation's root, start marker or result, from a trace or a message."""
     return kind(record) in _OF_EVALUATIONS

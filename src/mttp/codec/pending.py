@@ -1,8 +1,7 @@
 """
-Attributes that are left to the encoder: those of which nearly every step, or environment's episode, has some.
+Pending attributes: kept unencoded while an episode runs, and encoded with the span's bytes.
 
-While an episode runs they are kept as they were given, which takes a fraction of the time.
-Everything kept so is plain data or bytes, which another process takes as it is.
+They hold plain data and bytes, which can be sent to a worker process.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ __all__ = ["TOKENS", "TRANSITIONS", "Pending", "delivered", "encoded", "names_of
 TOKENS: Final = "tokens"
 """The key of a token block, a `tokens.Block`."""
 TRANSITIONS: Final = "transitions"
-"""The key of an environment's steps in columns: the arguments of `transitions.said`."""
+"""The key of an environment's steps in columns: the arguments of `transitions.attributes`."""
 
 Pending: TypeAlias = Mapping[str, Any]
 """
-What attributes are made of, by the attribute's name, or by one of the keys above.
+Unencoded values by attribute, or by one of the keys above.
 
-An observation or an action is one of the `documents`; an environment's generator is its state.
+An observation or an action is bytes from `documents`; a random generator is its state.
 """
 
 
@@ -37,7 +36,7 @@ def _document(key: str) -> Callable[[bytes], dict[str, Plain]]:
 
 _ENCODERS: Mapping[str, Callable[[Any], dict[str, Plain]]] = {
     TOKENS: tokens.unfold,
-    TRANSITIONS: lambda arguments: transitions.said(*arguments),
+    TRANSITIONS: lambda arguments: transitions.attributes(*arguments),
     a.OBSERVATION_VALUE: _document(a.OBSERVATION_VALUE),
     a.ACTION_VALUE: _document(a.ACTION_VALUE),
     a.ENV_RNG_SHA256: lambda state: {a.ENV_RNG_SHA256: sha256(state)},
@@ -45,15 +44,15 @@ _ENCODERS: Mapping[str, Callable[[Any], dict[str, Plain]]] = {
 
 
 def encoded(pending: Pending) -> dict[str, Plain]:
-    """The attributes, as they are recorded."""
-    found: dict[str, Plain] = {}
-    for key, given in pending.items():
-        found |= _ENCODERS[key](given)
-    return found
+    """Return the encoded attributes."""
+    attributes: dict[str, Plain] = {}
+    for key, value in pending.items():
+        attributes |= _ENCODERS[key](value)
+    return attributes
 
 
 def names_of(pending: Pending) -> Iterator[str]:
-    """The names of the attributes that become of what is pending of a step."""
+    """Yield the names of a step's attributes that are pending."""
     for key in pending:
         if key == TOKENS:
             yield from tokens.KEYS
@@ -62,7 +61,7 @@ def names_of(pending: Pending) -> Iterator[str]:
 
 
 def weight(pending: Pending) -> int:
-    """Roughly what a step's take in a file, in bytes."""
+    """Return the estimated size of a step's pending attributes in a file, in bytes."""
     size = 0
     for key, given in pending.items():
         if key in _WEIGHED:
@@ -76,7 +75,7 @@ _WEIGHED = frozenset({TOKENS, a.OBSERVATION_VALUE, a.ACTION_VALUE})
 def delivered(
     rows: Sequence[tuple[Mapping[str, Plain], Pending | None]], profile: Profile
 ) -> list[dict[str, Plain]]:
-    """All attributes of each span, those that are pending included, as `profile` delivers them."""
+    """Return all attributes of each span under a profile, including the pending ones."""
     found = [profile(attributes) for attributes, _ in rows]
     blocks: list[tuple[int, tokens.Block]] = []
     for place, (_, pending) in enumerate(rows):
@@ -86,9 +85,9 @@ def delivered(
             else:
                 found[place].update(profile(_ENCODERS[key](given)))
     if profile is packed:
-        made = tokens.fold_all([block for _, block in blocks])
+        folded = tokens.fold_all([block for _, block in blocks])
     else:
-        made = [profile(tokens.unfold(block)) for _, block in blocks]
-    for (place, _), attributes in zip(blocks, made, strict=True):
+        folded = [profile(tokens.unfold(block)) for _, block in blocks]
+    for (place, _), attributes in zip(blocks, folded, strict=True):
         found[place].update(attributes)
     return found

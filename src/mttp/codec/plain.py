@@ -1,9 +1,9 @@
 """
-Plain data: what an attribute can hold, made from whatever a training loop hands over.
+Conversion of arbitrary values to plain data, the values of attributes.
 
-Plain is text, bool, int64, float, bytes, None, a numpy array, and lists and string-keyed dicts of these.
+Plain data is text, bool, int64, float, bytes, None, a numpy array, and lists and string-keyed dicts of these.
 Every conversion copies, so that a caller may change its arrays afterwards.
-What can't be kept exactly is kept as text, and said in `faults`.
+A value that has no exact conversion is kept as text, with an item in `faults`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ Plain: TypeAlias = Any
 Faults: TypeAlias = list[str]
 
 _KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
-"""What an array can be of to be kept as it is."""
+"""The dtypes of arrays that need no conversion."""
 
 
 def plain(value: object, faults: Faults) -> Plain:
-    """A copy of `value` as plain data; an array stays an array, and what can't be looked at becomes text."""
+    """Return a copy of `value` as plain data; arrays stay arrays, other unsupported values become text."""
     try:
         return _plain(value, faults, depth=0, arrays=True)
-    except Exception:  # whatever a foreign object raises when it is looked at
+    except Exception:  # objects of other libraries may raise any exception
         return _as_text(value, faults)
 
 
@@ -96,7 +96,7 @@ def _subclassed(value: Any, faults: Faults) -> Plain:
 
 
 def _array(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
-    """An array of any library: a scalar when it has no dimension, a list where arrays can't stand."""
+    """Convert an array of any library: to a scalar without dimensions, to a list inside of containers."""
     array = as_array(value)
     if array is None:
         return _plain(value.tolist(), faults, depth=depth + 1, arrays=arrays)
@@ -108,7 +108,7 @@ def _array(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    """numpy's view of an array of any library, a tensor on a device included; None where there is none."""
+    """Return an array of any library as a numpy array, copying a tensor to the CPU; else None."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
@@ -127,7 +127,7 @@ def _integer(value: int, faults: Faults) -> int | str:
 def _decimal(value: int) -> str:
     try:
         return str(value)
-    except ValueError:  # Python refuses to print integers of more than some 4,300 digits
+    except ValueError:  # Python does not print integers of more than 4,300 digits
         return hex(value)
 
 
@@ -137,7 +137,7 @@ def _as_text(value: object, faults: Faults) -> str:
 
 
 def scalar_text(value: object) -> str:
-    """`repr` that neither fails nor grows without bound."""
+    """Return the `repr` of a value, of at most 4,096 characters; never raises."""
     try:
         return repr(value)[:4096]
     except Exception as error:
@@ -145,7 +145,7 @@ def scalar_text(value: object) -> str:
 
 
 def little_endian(array: np.ndarray[Any, Any]) -> bytes:
-    """The elements of an array, least significant byte first."""
+    """Return the elements of an array as little-endian bytes."""
     if not _IS_LITTLE or not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("<"))
     return array.tobytes()
@@ -155,7 +155,7 @@ _IS_LITTLE = sys.byteorder == "little"
 
 
 def text(value: object, faults: Faults) -> str:
-    """`value` as text that UTF-8 can carry: lone surrogates become backslash escapes."""
+    """Return `value` as text that UTF-8 can encode: lone surrogates become backslash escapes."""
     if type(value) is not str:
         value = _as_str(value, faults)
     if value.isascii():
@@ -169,7 +169,7 @@ def text(value: object, faults: Faults) -> str:
 
 
 def _as_str(value: object, faults: Faults) -> str:
-    """What a value prints as; of numpy's text, or an enum's, the text that it is."""
+    """Return `str` of a value; of a subclass of str, such as an enum, the text itself."""
     if isinstance(value, str):
         return str.__str__(value)
     try:
@@ -207,38 +207,38 @@ def count(given: Any) -> int | None:
 
 
 def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
-    """The elements of a list, an array or the like; None, said in `faults`, of anything else."""
+    """Return the elements of a list, an array or another iterable; None for others, with a fault."""
     if given is None:
         return None
     try:
         if isinstance(given, (str, bytes, bytearray, Mapping)):
             raise TypeError
         return list(given.tolist() if hasattr(given, "tolist") else given)
-    except Exception:  # whatever a foreign object raises when it is looked at
-        faults.append(f"{what}_invalid: {scalar_text(given):.80} is no list")
+    except Exception:  # objects of other libraries may raise any exception
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a list")
         return None
 
 
 def mapped(what: str, given: object, faults: Faults) -> Mapping[Any, Any]:
-    """A mapping of names; an empty one for None, and, said in `faults`, for anything else."""
+    """Return a mapping; an empty one for None, and for others, with a fault."""
     if isinstance(given, Mapping):
         return given
     if given is not None:
-        faults.append(f"{what}_invalid: {scalar_text(given):.80} maps no names")
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a mapping")
     return {}
 
 
 def flag(what: str, given: Any, faults: Faults) -> bool | None:
-    """Whether `given` is true; None for None, and, said in `faults`, where it does not say."""
+    """Return `given` as a bool; None for None, and without a truth value, with a fault."""
     try:
         return None if given is None else bool(given)
-    except Exception:  # an array of several, for one
+    except Exception:  # an array of several elements, for example
         faults.append(f"{what}_invalid: {scalar_text(given):.80}")
         return None
 
 
 def nanoseconds(value: object, faults: Faults) -> int | None:
-    """A time in nanoseconds since the Unix epoch; None, said in `faults`, for what OTLP can't hold."""
+    """Return a time in nanoseconds since the Unix epoch; None outside of OTLP's range, with a fault."""
     if value is None:
         return None
     found = value if type(value) is int else number(value)
@@ -249,13 +249,13 @@ def nanoseconds(value: object, faults: Faults) -> int | None:
 
 
 class Written(str):
-    """JSON that was written before: what stays the same from episode to episode is encoded once."""
+    """Text that is JSON already, for values that are encoded once for many episodes."""
 
     __slots__ = ()
 
 
 def to_json(value: object, faults: Faults) -> str:
-    """`value` as JSON text, key order kept; NaN and the infinities are spelled as Python spells them."""
+    """Return `value` as JSON text in key order; NaN and infinities are written as Python's json does."""
     if type(value) is Written:
         return str.__str__(value)
     return json.dumps(_jsonable(value, faults, depth=0), ensure_ascii=False, separators=(",", ":"))
@@ -276,7 +276,7 @@ def _jsonable(value: Any, faults: Faults, *, depth: int) -> Any:
 
 
 def from_json(document: str) -> Any:
-    """The value that `to_json` wrote; the text itself where it is not JSON."""
+    """Return the value of a JSON text; the text itself if it is not JSON."""
     try:
         return json.loads(document)
     except (ValueError, RecursionError):
@@ -284,7 +284,7 @@ def from_json(document: str) -> Any:
 
 
 def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
-    """`items` by attribute-safe name; of two that become one, the first stays and the other is refused."""
+    """Return `items` by normalized name; of names that collide the first is kept, the others are faults."""
     kept: dict[str, Any] = {}
     for name, value in items.items():
         key = name_key(name)
@@ -296,13 +296,13 @@ def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
 
 
 def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
-    """The fault that names every argument that `what` does not have; empty where there are none."""
+    """Return a fault with the unknown arguments of `what`; empty without any."""
     listed = ", ".join(map(str, names))
     return [f"argument_unknown: {what} has no {listed}"] if listed else []
 
 
 def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:
-    """`items` by name as it is written; a name whose key is that of another, in `taken`, is refused."""
+    """Return `items` by exact name; a name whose key another one in `taken` has is a fault."""
     kept: dict[str, Any] = {}
     for given, value in items.items():
         name = text(given, faults)
@@ -315,12 +315,12 @@ def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) ->
 
 
 def seed(value: object) -> int | str | None:
-    """A seed as the vocabulary holds it: an integer wherever it reads as one, else text."""
+    """Return a seed as an integer if its text is one, else as text."""
     if value is None:
         return None
-    written = text(value, [])
+    document = text(value, [])
     try:
-        parsed = int(written)
+        parsed = int(document)
     except ValueError:
-        return written
-    return parsed if str(parsed) == written else written
+        return document
+    return parsed if str(parsed) == document else document

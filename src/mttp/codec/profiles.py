@@ -1,4 +1,4 @@
-"""What a transport can hold: the full record, its arrays as lists, or its arrays packed."""
+"""Forms of attributes for transports: arrays as numpy arrays, as lists, or as bytes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from mttp.codec.plain import Plain
 __all__ = ["Profile", "arrays", "full", "packed", "unpacked"]
 
 Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
-"""A span's attributes as recorded to its attributes as delivered."""
+"""Converts a span's recorded attributes to the attributes for a transport."""
 
 
 def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Everything as recorded, arrays as numpy arrays."""
+    """Return a copy, with arrays as numpy arrays."""
     return dict(attributes)
 
 
 def arrays(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Everything, each array as a list of its elements."""
+    """Return a copy, with each array as a list of its elements."""
     return _listed(dict(attributes))
 
 
 def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Everything, arrays as bytes: a fraction of the size, parsed on use."""
+    """Return a copy with arrays as bytes, which are smaller and parsed on use."""
     projected = dict(attributes)
     if np.ndarray not in set(map(type, projected.values())):
         return projected
@@ -39,14 +39,14 @@ def packed(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 
 
 def _listed(attributes: dict[str, Plain]) -> dict[str, Plain]:
-    """Replace arrays by lists of their elements, in place."""
+    """Replace arrays with lists of their elements, in place."""
     for key in [key for key, value in attributes.items() if isinstance(value, np.ndarray)]:
         attributes[key] = attributes[key].ravel().tolist()
     return attributes
 
 
 def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """What `packed` or `arrays` delivered as it was recorded: arrays are numpy arrays again."""
+    """Return attributes from `packed` or `arrays` with numpy arrays, as they were recorded."""
     projected = dict(attributes)
     content.unpack(projected)
     tokens.unpack(projected)

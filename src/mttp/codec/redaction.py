@@ -1,4 +1,4 @@
-"""Content, wherever a span holds it: delivered as it is, changed by a function of the user's, or left out."""
+"""Content rules: content is delivered, changed by a user-supplied function, or left out."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mttp.semconv.values import AnnotationKind as Kind
 __all__ = ["OFF", "ContentRule", "Redact", "is_content"]
 
 Redact = Callable[[str, Any], Any]
-"""Called with the name and the value of an attribute; its result is delivered instead, and None is not."""
+"""A function of an attribute's name and value; its result replaces the value, None removes it."""
 OFF = "content is off"
-"""Why something is missing where content is not delivered."""
+"""The reason in omissions if content is not delivered."""
 
 _IDS = {a.TOKEN_IDS: "ids", a.TOKEN_PROMPT_IDS: "prompt_ids"}
 _APART = frozenset({*content.STRUCTURES, *_IDS, a.FAULTS, a.ANNOTATION_VALUE})
-"""Content that is more, or less, than the value of one attribute."""
+"""Content attributes that `ContentRule` handles separately."""
 _OF_OTHERS = (
     "gen_ai.prompt",
     "gen_ai.completion",
@@ -46,16 +46,16 @@ _OF_OTHERS = (
     "traceloop.entity.input",
     "traceloop.entity.output",
 )
-"""Attributes, and names below them, of OpenInference, OpenLLMetry and earlier conventions that hold texts."""
+"""Attributes and prefixes with content in OpenInference, OpenLLMetry and earlier GenAI conventions."""
 _LABELS = frozenset({Kind.FACT, Kind.LABEL, Kind.OUTCOME, Kind.EVAL})
-"""Annotations that state a name, or a fact under a name of the user's own."""
+"""The kinds of annotations whose text is a label, and not content."""
 _FAULT = re.compile(r"([a-z][a-z0-9_]*)(?:: (.*))?", re.DOTALL)
 _UNNAMED = "fault"
 
 
 @lru_cache(maxsize=4096)
 def is_content(key: str) -> bool:
-    """Whether an attribute holds what people, models or environments wrote."""
+    """Return whether an attribute holds text or data of people, models or environments."""
     return key in CONTENT or key in _OF_OTHERS or key.startswith(_BELOW)
 
 
@@ -64,22 +64,22 @@ _BELOW = tuple(f"{name}." for name in _OF_OTHERS)
 
 @dataclass(frozen=True, slots=True)
 class ContentRule:
-    """What becomes of the content of a span, and of the token ids by which a tokenizer would read it."""
+    """The rule for a span's content, and for token ids, from which a tokenizer restores the text."""
 
     content: bool = True
     """Whether content is delivered."""
     token_ids: bool = True
-    """Whether token ids are."""
+    """Whether token ids are delivered."""
     redact: Redact | None = None
-    """Asked for each value that is delivered."""
+    """Called for each delivered value."""
 
     @property
     def shows_all(self) -> bool:
-        """Whether everything is delivered as it is."""
+        """Whether everything is delivered unchanged."""
         return self.content and self.token_ids and self.redact is None
 
     def attributes(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Leave out or change attributes in place; `missing` names what is left out, with the reason."""
+        """Remove or change attributes in place; `missing` gets the reason of each by name."""
         if a.TOKEN_DATA in kept:
             self._unpack(kept, missing)
         for key in [key for key in kept if is_content(key) and key not in _APART]:
@@ -92,7 +92,7 @@ class ContentRule:
             self._token_ids(key, kept, missing)
 
     def text(self, key: str, value: str, missing: dict[str, str]) -> str:
-        """A text that is no attribute; empty where it is left out."""
+        """Apply the rule to a text that is not an attribute; empty if it is removed."""
         if not value or (self.content and self.redact is None):
             return value
         kept: dict[str, Plain] = {key: value}
@@ -100,7 +100,7 @@ class ContentRule:
         return str(kept.get(key, ""))
 
     def mark(self, given: Mapping[str, Plain], missing: dict[str, str]) -> Mapping[str, Plain]:
-        """The attributes of an event or a link, as they may be delivered."""
+        """Apply the rule to the attributes of an event or a link."""
         if self.content and self.redact is None:
             return given
         kept = dict(given)
@@ -109,7 +109,7 @@ class ContentRule:
         return kept
 
     def _attribute(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Leave one attribute as it is, change it, or take it out."""
+        """Apply the rule to one attribute, in place."""
         if not self.content:
             missing[key] = OFF
             del kept[key]
@@ -123,33 +123,33 @@ class ContentRule:
                 _replace(key, redacted, kept)
 
     def _each(self, key: str, values: list[Plain]) -> tuple[Plain, str]:
-        """Those texts of a list of which something is left."""
-        answers = [self._redacted(key, value) for value in values]
-        left = [_as_text(redacted) for redacted, _ in answers if redacted is not None]
-        raised = next((reason for _, reason in answers if reason != "redacted"), "redacted")
-        return left or None, raised
+        """Return the redacted texts of a list, without removed ones, and the reason."""
+        results = [self._redacted(key, value) for value in values]
+        kept = [_as_text(redacted) for redacted, _ in results if redacted is not None]
+        raised = next((reason for _, reason in results if reason != "redacted"), "redacted")
+        return kept or None, raised
 
     def _redacted(self, key: str, value: Plain) -> tuple[Plain, str]:
         assert self.redact is not None
-        try:  # a copy: the hook may change it, and other transports deliver the value too
+        try:  # a copy, because the function may change it, and other transports deliver the value
             return content.settled(self.redact(key, copy.deepcopy(value)), []), "redacted"
         except Exception as error:
             return None, f"{RAISED} {type(error).__name__}"
 
     def _faults(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Leave of each fault at least the kind."""
+        """Apply the rule to the details of faults; their kinds are always delivered."""
         if self.content and self.redact is None:
             return
-        shown, stated = [], kept[a.FAULTS]
-        for fault in stated if isinstance(stated, (list, tuple)) else [stated]:
+        redacted, faults = [], kept[a.FAULTS]
+        for fault in faults if isinstance(faults, (list, tuple)) else [faults]:
             text, reason = self.fault(str(fault))
             if text != fault:
                 missing[a.FAULTS] = reason
-            shown.append(text)
-        kept[a.FAULTS] = list(dict.fromkeys(shown))
+            redacted.append(text)
+        kept[a.FAULTS] = list(dict.fromkeys(redacted))
 
     def fault(self, fault: str) -> tuple[str, str]:
-        """What is shown of a fault, and why that is not all."""
+        """Return a fault under the rule, and the reason if it changed."""
         if self.content and self.redact is None:
             return fault, ""
         found = _FAULT.fullmatch(fault)
@@ -162,15 +162,15 @@ class ContentRule:
         return kind if redacted is None else f"{kind}: {_as_text(redacted)}", reason
 
     def _unpack(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Have each array of a packed token block by itself; bytes that can't be told apart are left out."""
+        """Unpack a token block's arrays; remove them if the layout can't be read."""
         try:
             tokens.unpack(kept)
         except Exception:  # a layout that another program wrote
             del kept[a.TOKEN_DATA]
-            missing[a.TOKEN_DATA] = "its arrays can't be told apart"
+            missing[a.TOKEN_DATA] = "the layout of its arrays can't be read"
 
     def _token_ids(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Leave token ids as they are, change them to as many others, or take them out."""
+        """Apply the rule to token ids; a redacted array must have the same shape."""
         if not self.token_ids:
             missing[key] = OFF if not self.content else "token ids are off"
             tokens.leave_out(kept, missing[key], names=[_IDS[key]])
@@ -186,11 +186,11 @@ class ContentRule:
 
 
 RAISED = "redaction raised"
-"""How the reason begins where the function raised."""
+"""The start of the reason if the function raised."""
 
 
 def _is_text(kept: Mapping[str, Plain]) -> bool:
-    """Whether an annotation states something in words of its own."""
+    """Return whether an annotation's value is content."""
     is_number = isinstance(kept[a.ANNOTATION_VALUE], (bool, int, float))
     return not is_number and kept.get(a.ANNOTATION_KIND) not in _LABELS
 
@@ -205,7 +205,7 @@ def _as_text(value: Plain) -> str:
 
 
 def _replace(key: str, value: Plain, kept: dict[str, Plain]) -> None:
-    """Put a hook's result in the place of a value, in a form that reads back; None takes the value out."""
+    """Replace a value with a function's result, encoded so that it can be decoded; None removes it."""
     keys = content.BY_VALUE.get(key)
     if value is None:
         del kept[key]

@@ -1,4 +1,4 @@
-"""One scoring: a value that may not be a number, its components, and who scored."""
+"""Scorings: rewards from arguments of callers, attributes of their spans, and rewards from spans."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class _Computed:
 
 
 COMPUTED: Any = _Computed()
-"""Stands for a total that is computed from the components."""
+"""Marks a total that is computed from the components."""
 MAX_INLINE = 32
-"""Components kept on the scoring's own span; the rest become grade children."""
+"""The maximum number of components on the scoring's own span; further ones have grade spans."""
 
 _STATUSES = ("ok", "partial", "error", "abstained", "missing")
 _TEXTS = {
@@ -77,7 +77,7 @@ _TEXTS = {
     "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
 }
 _FACTS = _TEXTS.keys() - {"error", "error_type", "raw"}
-"""What a caller states of a scoring as text."""
+"""The text arguments of a scoring."""
 _SPEC = {
     "name": a.SPEC_NAME,
     "version": a.SPEC_VERSION,
@@ -86,33 +86,33 @@ _SPEC = {
     "code_coverage": a.SPEC_CODE_COVERAGE,
 }
 SPEC_KEYS = frozenset(_SPEC.values())
-"""Every attribute that says which spec paid."""
+"""The attributes of a reward spec's identity."""
 KEYS = frozenset(
     {*_TEXTS.values(), *SPEC_KEYS, a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
     | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE, a.REWARD_CLIPPED}
 )
-"""Every attribute of a scoring that whatever it scores has too, but for the templates."""
+"""The attributes of a scoring that may be on the scored span, except templates."""
 
 
 def assess(value: object) -> tuple[float | None, str, str | None]:
     """
-    A reward as (number, status, raw text).
+    Return a reward as (number, status, raw text).
 
-    None and a masked element are missing.
-    NaN, the infinities, text and whatever else is not one number are errors, kept as text.
+    None and a masked element have the status missing.
+    NaN, infinities, text and other values that are not one number have the status error, with raw text.
     """
     if value is None:
         return None, "missing", None
-    found = value if type(value) is float else number(value)
-    if found is None and is_masked(value):
+    parsed = value if type(value) is float else number(value)
+    if parsed is None and is_masked(value):
         return None, "missing", None
-    if found is None:
+    if parsed is None:
         return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
-    return (found, "ok", None) if math.isfinite(found) else (None, "error", repr(found))
+    return (parsed, "ok", None) if math.isfinite(parsed) else (None, "error", repr(parsed))
 
 
 def stated(value: object) -> Reward | None:
-    """The whole scoring that a value is or has, as what a reward spec gives; None for any other value."""
+    """Return a value that is a `Reward`, or its `reward`, as of a `RewardResult`; None for others."""
     if isinstance(value, Reward):
         return value
     found = getattr(value, "reward", None) if hasattr(type(value), "reward") else None
@@ -137,25 +137,25 @@ def make(
     **facts: Any,
 ) -> Reward:
     """
-    The scoring that a caller states, as a value; whatever is wrong with it is said in `faults`.
+    Return a `Reward` from the arguments of a caller; problems are added to `faults`.
 
-    A whole scoring is taken as it is, but for what else is said of the grader.
-    `COMPUTED` is the weighted sum of the components, unless a status or an error says that there is none.
+    A `Reward` or `RewardResult` is taken as it is, except that `facts` replace its fields.
+    `COMPUTED` becomes the weighted sum of the components, unless there is a status or an error.
     """
     whole = stated(value)
     if whole is not None:
-        said = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
-        made = checked(whole, faults)
-        said |= {"calls": (*made.calls, *calls)} if calls else {}
-        return replace(made, span_id="", **said) if said else made
+        changes = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
+        reward = checked(whole, faults)
+        changes |= {"calls": (*reward.calls, *calls)} if calls else {}
+        return replace(reward, span_id="", **changes) if changes else reward
     taken: dict[str, str] = {}
     scores, statuses = _components(distinct(mapped("components", components, faults), faults, taken), faults)
     weighting = _weights(distinct(mapped("weights", weights, faults), faults, taken), faults)
     if isinstance(value, _Computed):
-        is_stated = status is not None or error is not None
+        has_status = status is not None or error is not None
         found, assessed, raw = (
             (None, "missing", None)
-            if is_stated
+            if has_status
             else _total(scores, statuses, weighting if weights else None, faults)
         )
     else:
@@ -199,7 +199,7 @@ def _error_text(error: object, faults: Faults) -> str:
 
 
 def _error_type(error: object) -> str | None:
-    """The exception's class; a scoring without a stated error failed by its value."""
+    """Return the exception's class; without an error, the value was invalid."""
     if isinstance(error, BaseException):
         return type(error).__name__
     return INVALID_VALUE if error is None else None
@@ -208,10 +208,10 @@ def _error_type(error: object) -> str | None:
 def _parts(
     faults: Faults, *, spec: object, range: object, relative: object, failed_checks: object
 ) -> dict[str, Any]:
-    """Parts of a scoring that are no text; one that can't be understood is left out, and said in `faults`."""
+    """Return the fields of a scoring that are not text; an invalid one is left out, with a fault."""
     checks = [failed_checks] if isinstance(failed_checks, str) else failed_checks
     if spec is not None and not isinstance(spec, Spec):
-        faults.append(f"spec_invalid: {scalar_text(spec):.80} is no mttp.model.Spec")
+        faults.append(f"spec_invalid: {scalar_text(spec):.80} is not an mttp.model.Spec")
         spec = None
     return {
         "spec": spec,
@@ -224,19 +224,19 @@ def _parts(
 
 
 def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
-    """Lowest and highest value; None where these are not two numbers."""
+    """Return the lowest and highest value; None if these are not two numbers."""
     if given is None:
         return None
     found = [number(bound) for bound in listed("range", given, []) or ()]
     lowest, highest = found if len(found) == 2 else (None, None)
     if lowest is None or highest is None:
-        faults.append(f"range_invalid: {scalar_text(given):.80} is no lowest and highest value")
+        faults.append(f"range_invalid: {scalar_text(given):.80} is not a pair of numbers")
         return None
     return lowest, highest
 
 
 def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-    """The facts that a scoring has."""
+    """Return the known facts; others are faults."""
     faults += unknown_arguments("reward", [name for name in facts if name not in _FACTS])
     return {name: fact for name, fact in facts.items() if name in _FACTS}
 
@@ -266,7 +266,7 @@ def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
 
 
 def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Infinite, or NaN, where it is beyond a float."""
+    """Return the weighted sum; infinite or NaN on overflow."""
     parts = [score * weights[name] for name, score in scores.items()]
     try:
         return math.fsum(parts)
@@ -281,9 +281,9 @@ def _total(
     faults: Faults,
 ) -> tuple[float | None, str, str | None]:
     """
-    The weighted sum of the components, as `assess` gives a reward; each counts 1 without weights.
+    Return the weighted sum of the components, as `assess` does; the default weight is 1.
 
-    There is none where a component has no valid value, or where it has no weight and others have.
+    There is none if a component has no valid value, or has no weight although others have.
     """
     weights = dict.fromkeys(scores, 1.0) if weights is None else weights
     unweighted = [name for name in scores if name not in weights]
@@ -304,24 +304,24 @@ def _is_mismatch(
     statuses: Mapping[str, str],
     weights: Mapping[str, float],
 ) -> bool:
-    """Whether the sum is known and the value isn't it; float32 arithmetic is not held against a trainer."""
+    """Return whether the value differs from the known weighted sum by more than float32 rounding."""
     if value is None or statuses or not scores or not weights.keys() >= scores.keys():
         return False
     return not math.isclose(value, _weighted_sum(scores, weights), rel_tol=1e-5, abs_tol=1e-6)
 
 
 def span_name(reward: Reward) -> str:
-    """The span's name, e.g. `reward gsm8k`."""
+    """Return the span's name, e.g. `reward gsm8k`."""
     return names.REWARD if reward.spec is None else f"{names.REWARD} {text(reward.spec.name, [])}"
 
 
 def grader(reward: Reward) -> str:
-    """Whose calls those of a scoring are, as they say themselves."""
+    """Return the grader's name for the scoring's calls, which marks them as a grader's calls."""
     return text(reward.grader or span_name(reward), [])
 
 
 def checked(reward: Reward, faults: Faults) -> Reward:
-    """A scoring made by hand as one that can be recorded: names distinct, an impossible value an error."""
+    """Return a `Reward` that can be recorded: distinct names, and an invalid value as an error."""
     found, status, raw = assess(reward.value)
     taken: dict[str, str] = {}
     changes: dict[str, Any] = {
@@ -337,7 +337,7 @@ def checked(reward: Reward, faults: Faults) -> Reward:
 
 
 def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
-    """The scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
+    """Return the scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
     inline = [*reward.components, *reward.component_statuses][:MAX_INLINE]
     attributes: dict[str, Plain] = {a.REWARD_STATUS: reward.status}
     if reward.value is not None:
@@ -366,12 +366,12 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
 
 
 def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
-    """Attributes that say which spec paid; none where none did."""
+    """Return the attributes of a reward spec's identity; empty for None."""
     return _texts(spec, _SPEC, faults)
 
 
 def spec(attributes: Mapping[str, Plain]) -> Spec | None:
-    """The spec that these attributes name."""
+    """Return the reward spec that these attributes name; None without a name."""
     found = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
     return Spec(**found) if "name" in found else None
 
@@ -389,7 +389,7 @@ def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
 
 
 def grades(reward: Reward) -> list[Grade]:
-    """What has a span of its own: its grades, and the scores that do not fit on the span of the whole."""
+    """Return what is recorded as grade spans: the grades, and components beyond `MAX_INLINE`."""
     rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
     graded = {grade.name for grade in reward.grades}
     return [
@@ -413,7 +413,7 @@ def decode(
     children: Mapping[str, Sequence[SpanRecord]],
     attributes: Mapping[str, Plain] | None = None,
 ) -> Reward:
-    """The scoring that a span holds, its grades among the `children` by parent; or `attributes` hold it."""
+    """Return the scoring of a span, or of `attributes`; its grades are among `children`, by parent."""
     attributes = record.attributes if attributes is None else attributes
     below = [one.attributes for one in children.get(record.span_id, ()) if grade_codec.is_grade(one)]
     weights = component_codec.decode(a.REWARD_WEIGHT, attributes)

@@ -1,4 +1,4 @@
-"""One process's part in one run: the run span's attributes and back."""
+"""Runs: attributes of run spans, and runs from spans."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ KEYS = frozenset(
     {*_PLAIN.values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES}
     | {a.RUN_ACCELERATORS, a.SPEC_DOCUMENTS, a.FAULTS, a.OMISSIONS}
 )
-"""Every attribute of a run span."""
+"""All attributes of a run span."""
 
 
 def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
-    """A configuration as JSON, without secrets, and the digest of its canonical form (keys sorted)."""
+    """Return a configuration as JSON without secrets, and the SHA-256 of its canonical form (keys sorted)."""
     omissions: list[str] = []
     document = secrets.document(a.RUN_CONFIG_JSON, to_json(value, faults), omissions)
     canonical = json.dumps(json.loads(document), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()
-    said: dict[str, Plain] = {a.RUN_CONFIG_JSON: document, a.RUN_CONFIG_SHA256: digest}
-    return said | {a.OMISSIONS: omissions} if omissions else said
+    attributes: dict[str, Plain] = {a.RUN_CONFIG_JSON: document, a.RUN_CONFIG_SHA256: digest}
+    return attributes | {a.OMISSIONS: omissions} if omissions else attributes
 
 
 def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
-    """Attributes of the facts that are known about a run; None is not known."""
+    """Return the attributes of a run's fields; None values are skipped."""
     attributes: dict[str, Plain] = {
         key: plain(given[name], faults) for name, key in _PLAIN.items() if given.get(name) is not None
     }
@@ -78,7 +78,7 @@ def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
 
 
 def decode(records: Sequence[SpanRecord]) -> Run:
-    """The run that these spans of one trace hold: its root, or while it goes on the marker that says most."""
+    """Return the run of one trace's spans: from its root, else from the marker with most attributes."""
     root = next((record for record in records if kinds.kind(record) == names.RUN), None)
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes

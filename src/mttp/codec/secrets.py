@@ -1,4 +1,4 @@
-"""Values that look like secrets by the name they have, replaced ahead of being recorded."""
+"""Detection of secrets by name, and their replacement before recording."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mttp.errors import ConfigureError
 __all__ = ["REDACTED", "USUAL", "VARIABLE", "Secrets", "may_be_secret", "without_secrets"]
 
 REDACTED = "[redacted]"
-"""What stands in the place of a secret."""
+"""The replacement of a secret."""
 VARIABLE = "MTTP_SECRET_KEYS"
-"""Further names of secrets, separated by commas; `false` records all values as they are."""
+"""The environment variable with additional names, separated by commas; `false` turns redaction off."""
 
 _REASON = "redacted as a secret"
 _STRONG = (
@@ -33,16 +33,16 @@ _STRONG = (
     "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master)_?keys?",
     "(?:api|access|auth|refresh|bearer|session|hub|hf)_?tokens?",
 )
-"""Words that make a name that of a secret, wherever in it they are."""
+"""Words that mark a name as secret at any position."""
 _VOCABULARY = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "end", "start", "image")
 _LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|auth"
-"""Words that do so as the last one; a special token of a vocabulary is none."""
+"""Words that mark a name as secret at its end; special tokens of a vocabulary are not secret."""
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 _SPECIAL = re.compile(r"<.*>|\[.*\]", re.DOTALL)
-"""A token of a vocabulary, or what stands for a value already."""
+"""A special token of a vocabulary, or a placeholder."""
 _CONSTANT = re.compile(r"true|false|none|null|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|<.*>|\[.*", re.IGNORECASE)
-"""A value in a text that is no secret."""
+"""A value in a text that is not secret."""
 _USER = re.compile(r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://(?P<user>[^/\s'\"?#]+)@")
 _VALUE = r"(?P<value>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}\]'\"]+)"
 _IN_TEXT = (
@@ -58,25 +58,25 @@ _IN_TEXT = (
     (":", re.compile(rf"(?P<before>(?P<quote>[\"'])(?P<name>\w[\w.-]*)(?P=quote)\s*:\s*){_VALUE}")),
     ("-", re.compile(rf"(?P<before>(?<!\S)--?(?P<name>\w[\w.-]*)\s+)(?!-){_VALUE}")),
 )
-"""A header, what is assigned to a name, a member of JSON, an option of a command; and a sign of each."""
+"""Patterns of headers, assignments, JSON members and command options, each with a character to test first."""
 _HINTS = ("pass", "pwd", "secret", "cred", "auth", "bearer", "cookie", "jwt", "string", "key", "token", "://")
-"""One of these is in every text that holds a secret."""
+"""Every text with a secret contains one of these."""
 _OPTION = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
-"""What options of an address look like that may hold credentials, misspelt ones included."""
-_MAX_REMEMBERED = 4096
+"""Query options of a URL that may hold credentials, including misspelt ones."""
+_MAX_CACHED = 4096
 _MAX_NAMED = 100
 
 
 class Secrets:
     """
-    What looks like a secret, by names.
+    Replaces values whose names look like those of secrets.
 
-    Names are compared word by word, in lower case: `API_KEY`, `apiKey` and `x-api-key` are the same.
-    Numbers and booleans are no secrets.
+    Names are compared word by word, in lower case: `API_KEY` and `apiKey` are equal.
+    Numbers and booleans are not secrets.
     """
 
     def __init__(self, further: Iterable[str] = (), *, is_on: bool = True) -> None:
-        """`further` are words that make a name that of a secret, besides the usual ones."""
+        """Add words that mark a name as secret to the default ones."""
         self.is_on = is_on
         self.further = tuple(further)
         strong = "|".join([*_STRONG, *(re.escape(_words(word)) for word in self.further)])
@@ -86,34 +86,34 @@ class Secrets:
 
     @classmethod
     def stated(cls, given: Sequence[str] | bool | None) -> Secrets:
-        """As an argument says, or else the variable; raises ConfigureError where that makes no sense."""
+        """Return the setting of an argument, else of the variable; raises ConfigureError for other types."""
         source = "secret_keys"
         if given is None:
-            source, stated = VARIABLE, os.environ.get(VARIABLE, "").strip()
-            listed = [word.strip() for word in stated.split(",") if word.strip()]
-            given = {"true": True, "false": False}.get(stated.lower(), listed)
+            source, variable = VARIABLE, os.environ.get(VARIABLE, "").strip()
+            listed = [word.strip() for word in variable.split(",") if word.strip()]
+            given = {"true": True, "false": False}.get(variable.lower(), listed)
         if isinstance(given, bool):
             return cls(is_on=given)
         words = given if isinstance(given, (list, tuple, set, frozenset)) else [None]
         if not all(isinstance(word, str) and _words(word) for word in words):
-            raise ConfigureError(f"{source}={given!r} is no list of names, True or False")
+            raise ConfigureError(f"{source}={given!r} is not a list of names, True or False")
         return cls(given)
 
     def __str__(self) -> str:
-        """As the variable says it."""
+        """Return the setting in the variable's syntax."""
         return ",".join(self.further) if self.is_on else "false"
 
     def names(self, key: str) -> bool:
-        """Whether a name is that of a secret."""
+        """Return whether a name is that of a secret."""
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _MAX_REMEMBERED:
+            if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             found = self._known[key] = bool(self._names.search(_words(key)))
         return found
 
     def hide(self, key: str, value: Any, omissions: list[str]) -> Any:
-        """The plain value of an attribute without secrets; each that is replaced is named in `omissions`."""
+        """Return an attribute's plain value without secrets; each replacement is added to `omissions`."""
         if not self.is_on or isinstance(value, (bool, int, float)):
             return value
         found: list[str] = []
@@ -121,17 +121,17 @@ class Secrets:
         omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(found))[:_MAX_NAMED]]
         return kept
 
-    def document(self, key: str, written: str, omissions: list[str]) -> str:
-        """The same for JSON text."""
-        if not self.is_on or not self._may_hold(written):
-            return written
+    def document(self, key: str, document: str, omissions: list[str]) -> str:
+        """Return a JSON text without secrets; each replacement is added to `omissions`."""
+        if not self.is_on or not self._may_hold(document):
+            return document
         found: list[str] = []
-        kept = self.hide(key, json.loads(written), found)
+        kept = self.hide(key, json.loads(document), found)
         omissions += found
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if found else written
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) if found else document
 
     def mapping(self, given: Mapping[str, Any], omissions: list[str], *, prefix: str = "") -> dict[str, Any]:
-        """Attributes without secrets."""
+        """Return attributes without secrets; each replacement is added to `omissions`."""
         return {key: self.hide(f"{prefix}{key}", value, omissions) for key, value in given.items()}
 
     def _hidden(self, key: str, value: Any, path: str, found: list[str]) -> Any:
@@ -148,7 +148,7 @@ class Secrets:
         return value
 
     def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
-        """The members of a list, which may be the arguments of a command."""
+        """Return the items of a list without secrets, including values after options of a command."""
         kept = []
         for place, value in enumerate(values):
             before = values[place - 1] if place else None
@@ -158,12 +158,12 @@ class Secrets:
         return kept
 
     def _may_hold(self, text: str) -> bool:
-        """Whether a secret's name, or an address, may be in a text."""
+        """Return whether a text may contain the name of a secret, or a URL."""
         lower = text.lower()
         return any(hint in lower for hint in self._hints)
 
     def _without(self, text: str, path: str, found: list[str]) -> str:
-        """A text without what is assigned to a secret's name in it, and without credentials in addresses."""
+        """Return a text without values assigned to names of secrets, and without credentials in URLs."""
         if not self._may_hold(text):
             return text
         kept = _USER.sub(_without_user, text) if "://" in text and "@" in text else text
@@ -183,12 +183,12 @@ class Secrets:
 
 
 def _words(name: str) -> str:
-    """The words of a name, in lower case with underscores between."""
+    """Return the words of a name in lower case, joined by underscores."""
     return _NOT_A_WORD.sub("_", _WORD_BEGINS.sub("_", name).lower()).strip("_")
 
 
 def _blank(value: Any, path: str, found: list[str]) -> Any:
-    """A value with every text in it replaced."""
+    """Return a value with all its text replaced."""
     if isinstance(value, dict):
         return {name: _blank(item, f"{path}.{name}", found) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -202,7 +202,7 @@ def _blank(value: Any, path: str, found: list[str]) -> Any:
 
 
 def _without_user(match: re.Match[str]) -> str:
-    """An address without its password, or the whole of who asks where that may be one."""
+    """Return a URL without user and password; a user alone is kept unless the scheme is HTTP."""
     scheme, user = match["scheme"], match["user"]
     if ":" not in user and not scheme.lower().startswith("http"):
         return match[0]
@@ -210,7 +210,7 @@ def _without_user(match: re.Match[str]) -> str:
 
 
 def without_secrets(address: str) -> str:
-    """An address as an error may show it: without credentials, and without options that may hold any."""
+    """Return a URL for error messages: without credentials, and without options that may hold them."""
     place, _, query = address.partition("?")
     scheme, found, rest = place.partition("://") if "://" in place else ("", "", place)
     user, at, host = rest.rpartition("@")
@@ -220,9 +220,9 @@ def without_secrets(address: str) -> str:
 
 
 def may_be_secret(name: str, value: object) -> bool:
-    """Whether the value of an option of this name may hold a secret, as another option within it may."""
+    """Return whether an option may hold a secret, by its name or because its value contains options."""
     return bool(_OPTION.search(name)) or (isinstance(value, str) and ("=" in value or "@" in value))
 
 
 USUAL = Secrets()
-"""Names that look like secrets by default."""
+"""The default names of secrets."""

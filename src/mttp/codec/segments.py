@@ -1,4 +1,4 @@
-"""The parts of an episode, one of each process that recorded it: what they lack, and what they come to."""
+"""Segments of an episode, one per process: missing spans, and totals over all segments."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ __all__ = [
     "Totals",
     "combined",
     "identity",
-    "paid",
-    "paying",
+    "effective_scoring",
+    "reward_sum",
     "segment",
     "states_total",
 ]
 
 OWNER = ""
-"""Stands for the part of the process that owns the root; the others have an id."""
+"""The segment of the process with the root, which has no id."""
 
-_MOST_REWARDS = 1000
-"""Rewards that are kept one by one before they are added up."""
+_MAX_REWARDS = 1000
+"""The number of rewards that are kept before they are summed."""
 
 _R = TypeVar("_R", "Reward", "Scored")
 Scoring: TypeAlias = "tuple[str, Reward]"
-"""A scoring, and in whose part it was recorded."""
+"""A segment's id and a scoring that was recorded in it."""
 
 
 def identity(run_id: str, episode_id: str, segment_id: str) -> dict[str, str]:
-    """What every span of a part says."""
+    """Return the attributes that all spans of a segment have."""
     return {a.RUN_ID: run_id, a.EPISODE_ID: episode_id, a.SEGMENT_ID: segment_id}
 
 
 def segment(record: SpanRecord) -> str:
-    """In whose part the span was recorded."""
+    """Return the id of a span's segment."""
     return str(record.attributes.get(a.SEGMENT_ID, OWNER))
 
 
 def _span_count(record: SpanRecord) -> int:
-    """How many of a part's spans a record stands for: each step that is in columns is one."""
+    """Return how many spans a record counts for: a block counts as one per step."""
     steps = record.attributes.get(a.STEPS_COUNT)
     return steps if type(steps) is int and steps > 0 else 1
 
 
 class _EpisodePart:
-    """The spans of one part that were found."""
+    """The spans of one segment that were found."""
 
     __slots__ = ("found", "ids", "stated")
 
     def __init__(self) -> None:
         self.ids: set[str] | None = set()
-        """Their ids; None once they are all there."""
+        """The span ids found; None once the segment is complete."""
         self.found = 0
-        """How many they are."""
+        """The number of spans found."""
         self.stated: int | None = None
-        """How many there are; None while that was not said."""
+        """The number of recorded spans; None until the segment's end is found."""
 
 
 class EpisodeParts:
-    """The spans of each part that were found, and how many there are."""
+    """Counts the spans of each segment, found and recorded."""
 
     __slots__ = ("_parts",)
 
@@ -80,7 +80,7 @@ class EpisodeParts:
 
     @classmethod
     def of(cls, types: Mapping[str, Iterable[SpanRecord]]) -> EpisodeParts:
-        """Those of the spans of a trace, by type."""
+        """Count the spans of a trace, given by type."""
         parts = cls()
         for kind, records in types.items():
             for record in records:
@@ -89,7 +89,7 @@ class EpisodeParts:
         return parts
 
     def add(self, kind: str, record: SpanRecord) -> bool:
-        """Take note of a span of that kind; whether it is new."""
+        """Count a span of a type; return whether it is new."""
         name = segment(record)
         if not self.take(name, record.span_id, _span_count(record)):
             return False
@@ -102,7 +102,7 @@ class EpisodeParts:
         return True
 
     def take(self, name: str, span_id: str, count: int = 1) -> bool:
-        """Take note of a span that does not end its part, and stands for so many; whether it is new."""
+        """Count a span as `count` spans of a segment; return whether it is new."""
         part = self._parts.get(name)
         if part is None:
             part = self._parts[name] = _EpisodePart()
@@ -113,25 +113,25 @@ class EpisodeParts:
         return True
 
     def is_whole(self, name: str) -> bool:
-        """Whether all spans of a part were found."""
+        """Return whether all spans of a segment were found."""
         part = self._parts.get(name)
         return part is not None and part.ids is None
 
     @property
     def found(self) -> int:
-        """Spans that were found, of all parts."""
+        """The number of spans found, over all segments."""
         return sum(part.found for part in self._parts.values())
 
     @property
     def recorded(self) -> int:
-        """Spans that there are, as far as that is stated."""
+        """The number of recorded spans, over all segments whose end was found."""
         return sum(part.stated or 0 for part in self._parts.values())
 
     def lacking(self) -> list[str]:
-        """What is missing, a few words for each part; empty where nothing is."""
+        """Describe the missing spans of each segment; empty if none is missing."""
         lacks = []
         for name, part in sorted(self._parts.items()):
-            where = f" of its part {name}" if name else ""
+            where = f" of segment {name}" if name else ""
             if part.stated is None:
                 lacks.append(f"the end{where} was not found")
             elif part.ids is not None:
@@ -140,76 +140,76 @@ class EpisodeParts:
 
 
 class StepFacts(NamedTuple):
-    """What one step, or a block of steps, says of what was played and paid."""
+    """The facts of a step or a block of steps from which totals are computed."""
 
     steps: int
-    """How many steps it is."""
+    """The number of steps."""
     position: int
-    """The step's index, of several the last one's."""
+    """The index of the step, or of the last step of a block."""
     agent: str | None
-    """The agent that played."""
+    """The agent's id."""
     reward: float | None
-    """What was paid; None where nothing was, or that can't be known."""
+    """The reward, or the sum of rewards; None if missing or unknown."""
     is_known: bool
-    """Whether that can be known."""
+    """Whether no reward is invalid."""
 
 
 class Totals:
-    """What steps come to."""
+    """Totals over steps."""
 
     __slots__ = ("is_known", "length", "rewards", "steps")
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self.steps: Counter[str | None] = Counter()
-        """How many, by agent."""
+        """The number of steps by agent."""
         self.length = 0
-        """One more than the highest index."""
+        """The highest index plus one."""
         self.rewards: list[float] = []
-        """What was paid for steps of no agent."""
+        """The rewards of steps without an agent."""
         self.is_known = True
-        """Whether all that was paid for them is a number."""
+        """Whether all of these rewards are valid."""
         for step in steps:
             is_known = step.reward is not None or step.reward_status != "error"
             self.add(StepFacts(1, step.index, step.agent, step.reward, is_known))
 
-    def add(self, played: StepFacts) -> None:
+    def add(self, facts: StepFacts) -> None:
         """Add a step or a block of steps."""
-        self.steps[played.agent] += played.steps
-        self.length = max(self.length, played.position + 1)
-        if played.agent is None:
-            self.is_known = self.is_known and played.is_known
-            if played.reward is not None:
-                self.rewards.append(played.reward)
-            if len(self.rewards) > _MOST_REWARDS:
-                paid = total(self.rewards)
-                self.is_known = self.is_known and paid is not None
-                self.rewards = [] if paid is None else [paid]
+        self.steps[facts.agent] += facts.steps
+        self.length = max(self.length, facts.position + 1)
+        if facts.agent is None:
+            self.is_known = self.is_known and facts.is_known
+            if facts.reward is not None:
+                self.rewards.append(facts.reward)
+            if len(self.rewards) > _MAX_REWARDS:
+                subtotal = total(self.rewards)
+                self.is_known = self.is_known and subtotal is not None
+                self.rewards = [] if subtotal is None else [subtotal]
 
     @property
     def longest(self) -> int:
-        """How many steps the agent took that took most of them."""
+        """The highest number of steps of one agent."""
         return max(self.steps.values(), default=0)
 
     @property
-    def is_paid(self) -> bool:
-        """Whether anything was paid, if only what can't be known."""
+    def has_rewards(self) -> bool:
+        """Whether any step has a reward, valid or not."""
         return bool(self.rewards) or not self.is_known
 
 
 def combined(
-    own: Mapping[str, Any], theirs: Totals, paying: tuple[str, Reward | Scored] | None
+    own: Mapping[str, Any], theirs: Totals, effective: tuple[str, Reward | Scored] | None
 ) -> dict[str, Any]:
     """
-    What an episode's root could not know: what other processes did and paid.
+    Return the fields of an episode that steps and scorings of other processes change.
 
-    `own` is what the root says by field, `paying` the scoring of the whole that stands.
+    `own` has the fields from the root, `effective` the scoring of the episode that counts.
     """
     more: dict[str, Any] = {}
     basis = own.get("return_basis")
     if theirs.steps:
         more["step_count"] = own.get("step_count", 0) + theirs.steps.total()
         more["length"] = max(own.get("length", 0), theirs.length)
-    if theirs.is_paid:
+    if theirs.has_rewards:
         more["step_reward_sum"] = total([*theirs.rewards, own.get("step_reward_sum")])
         if basis != "episode":
             before = None if basis is None else own.get("return_")
@@ -218,41 +218,41 @@ def combined(
                 "return_basis": "steps",
                 "return_": total([*theirs.rewards, before]) if is_known else None,
             }
-    if basis != "episode" and paying is not None and paying[0] != OWNER and states_total(paying[1]):
-        more |= {"return_basis": "episode", "return_": paying[1].value}
+    if basis != "episode" and effective is not None and effective[0] != OWNER and states_total(effective[1]):
+        more |= {"return_basis": "episode", "return_": effective[1].value}
     return more
 
 
 def states_total(reward: Reward | Scored) -> bool:
-    """Whether the scoring says what the whole was paid, if only that it can't be known."""
+    """Return whether the scoring states a total, valid or not."""
     return reward.value is not None or reward.status == "error"
 
 
-def paying(scorings: Sequence[tuple[str, _R]], *, owner: str = OWNER) -> tuple[str, _R] | None:
+def effective_scoring(scorings: Sequence[tuple[str, _R]], *, owner: str = OWNER) -> tuple[str, _R] | None:
     """
-    The scoring of the whole that stands: the owner's last where it states a total, else another's that does.
+    Return the scoring that counts: the owner's last if it states a total, else the last of others that does.
 
-    Where none states a total it is the last; None where there is no scoring.
+    If none states a total, the last scoring; None without scorings.
     """
     own = [scoring for scoring in scorings if scoring[0] == owner]
     if own and states_total(own[-1][1]):
         return own[-1]
     others = [scoring for scoring in scorings if scoring[0] != owner and states_total(scoring[1])]
-    found = others or scorings
-    return found[-1] if found else None
+    candidates = others or scorings
+    return candidates[-1] if candidates else None
 
 
-def paid(steps: Iterable[Step]) -> tuple[float | None, bool]:
-    """Sum of the rewards that are numbers, None where there is none, and whether there are no others."""
+def reward_sum(steps: Iterable[Step]) -> tuple[float | None, bool]:
+    """Return the sum of the valid rewards, None without any, and whether no reward is invalid."""
     steps = list(steps)
     is_known = not any(step.reward is None and step.reward_status == "error" for step in steps)
     return total(step.reward for step in steps), is_known
 
 
 def total(rewards: Iterable[float | None]) -> float | None:
-    """Sum of the numbers; None where there are none, or their sum is no number."""
+    """Return the sum of the numbers; None without any, and if the sum is not a number."""
     numbers = [reward for reward in rewards if reward is not None]
     try:
         return math.fsum(numbers) if numbers else None
-    except (OverflowError, ValueError):  # finite numbers whose sum is not, or both infinities
+    except (OverflowError, ValueError):  # the sum overflows, or has infinities of both signs
         return None

@@ -1,4 +1,4 @@
-"""One decision of the policy: a step span's attributes and back."""
+"""Steps: attributes of step spans, and steps from spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mttp.model.episodes import Call, Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
-__all__ = ["FACTS", "KEYS", "decode", "facts", "paid", "place"]
+__all__ = ["FACTS", "KEYS", "decode", "facts", "place", "reward"]
 
 FACTS = {
     "trained_reward": a.STEP_TRAINED_REWARD,
@@ -20,7 +20,7 @@ FACTS = {
     "advantage": a.STEP_ADVANTAGE,
     "logprob": a.STEP_LOGPROB,
 }
-"""Attributes of the numbers that a trainer knows about a step, by name."""
+"""The attributes of a trainer's numbers about a step, by name."""
 _FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
 REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
 KEYS = frozenset(
@@ -28,25 +28,25 @@ KEYS = frozenset(
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, *REWARD_KEYS}
     | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
-"""Every attribute of a step, but for the templates."""
+"""All attributes of a step except templates."""
 TEMPLATES = (a.METRIC, a.METADATA)
 
 
 def place(step: Mapping[str, Plain]) -> dict[str, Plain]:
-    """What everything within a step says of it: its index, and whose step it is."""
+    """Return the attributes that all spans within a step repeat: index and agent."""
     return {key: step[key] for key in (a.STEP_INDEX, a.AGENT_ID) if key in step}
 
 
-def paid(value: float | None, status: str, raw: str | None) -> dict[str, Plain]:
-    """What the step itself says of its reward."""
+def reward(value: float | None, status: str, raw: str | None) -> dict[str, Plain]:
+    """Return the attributes of a step's reward."""
     if raw is None and value is not None:
         return {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: status}
-    found = {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: status, a.STEP_REWARD_RAW: raw}
-    return {key: said for key, said in found.items() if said is not None}
+    attributes = {a.STEP_REWARD: value, a.STEP_REWARD_STATUS: status, a.STEP_REWARD_RAW: raw}
+    return {key: item for key, item in attributes.items() if item is not None}
 
 
 def facts(**given: Any) -> dict[str, Plain]:
-    """Attributes of the numbers and flags that are stated; None is not stated."""
+    """Return the attributes of numbers and flags; None values are skipped."""
     attributes: dict[str, Plain] = {
         key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None
     }
@@ -57,7 +57,7 @@ def facts(**given: Any) -> dict[str, Plain]:
 
 
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
-    """The step that this span, its scorings and its calls hold."""
+    """Return the step of a span, with its scorings and calls."""
     found: Mapping[str, Any] = record.attributes
     stated: dict[str, Any] = {name: found.get(key) for name, key in (FACTS | _FLAGS).items()}
     return Step(

@@ -1,8 +1,8 @@
 """
-Mappings, tuples and lists that have arrays in them: one flat array of all numbers, and what it is made of.
+Mappings, tuples and lists with arrays, as one flat array and a structure.
 
 The structure is JSON: an array is `["float32", [3]]`, a number "int", "float" or "bool", a text
-`{"text": "..."}`, None is null; around them are `{"dict": {...}}`, `{"tuple": [...]}` and `{"list": [...]}`.
+`{"text": "..."}`, None is null; containers are `{"dict": {...}}`, `{"tuple": [...]}` and `{"list": [...]}`.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from mttp.model.nesting import MAX_DEPTH, is_deep
 __all__ = ["Flattened", "flatten", "rebuild"]
 
 _INT64 = range(-(2**63), 2**63)
-_DEEPEST = 2 * MAX_DEPTH + 2
-"""Of a structure: around each member stand two objects, and an array has its shape."""
+_MAX_STRUCTURE_DEPTH = 2 * MAX_DEPTH + 2
+"""The maximum depth of a structure, which has two levels per container, and two for an array."""
 _NUMBERS: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
 _NAMES = {bool: "bool", int: "int", float: "float"}
-_AROUND = {"tuple": tuple, "list": list}
+_SEQUENCES = {"tuple": tuple, "list": list}
 
 _Part: TypeAlias = tuple[Any, ...]
-"""What a member is, by which texts of structures are cached: its kind, and what there is to say of it."""
+"""A member's kind and description, hashable so that structures can be cached."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flattened:
-    """A value as one array, safe from later changes."""
+    """A copy of a value as one array and a structure."""
 
     numbers: np.ndarray[Any, Any]
-    """All its numbers, in order."""
+    """All numbers of the value in order, shape [count]."""
     structure: str
-    """What they are."""
+    """The structure, as JSON."""
 
     @property
     def nbytes(self) -> int:
-        """What the numbers take in memory, which is nothing where they were not read."""
+        """The size of the numbers in bytes; zero if they were not copied."""
         return self.numbers.nbytes if self.numbers.flags.owndata else 0
 
 
 class _UnsupportedError(Exception):
-    """A member that has no place in a flat array; the text says what it is."""
+    """A member that a flat array can't hold; the message describes it."""
 
 
 def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> Flattened | None:
     """
-    A mapping, tuple or list as a flat array and its structure; None for anything else.
+    Return a mapping, tuple or list as a flat array and its structure; None for other values.
 
-    A list or a mapping without an array in it is plain data by itself, as is a tuple with text in it.
-    One with arrays and a member that no flat array can hold is left, too, which is said in `faults`.
-    Of what is beyond `max_bytes` the numbers are not read.
+    None also for lists and mappings without arrays, and for tuples with text, which are plain data.
+    None with a fault for a value with arrays and a member that a flat array can't hold.
+    Beyond `max_bytes` the numbers are not copied.
     """
     if not isinstance(value, (Mapping, tuple, list)):
         return None
@@ -69,7 +69,7 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
         dtype = np.result_type(*[leaf.dtype for leaf in leaves]).newbyteorder("=")
         count = sum(leaf.size for leaf in leaves)
         if max_bytes is not None and count * dtype.itemsize > max_bytes:
-            return Flattened(np.broadcast_to(np.zeros((), dtype), (count,)), _written(part))
+            return Flattened(np.broadcast_to(np.zeros((), dtype), (count,)), _encoded(part))
         numbers = np.concatenate([leaf.ravel() for leaf in leaves], dtype=dtype)
         if dtype.kind == "f":
             _check_exact(leaves, dtype)
@@ -77,11 +77,11 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
         if any(leaf.ndim for leaf in leaves):
             faults.append(f"structure_not_kept: {error}; arrays are kept as lists")
         return None
-    return Flattened(numbers, _written(part))
+    return Flattened(numbers, _encoded(part))
 
 
 def _part(value: Any, leaves: list[Any], depth: int) -> _Part:
-    """What a member is; its numbers, if it has any, are added to `leaves` as arrays."""
+    """Return the description of a member, and append its numbers to `leaves` as arrays."""
     kind = type(value)
     if kind is np.ndarray and value.ndim:
         return _array_part(value, leaves)
@@ -99,16 +99,16 @@ def _part(value: Any, leaves: list[Any], depth: int) -> _Part:
             raise _UnsupportedError("two of its names are the same as text")
         return ("dict", names, tuple([_part(item, leaves, depth + 1) for item in value.values()]))
     if isinstance(value, (tuple, list)):
-        around = "tuple" if isinstance(value, tuple) else "list"
-        return (around, tuple([_part(item, leaves, depth + 1) for item in value]))
+        container = "tuple" if isinstance(value, tuple) else "list"
+        return (container, tuple([_part(item, leaves, depth + 1) for item in value]))
     return _foreign_part(value, leaves)
 
 
 def _foreign_part(value: Any, leaves: list[Any]) -> _Part:
-    """A number or an array of another library; a scalar becomes a number of Python's."""
+    """Describe a number or an array of another library; a scalar becomes a Python number."""
     try:
         array = as_array(value)
-    except Exception as error:  # whatever a foreign object raises when it is looked at
+    except Exception as error:  # objects of other libraries may raise any exception
         raise _UnsupportedError(f"a {type(value).__name__} raised {type(error).__name__}") from error
     if array is None:
         raise _UnsupportedError(f"it has a {type(value).__name__}")
@@ -137,7 +137,7 @@ def _number_part(number: Any, kind: type, leaves: list[Any]) -> _Part:
 
 
 def _is_flat(part: _Part, leaves: list[Any]) -> bool:
-    """Whether anything would be lost without the structure: types of arrays, or that it is a tuple."""
+    """Return whether plain data would lose information: dtypes of arrays, or that it is a tuple."""
     if not leaves:
         return False
     if any(leaf.ndim for leaf in leaves):
@@ -154,7 +154,7 @@ def _kinds(part: _Part) -> Iterator[str | None]:
 
 
 def _check_exact(leaves: list[Any], dtype: Any) -> None:
-    """Whole numbers of 64 bits beside fractions have to be such as a fraction can be."""
+    """Raise if 64-bit integers next to floats are not exact as floats."""
     for leaf in leaves:
         if leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8:
             with np.errstate(invalid="ignore"):
@@ -162,11 +162,11 @@ def _check_exact(leaves: list[Any], dtype: Any) -> None:
                     np.abs(leaf.astype(dtype)) < 2.0**63
                 ).all()
             if not is_exact:
-                raise _UnsupportedError("it has a whole number beyond 2**53 beside fractions")
+                raise _UnsupportedError("it has an integer beyond 2**53 next to floats")
 
 
 @lru_cache(maxsize=256)
-def _written(part: _Part) -> str:
+def _encoded(part: _Part) -> str:
     return json.dumps(_document(part), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -178,11 +178,11 @@ def _document(part: _Part) -> Any:
         return {"text": part[1]}
     if kind == "dict":
         return {"dict": dict(zip(part[1], map(_document, part[2]), strict=True))}
-    return {kind: list(map(_document, part[1]))} if kind in _AROUND else kind
+    return {kind: list(map(_document, part[1]))} if kind in _SEQUENCES else kind
 
 
 def rebuild(numbers: np.ndarray[Any, Any], structure: str) -> Any:
-    """What `flatten` was given; the flat array itself where the structure is not one of it."""
+    """Return the value that `flatten` took; the flat array itself if the structure does not match it."""
     try:
         position = [0]
         found = _rebuilt(_read(structure), numbers.ravel(), position)
@@ -194,7 +194,7 @@ def rebuild(numbers: np.ndarray[Any, Any], structure: str) -> Any:
 @lru_cache(maxsize=256)
 def _read(structure: str) -> Any:
     document = json.loads(structure)
-    if is_deep(document, _DEEPEST):
+    if is_deep(document, _MAX_STRUCTURE_DEPTH):
         raise ValueError("it is nested too deeply")
     return document
 
@@ -208,20 +208,20 @@ def _rebuilt(document: Any, numbers: Any, position: list[int]) -> Any:
     if isinstance(document, list):
         dtype, shape = np.dtype(document[0]), tuple(document[1])
         if dtype.kind not in "biuf":
-            raise ValueError(f"no type of numbers: {dtype}")
+            raise ValueError(f"not a numeric dtype: {dtype}")
         return _taken(math.prod(shape), numbers, position).astype(dtype).reshape(shape)
     ((kind, members),) = document.items()
     if kind == "text":
         return str(members)
     if kind == "dict":
         return {name: _rebuilt(member, numbers, position) for name, member in members.items()}
-    return _AROUND[kind](_rebuilt(member, numbers, position) for member in members)
+    return _SEQUENCES[kind](_rebuilt(member, numbers, position) for member in members)
 
 
 def _taken(count: int, numbers: Any, position: list[int]) -> Any:
-    """The next so many numbers."""
+    """Return the next `count` numbers, and advance the position."""
     start = position[0]
     position[0] = end = start + count
     if not 0 <= start <= end <= numbers.size:
-        raise ValueError("there are fewer numbers than the structure says")
+        raise ValueError("the structure has more numbers than the array")
     return numbers[start:end]

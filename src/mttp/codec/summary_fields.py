@@ -1,4 +1,4 @@
-"""The few scalars of a span that a summary needs, without decoding the rest."""
+"""The fields of a span that summaries need, without decoding the rest."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ __all__ = [
     "is_own",
     "is_root",
     "kind",
+    "members",
     "number",
     "omitted",
     "omitted_name",
@@ -49,49 +50,53 @@ __all__ = [
 
 CALL, OTHER = kinds.CALL, kinds.OTHER
 Children: TypeAlias = Mapping[str, Sequence[SpanRecord]]
-"""Spans by the span right above them, each in order of start."""
+"""Spans by their parent's span id, in order of start."""
 _NO_CHILDREN: Children = {}
 _MAX_STEPS = 1000
-"""Steps that one block takes at most."""
+"""The maximum number of steps in a block."""
 _FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
 _OMISSIONS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.OMISSIONS}"
 _DOCUMENTS = (a.RUN_CONFIG_JSON, a.ENV_KWARGS)
-"""Attributes of which a part may be missing."""
-_AS_ONE = {
+"""Attributes with JSON, of which an omission may name a member."""
+_MERGED = {
     names.RUN_START: names.RUN,
     names.EVAL_RUN_START: names.EVAL_RUN,
     names.EVAL_RESULT: names.EVAL_RUN,
 }
-_COUNTED_APART = frozenset(
+_OUTSIDE_EPISODES = frozenset(
     {names.RUN, names.EVAL_RUN, names.GROUP, names.UPDATE, names.ANNOTATE, names.GRADE}
 )
 
 
 class Statement(NamedTuple):
-    """An outcome that was stated apart from the episode."""
+    """An annotation of an outcome or of a score."""
 
+    kind: str
+    """outcome or score."""
+    trace_id: str
+    """The trace id of the annotation."""
     episode: str
-    """The trace id of the episode that it is about."""
+    """The trace id of the annotated episode."""
     span: str
-    """The span that it is about, of the root or a step; empty where it names none."""
+    """The span id of the annotated root or step; empty without one."""
     order: tuple[int, int, str]
-    """The highest wins."""
-    outcome: object
-    """The outcome that it states."""
+    """Revision, start and span id; the highest wins."""
+    value: object
+    """The outcome or the score."""
 
 
 class Updated(NamedTuple):
-    """What an update says."""
+    """The metrics of an update."""
 
     order: tuple[int, str]
-    """Updates are in this order."""
+    """Start and span id, by which updates are sorted."""
     loss: float | None
     kl: float | None
     entropy: float | None
 
 
 class Gap(NamedTuple):
-    """What was lost between recorder and recording."""
+    """The spans that a transport lost, as recorded by a gap span."""
 
     spans: int
     episodes: int
@@ -100,55 +105,55 @@ class Gap(NamedTuple):
 
 def kind(record: SpanRecord) -> str:
     """
-    What the span is to an episode: its type, `CALL` or `OTHER`.
+    Return the type of a span within an episode, including `CALL` and `OTHER`.
 
-    `run`, `group`, `update`, `annotate`, `eval.run` or `grade` for such a span, and empty for any other.
+    Outside of episodes, `run`, `group`, `update`, `annotate`, `eval.run` or `grade`, and empty for others.
     """
     found = kinds.kind(record)
     if a.RUN_ID in record.attributes and a.EPISODE_ID in record.attributes:
         return found
-    found = _AS_ONE.get(found, found)
-    return found if found in _COUNTED_APART else ""
+    found = _MERGED.get(found, found)
+    return found if found in _OUTSIDE_EPISODES else ""
 
 
 def is_root(name: str) -> bool:
-    """Whether a span of that name is an episode's root, if it is ours."""
+    """Return whether the name of an mttp span is that of an episode's root."""
     return name.partition(" ")[0] == names.EPISODE
 
 
 def is_own(attributes: Mapping[str, Any]) -> bool:
-    """Whether it is a span of an episode that the process recorded which started it."""
+    """Return whether a span of an episode was recorded by the process that started the episode."""
     return a.RUN_ID in attributes and a.EPISODE_ID in attributes and a.SEGMENT_ID not in attributes
 
 
 def run(record: SpanRecord) -> str:
-    """The run's id."""
+    """Return the run's id; empty without one."""
     return str(record.attributes.get(a.RUN_ID, ""))
 
 
 def evaluation(record: SpanRecord) -> str:
-    """Which evaluation a span of one belongs to."""
+    """Return the id of a span's evaluation, else its trace id."""
     return str(record.attributes.get(a.EVAL_ID, record.trace_id))
 
 
 def played(record: SpanRecord) -> StepFacts:
-    """What a step, or a block of steps, says of what was played and paid."""
+    """Return the facts of a step or a block of steps for totals."""
     found = record.attributes
-    agent = found.get(a.AGENT_ID)
-    whose = None if agent is None else str(agent)
+    agent_id = found.get(a.AGENT_ID)
+    agent = None if agent_id is None else str(agent_id)
     if steps := count(record.attributes, a.STEPS_COUNT):
         is_known = not count(record.attributes, a.STEPS_REWARD_ERRORS)
         reward = number(found, a.STEPS_REWARD_SUM) if is_known else None
         return StepFacts(
-            steps, count(record.attributes, a.STEPS_FIRST_INDEX) + steps - 1, whose, reward, is_known
+            steps, count(record.attributes, a.STEPS_FIRST_INDEX) + steps - 1, agent, reward, is_known
         )
     reward = number(found, a.STEP_REWARD)
     is_known = reward is not None or found.get(a.STEP_REWARD_STATUS) != "error"
-    return StepFacts(1, count(record.attributes, a.STEP_INDEX), whose, reward, is_known)
+    return StepFacts(1, count(record.attributes, a.STEP_INDEX), agent, reward, is_known)
 
 
 def invalid_rewards(attributes: Mapping[str, Any]) -> int:
-    """How many steps, of a step's span or a packed block, have an error instead of a reward."""
+    """Return the number of steps of a step or block with an error instead of a reward."""
     if a.STEPS_REWARD_ERRORS in attributes:
         return count(attributes, a.STEPS_REWARD_ERRORS)
     is_error = attributes.get(a.STEP_REWARD_STATUS) == "error"
@@ -156,18 +161,18 @@ def invalid_rewards(attributes: Mapping[str, Any]) -> int:
 
 
 def indices(record: SpanRecord) -> range:
-    """The indices of a block's steps."""
+    """Return the indices of a block's steps."""
     first = count(record.attributes, a.STEPS_FIRST_INDEX)
     return range(first, first + count(record.attributes, a.STEPS_COUNT))
 
 
 def spec(attributes: Mapping[str, Any]) -> str:
-    """Name and version of the reward spec that the attributes state; empty where they state none."""
+    """Return name and version of the reward spec; empty without one."""
     return " ".join(str(attributes[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in attributes)
 
 
 def scored(record: SpanRecord) -> tuple[str, str]:
-    """What a scoring is about: a step, an agent or an episode, and which."""
+    """Return what a scoring is about, step, agent or episode, and its span id or agent id."""
     found = record.attributes
     if a.STEP_INDEX in found:
         return "step", record.parent_id
@@ -175,7 +180,7 @@ def scored(record: SpanRecord) -> tuple[str, str]:
 
 
 def reward(record: SpanRecord) -> Scored:
-    """The scoring that a span holds, without what grades below it say."""
+    """Return the scoring of a span, without the grades below it."""
     found = record.attributes
     value = found.get(a.REWARD_VALUE, found.get(a.ANNOTATION_VALUE))
     status = str(found.get(a.REWARD_STATUS, "missing"))
@@ -189,8 +194,9 @@ def reward(record: SpanRecord) -> Scored:
         found.get(a.REWARD_VERDICT),
         tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
         found.get(a.GRADER_NAME),
+        found.get(a.GRADER_VERSION),
         found.get(a.GRADER_RELATIVE),
-        Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION)) if a.SPEC_NAME in found else None,
+        _spec(found) if a.SPEC_NAME in found else None,
         (),
         record.span_id,
         record.start_time,
@@ -198,8 +204,12 @@ def reward(record: SpanRecord) -> Scored:
     )
 
 
+def _spec(found: Mapping[str, Any]) -> Spec:
+    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
+
+
 def with_grades(scored: Scored, children: Children) -> Scored:
-    """The scoring with what grades below it say, which are among the `children`."""
+    """Return the scoring with the grades below it, which are among `children`."""
     below = [one for one in children.get(scored.span_id, ()) if kinds.kind(one) == names.GRADE]
     if not below:
         return scored
@@ -210,7 +220,7 @@ def with_grades(scored: Scored, children: Children) -> Scored:
 
 
 def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
-    """The grade that a span holds, its parts among the `children`."""
+    """Return the grade of a span; its parts are among `children`."""
     found = record.attributes
     return Graded(
         components.name(found),
@@ -228,34 +238,44 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
 
 
 def children(records: Iterable[SpanRecord]) -> Children:
-    """Spans by the span right above them, each in order of start."""
+    """Return spans by their parent's span id, in order of start."""
     found: dict[str, list[SpanRecord]] = {}
     for record in sorted(records, key=lambda record: (record.start_time, record.end_time)):
         found.setdefault(record.parent_id, []).append(record)
     return found
 
 
-_OF_OUTCOMES = (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome")
-"""Keys of statements of an outcome; under another key nothing is stated of the episode."""
+_STATEMENT_KEYS = {
+    "outcome": (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome"),
+    "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
+}
+"""The keys of annotations of an outcome and of a score, by kind."""
 
 
 def statement(record: SpanRecord) -> Statement | None:
-    """The outcome that an annotation states, but for one of a step by its index; else None."""
+    """Return an annotation of an outcome or a score; None for others, and for one of a step by its index."""
     found = record.attributes
-    if found.get(a.ANNOTATION_KIND) != "outcome" or found.get(a.ANNOTATION_KEY) not in _OF_OUTCOMES:
-        return None
-    if a.STEP_INDEX in found:
+    kind = str(found.get(a.ANNOTATION_KIND))
+    if found.get(a.ANNOTATION_KEY) not in _STATEMENT_KEYS.get(kind, ()) or a.STEP_INDEX in found:
         return None
     return Statement(
+        kind=kind,
+        trace_id=record.trace_id,
         episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
         span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),
         order=(count(record.attributes, a.ANNOTATION_REVISION), record.start_time, record.span_id),
-        outcome=found.get(a.ANNOTATION_VALUE),
+        value=found.get(a.ANNOTATION_VALUE),
     )
 
 
+def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
+    """Id and trace ids of the episodes of a group."""
+    found = record.attributes
+    return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
+
+
 def updated(record: SpanRecord) -> Updated:
-    """What an update says."""
+    """Return the metrics of an update."""
     return Updated(
         (record.start_time, record.span_id),
         number(record.attributes, a.UPDATE_LOSS),
@@ -265,37 +285,37 @@ def updated(record: SpanRecord) -> Updated:
 
 
 def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """The kind of each fault that a span states, of a block of steps those of its steps."""
+    """Yield the kind of each fault of a span, including those of a block's steps."""
     yield from map(fault_kind, _listed(attributes.get(a.FAULTS)))
-    stated = _listed(attributes.get(_FAULTS_OF_STEPS))
-    if stated:
+    column = _listed(attributes.get(_FAULTS_OF_STEPS))
+    if column:
         times = count(attributes, a.STEPS_COUNT) if _is_same_for_all(attributes, a.FAULTS) else 1
-        for fault in (fault for listed in stated for fault in _listed(listed)):
+        for fault in (fault for entry in column for fault in _listed(entry)):
             yield from (fault_kind(fault) for _ in range(min(times, _MAX_STEPS)))
 
 
 def omitted(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """The names of what is missing of a span, of a block of steps those of its steps."""
+    """Yield the names of a span's omitted values, including those of a block's steps."""
     yield from map(omitted_name, _listed(attributes.get(a.OMISSIONS)))
-    stated = _listed(attributes.get(_OMISSIONS_OF_STEPS))
-    if stated:
+    column = _listed(attributes.get(_OMISSIONS_OF_STEPS))
+    if column:
         same = _is_same_for_all(attributes, a.OMISSIONS)
         times = count(attributes, a.STEPS_COUNT) if same else 1
-        for said in (said for listed in stated for said in _listed(listed)):
-            yield from (omitted_name(said) for _ in range(min(times, _MAX_STEPS)))
+        for omission in (omission for entry in column for omission in _listed(entry)):
+            yield from (omitted_name(omission) for _ in range(min(times, _MAX_STEPS)))
 
 
 def omitted_name(omission: object) -> str:
-    """The name of what is missing, of `attribute: reason`; of something within an attribute that of this."""
+    """Return the attribute of an omission, `attribute: reason`, without the path of a member."""
     name = str(omission).partition(":")[0][:80]
     return next((key for key in _DOCUMENTS if name.startswith(f"{key}.")), name)
 
 
-def _is_same_for_all(attributes: Mapping[str, Any], listed: str) -> bool:
-    """Whether one entry stands for the lists of all steps of a block."""
+def _is_same_for_all(attributes: Mapping[str, Any], column: str) -> bool:
+    """Return whether a block's column has one entry for all steps."""
     try:
         layout = json.loads(attributes.get(a.STEPS_LAYOUT) or "[]")
-        return any(key == listed and which == "same" for key, _, _, which in layout)
+        return any(key == column and which == "same" for key, _, _, which in layout)
     except (TypeError, ValueError):
         return False
 
@@ -305,27 +325,27 @@ def _listed(value: object) -> list[Any] | tuple[Any, ...]:
 
 
 def fault_kind(fault: object) -> str:
-    """The kind of a fault, of `kind: detail`."""
+    """Return the kind of a fault, `kind: detail`."""
     return str(fault).partition(":")[0][:80]
 
 
 def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
     """
-    Tokens given and sampled, by a step's token block or a model's own account of a call.
+    Return the numbers of input and output tokens, from a step's token block or a call's usage.
 
-    Those of a grader's calls are none of the policy's.
+    Zero for a grader's calls.
     """
     if a.GEN_AI_OPERATION_NAME in attributes:
         if a.GRADER_NAME in attributes:
             return 0, 0
-        given, sampled = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
+        inputs, outputs = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
     else:
-        given, sampled = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT
-    return count(attributes, given), count(attributes, sampled)
+        inputs, outputs = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT
+    return count(attributes, inputs), count(attributes, outputs)
 
 
 def gap(record: SpanRecord) -> Gap | None:
-    """What a transport says that it lost, where the span is such a note."""
+    """Return the gap of a span; None for another type of span."""
     if kinds.kind(record) != names.GAP:
         return None
     reason = str(record.attributes.get(a.GAP_REASON, "unknown"))
@@ -333,12 +353,12 @@ def gap(record: SpanRecord) -> Gap | None:
 
 
 def number(attributes: Mapping[str, Any], key: str) -> float | None:
-    """The attribute as a float; None where it is no number."""
+    """Return the attribute as a float; None if it is not a number."""
     value = attributes.get(key)
     return float(value) if isinstance(value, (int, float)) else None
 
 
 def count(attributes: Mapping[str, Any], key: str) -> int:
-    """The attribute as a count; 0 where it is none."""
+    """Return the attribute as a count; 0 if it is not one."""
     value = attributes.get(key)
     return value if isinstance(value, int) and 0 <= value < 2**63 else 0

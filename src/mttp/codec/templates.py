@@ -1,4 +1,4 @@
-"""Template attributes: the user's own names under a prefix of ours."""
+"""Template attributes: user-supplied names under a prefix of the convention."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["decode", "encode", "unknown"]
 
 
 def encode(prefix: str, items: Mapping[str, Plain]) -> dict[str, Plain]:
-    """`{prefix}.{name}` for each item; names are attribute-safe already."""
+    """Return the items with keys `{prefix}.{name}`; names must be normalized."""
     return {f"{prefix}.{name}": value for name, value in items.items()}
 
 
 def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """The items under `prefix` by name."""
+    """Return the items under `prefix` by name."""
     start = f"{prefix}."
     return {key[len(start) :]: value for key, value in attributes.items() if key.startswith(start)}
 
@@ -27,7 +27,7 @@ def decode(prefix: str, attributes: Mapping[str, Plain]) -> dict[str, Plain]:
 def unknown(
     attributes: Mapping[str, Plain], known: frozenset[str], prefixes: tuple[str, ...]
 ) -> dict[str, Plain]:
-    """The attributes that are neither known by name nor under one of the prefixes."""
+    """Return the attributes that are neither known nor under one of the prefixes."""
     starts = tuple(f"{prefix}." for prefix in prefixes)
     return {
         key: value

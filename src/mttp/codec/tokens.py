@@ -1,8 +1,8 @@
 """
-Token blocks: their arrays as attributes of their own (array), or back to back in one (packed).
+Token blocks in the array form, an attribute per array, and the packed form, all arrays in one attribute.
 
-The layout, a JSON list of [name, dtype, length, alignment], goes with both forms.
-While an episode runs, a block is only kept as it was handed over: `snapshot` takes it, `unfold` encodes it.
+Both forms have the layout, a JSON list of [name, dtype, length, alignment].
+While an episode runs, `snapshot` copies a block without encoding it; `unfold` and `fold` encode it later.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ KEYS = frozenset(
     {*ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
     | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
 )
-"""Every attribute of a token block."""
+"""All attributes of a token block."""
 
 
 Block: TypeAlias = tuple[Any, ...]
 """
-A token block as it was handed over, for the least that can be made of it in the training loop's time.
+An unencoded copy of a token block.
 
-The completion's length, facts that are stated or None, and all arrays' bytes; then of each array its name,
-dtype and bytes.
+The completion's length, other fields or None, and the total size in bytes; then name, dtype and bytes of
+each array.
 """
 
 Pair: TypeAlias = tuple[str, str]
@@ -107,16 +107,16 @@ _IDS = frozenset(_LENGTHS)
 
 def snapshot(ids: Any, logprobs: Any = None, facts: Mapping[str, Any] = MappingProxyType({})) -> Block | None:
     """
-    A copy of a block of the usual kind; None for what must be looked at before anything goes on.
+    Return a copy of a common block; None for others, which `make` validates.
 
-    The usual kind is lists and numpy arrays of numbers, as long as the completion has tokens.
+    A common block has lists and numpy arrays of numbers, with the length of the completion.
     """
     found = None if facts else _pair(ids, logprobs)
     return _snapshot({"ids": ids, "logprobs": logprobs, **facts}) if found is None else found
 
 
 def _pair(ids: Any, logprobs: Any) -> Block | None:
-    """A copy of what nearly every block is; None for anything else."""
+    """Return a copy of a block of ids and log probabilities of one length; None for others."""
     if type(ids) is _ndarray and type(logprobs) is _ndarray:
         found = _PAIRS.get(ids.dtype, _NOTHING).get(logprobs.dtype)
         if found is None or ids.ndim != 1 or ids.shape != logprobs.shape:
@@ -131,7 +131,7 @@ def _pair(ids: Any, logprobs: Any) -> Block | None:
         _, as_integers, as_floats = _packers(count)
         try:
             ids, logprobs = as_integers(*ids), as_floats(*logprobs)
-        except Exception:  # whatever a foreign number raises, or one beyond 32 bits, when it is asked for
+        except Exception:  # not a number, or an id beyond 32 bits
             return None
     else:
         return None
@@ -170,32 +170,32 @@ def _copied(dtypes: Mapping[Any, str], value: Any) -> tuple[str, bytes] | None:
 
 def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None:
     """
-    A list's numbers: another list of them takes as long, and the garbage collector would look through that.
+    Return a list's numbers as bytes, which the garbage collector does not traverse.
 
-    Who begins with another library's number may mean it as a narrower one.
+    None for floats of another library, whose dtype may be narrower than float64.
     """
     if not integer and values and type(values[0]) not in _NUMBERS:
         return None
     try:
         as_integers, _, as_floats = _packers(len(values))
         return ("int64", as_integers(*values)) if integer else ("float64", as_floats(*values))
-    except Exception:  # whatever a foreign number raises when it is asked for its value
+    except Exception:  # numbers of other libraries may raise any exception
         return None
 
 
 @lru_cache(maxsize=1 << 10)
 def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes], Callable[..., bytes]]:
-    """What makes bytes of so many integers of 64 and of 32 bits, and of so many floats."""
+    """Return functions that pack `count` int64, int32 and float64 numbers."""
     return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}i").pack, struct.Struct(f"{count}d").pack
 
 
 def has_ids(block: Block) -> bool:
-    """Whether the tokens themselves are in a block, and not only numbers about them."""
+    """Return whether a block has token ids."""
     return not _IDS.isdisjoint(block[3::3])
 
 
 def extent(block: Block) -> tuple[int, int]:
-    """The longest array's length, and the bytes of all of them once they are encoded."""
+    """Return the longest array's length, and the total size of the encoded arrays in bytes."""
     longest = taken = 0
     for name, dtype, data in zip(block[3::3], block[4::3], block[5::3], strict=True):
         length = len(data) // _ITEM_BYTES[dtype]
@@ -205,7 +205,7 @@ def extent(block: Block) -> tuple[int, int]:
 
 
 def unfold(block: Block) -> dict[str, Plain]:
-    """A block's attributes in the array form, as `encode` gives them."""
+    """Return a block's attributes in the array form, as `encode` does."""
     arrays = _arrays_of(block)
     attributes = _about(block, arrays)
     attributes[a.TOKEN_ENCODING] = "array"
@@ -218,7 +218,7 @@ def unfold(block: Block) -> dict[str, Plain]:
 
 
 def fold(block: Block) -> dict[str, Plain]:
-    """A block's attributes in the packed form."""
+    """Return a block's attributes in the packed form."""
     arrays = _arrays_of(block)
     attributes = _about(block, arrays)
     stored = {name: _storable(array) for name, array in arrays.items()}
@@ -232,9 +232,9 @@ def fold(block: Block) -> dict[str, Plain]:
 
 def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
     """
-    As `fold` of each.
+    Return `fold` of each block.
 
-    Small blocks of ids and log probabilities are looked through together, which is most of what it takes.
+    Small blocks of ids and log probabilities are encoded together, which saves most of the time.
     """
     found: list[dict[str, Plain]] = [{}] * len(blocks)
     alike: dict[Pair | int, list[int]] = {}
@@ -244,8 +244,8 @@ def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
         if isinstance(kinds, int):
             found[kinds] = fold(blocks[kinds])
             continue
-        for start in range(0, len(places), _TOGETHER):
-            some = places[start : start + _TOGETHER]
+        for start in range(0, len(places), _BATCH):
+            some = places[start : start + _BATCH]
             for place, folded in zip(
                 some, _fold_pairs(kinds, [blocks[place] for place in some]), strict=True
             ):
@@ -253,14 +253,14 @@ def fold_all(blocks: Sequence[Block]) -> list[dict[str, Plain]]:
     return found
 
 
-_TOGETHER = 64
-"""Blocks that are looked through together."""
+_BATCH = 64
+"""The number of blocks that are encoded together."""
 _SMALL = 32 * 1024
-"""Bytes of the log probabilities of a small one."""
+"""The maximum size of a small block's log probabilities in bytes."""
 
 
 def _pair_of(block: Block) -> Pair | None:
-    """The dtypes of a block of these two alone, if it is small and not empty."""
+    """Return the dtypes of a small block of ids and log probabilities; None for others."""
     if len(block) != 9 or block[1] is not None or block[3] != "ids" or block[6] != "logprobs":
         return None
     is_small = 0 < len(block[8]) <= _SMALL and len(block[5]) // _ITEM_BYTES[block[4]] == block[0]
@@ -282,7 +282,7 @@ def _fold_pairs(kinds: Pair, blocks: Sequence[Block]) -> Iterator[dict[str, Plai
 def _columns(
     kinds: Pair, ids: Sequence[bytes], logprobs: Sequence[bytes]
 ) -> tuple[list[int], list[float], list[str], list[bytes]]:
-    """Lengths, mean log probabilities, layouts and packed data of blocks that are not empty."""
+    """Return lengths, mean log probabilities, layouts and packed data of blocks that are not empty."""
     integers = _expanded("ids", kinds[0], b"".join(ids))
     floats = _expanded("logprobs", kinds[1], b"".join(logprobs))
     counts = [len(each) // _ITEM_BYTES[kinds[0]] for each in ids]
@@ -297,7 +297,7 @@ def _columns(
 
 
 def _means(floats: Any, starts: Sequence[int], counts: Sequence[int]) -> list[float]:
-    """As `_mean` of each part, to the last bit."""
+    """Return `_mean` of each part, bit for bit."""
     with np.errstate(invalid="ignore", over="ignore"):
         if len(set(counts)) == 1:
             rows = floats.reshape(len(counts), -1)
@@ -314,16 +314,16 @@ def _means(floats: Any, starts: Sequence[int], counts: Sequence[int]) -> list[fl
 def _storable_parts(
     integers: Any, starts: Sequence[int], counts: Sequence[int]
 ) -> tuple[list[str], list[bytes]]:
-    """Dtype and bytes of each part in the narrowest type that keeps every value."""
-    largest = np.maximum.reduceat(integers.view(np.uint64), starts)  # a negative one is beyond all others
-    if largest.min() > _INT8_MOST and largest.max() <= _MOST:  # nearly always
+    """Return dtype and bytes of each part in the narrowest type that holds all its values."""
+    largest = np.maximum.reduceat(integers.view(np.uint64), starts)  # negative numbers become the largest
+    if largest.min() > _INT8_MAX and largest.max() <= _INT32_MAX:  # the common case
         return ["int32"] * len(counts), _parts(_little(integers.astype(np.int32)), counts)
     narrow = [_storable(integers[start : start + count]) for start, count in zip(starts, counts, strict=True)]
     return [_NAMES[part.dtype] for part in narrow], [_little(part).tobytes() for part in narrow]
 
 
 def _parts(array: Any, counts: Sequence[int]) -> list[bytes]:
-    """The bytes of parts that are so long."""
+    """Return the bytes of consecutive parts with these lengths."""
     data, place, found = array.tobytes(), 0, []
     for count in counts:
         upto = place + count * array.itemsize
@@ -333,13 +333,13 @@ def _parts(array: Any, counts: Sequence[int]) -> list[bytes]:
 
 
 def _arrays_of(block: Block) -> dict[str, Any]:
-    """The arrays by name, in the order in which they are laid out."""
+    """Return the arrays by name, in layout order."""
     listed = sorted(zip(block[3::3], block[4::3], block[5::3], strict=True), key=_place)
     return {name: _expanded(name, dtype, data) for name, dtype, data in listed}
 
 
 def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
-    """What a block says besides its arrays."""
+    """Return a block's attributes without its arrays."""
     count, facts = block[:2]
     attributes: dict[str, Plain] = {a.TOKEN_COUNT: count}
     if "prompt_ids" in arrays:
@@ -352,7 +352,7 @@ def _about(block: Block, arrays: Mapping[str, Any]) -> dict[str, Plain]:
 
 
 def _expanded(name: str, dtype: str, data: bytes) -> Any:
-    """The array as it is recorded."""
+    """Return the array in its recorded dtype."""
     array = np.frombuffer(data, dtype)
     if name in Tokens.INTEGER_ARRAYS:
         return array if dtype == "int64" else array.astype(np.int64)
@@ -381,7 +381,7 @@ def _mean(logprobs: Any) -> float:
 
 
 def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
-    """The block that a caller states; of an array that can't be kept the length still is."""
+    """Return the block from a caller's arguments; of an invalid array only the length is kept."""
     facts = {name: value for name, value in given.items() if value is not None}
     faults += unknown_arguments("tokens", [name for name in facts if name not in _FIELDS])
     facts = {name: value for name, value in facts.items() if name in _FIELDS}
@@ -390,7 +390,7 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
     for name in [name for name in Tokens.ARRAYS if name in facts]:
         try:
             facts[name] = getattr(Tokens(**{name: facts[name]}), name)
-        except Exception as error:  # whatever a foreign array raises when it is looked at
+        except Exception as error:  # arrays of other libraries may raise any exception
             refused.append(_refusal(name, error))
             if name in _LENGTHS and hasattr(facts[name], "__len__"):
                 counts[_LENGTHS[name]] = len(facts[name])
@@ -404,13 +404,13 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
 
 
 def _refusal(name: str, error: Exception) -> str:
-    """Why an array can't be kept; what a foreign array raises may quote what is in it."""
-    said = str(error)
-    return said if said.startswith("tokens: ") else f"tokens: {name} raised {type(error).__name__}"
+    """Return why an array is invalid, without messages of other libraries, which may quote content."""
+    message = str(error)
+    return message if message.startswith("tokens: ") else f"tokens: {name} raised {type(error).__name__}"
 
 
 def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
-    """A block's attributes in the array form, its arrays as numpy arrays."""
+    """Return a block's attributes in the array form, with numpy arrays."""
     arrays = tokens.arrays()
     attributes: dict[str, Plain] = {
         key: text(value, faults) if isinstance(value, str) else value
@@ -439,7 +439,7 @@ def _layout(arrays: Mapping[str, Any], alignment: Mapping[str, str]) -> str:
 
 
 def pack(attributes: dict[str, Plain]) -> None:
-    """Turn the array form into the packed form, in place; ids that fit are stored as int32."""
+    """Convert the array form to the packed form, in place, with integers in the narrowest type."""
     if attributes.get(a.TOKEN_ENCODING) != "array":
         return
     rows, chunks = [], []
@@ -453,7 +453,7 @@ def pack(attributes: dict[str, Plain]) -> None:
 
 
 def unpack(attributes: dict[str, Plain]) -> None:
-    """Turn whichever form there is into the array form with numpy arrays, in place."""
+    """Convert either form to the array form with numpy arrays, in place."""
     if attributes.get(a.TOKEN_ENCODING) not in ("packed", "array"):
         return
     rows = _rows(attributes)
@@ -468,7 +468,7 @@ def unpack(attributes: dict[str, Plain]) -> None:
 
 
 def leave_out(attributes: dict[str, Plain], reason: str, *, names: Sequence[str] = tuple(ARRAY_KEYS)) -> None:
-    """Take some arrays, by default all, out of a block in the array form, in place."""
+    """Remove arrays, by default all, from a block in the array form, in place."""
     left = [row for row in _rows(attributes) if row[0] not in names]
     for name in names:
         attributes.pop(ARRAY_KEYS[name], None)
@@ -483,19 +483,19 @@ def leave_out(attributes: dict[str, Plain], reason: str, *, names: Sequence[str]
 
 
 def _rows(attributes: Mapping[str, Plain]) -> list[list[Any]]:
-    """The layout's rows: name, dtype, length and alignment of each array."""
+    """Return the layout's rows: name, dtype, length and alignment of each array."""
     rows: list[list[Any]] = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
     return rows
 
 
 def _storable(array: Any) -> Any:
-    """The array in the narrowest type that keeps every value."""
+    """Return the array in the narrowest type that holds all its values."""
     if array.dtype.kind != "i" or not array.size:
         return array
     if array.dtype == np.int64:
-        largest = array.view(np.uint64).max()  # a negative one is beyond all that are not
-        if largest <= _MOST:
-            return array.astype(np.int8 if largest <= _INT8_MOST else np.int32)
+        largest = array.view(np.uint64).max()  # negative numbers become the largest
+        if largest <= _INT32_MAX:
+            return array.astype(np.int8 if largest <= _INT8_MAX else np.int32)
     low, high = array.min(), array.max()
     for narrow, least, most in _NARROW:
         if low >= least and high <= most:
@@ -503,17 +503,17 @@ def _storable(array: Any) -> Any:
     return array
 
 
-_INT8_MOST, _MOST = 2**7 - 1, 2**31 - 1
+_INT8_MAX, _INT32_MAX = 2**7 - 1, 2**31 - 1
 _NARROW = [(kind, int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for kind in (np.int8, np.int32)]
 
 
 def _little(array: Any) -> Any:
-    """The array with the least significant byte first."""
+    """Return the array in little-endian byte order."""
     return array if sys.byteorder == "little" else array.byteswap()
 
 
 def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
-    """The block that these attributes hold, in whichever form; None where there is none."""
+    """Return the block of these attributes, in either form; None without one."""
     if a.TOKEN_ENCODING not in attributes and a.TOKEN_COUNT not in attributes:
         return None
     facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What environments do step by step, as the columns of a block: observation, action, reward and end."""
+"""Environment steps as the columns of a block: observation, action, reward and end of each step."""
 
 from __future__ import annotations
 
@@ -16,103 +16,103 @@ from mttp.codec.rewards import assess
 from mttp.codec.structures import Flattened
 from mttp.semconv import attributes as a
 
-__all__ = ["RowSchema", "Row", "Thought", "encode", "paid", "said", "scalars"]
+__all__ = ["RowSchema", "Row", "PolicyOutput", "attributes", "encode", "finite_rewards", "scalars"]
 
 _Notes = defaultdict[int, dict[str, Plain]]
-"""What is wrong with a step and what was left out of it, by its position."""
+"""Faults and omissions of steps, by position."""
 
 
 Row: TypeAlias = tuple[Any, ...]
 """
-An environment's step: observation, action, reward, terminated, truncated, `Thought` and end.
+A step of an environment: observation, action, reward, terminated, truncated, `PolicyOutput` and end.
 
 The end is in nanoseconds since the Unix epoch.
 """
-Thought: TypeAlias = tuple[float, float] | None
-"""The value that a policy expected, and the action's log probability; None where it says neither."""
+PolicyOutput: TypeAlias = tuple[float, float] | None
+"""The value estimate and the action's log probability (nats); None if the policy returns neither."""
 
 
 class RowSchema(NamedTuple):
-    """What the rows of one environment's steps hold, the same for all of them."""
+    """The schema of one environment's rows."""
 
     dtype: Any
-    """Of the arrays that observations are, each as bytes; None where they are as they came."""
+    """The dtype of observations that are kept as bytes; None for observations that are kept as given."""
     shape: tuple[int, ...]
-    """Likewise."""
+    """The shape of observations that are kept as bytes."""
     max_bytes: int | None
-    """Of an observation or action beyond this only dtype and shape are kept."""
+    """The maximum size of an observation or action; of larger ones only dtype and shape are kept."""
 
     @property
     def parts(self) -> tuple[str | None, tuple[int, ...], int | None]:
-        """The same as it travels."""
+        """The schema as plain data, for a worker process."""
         return self.dtype and self.dtype.str, self.shape, self.max_bytes
 
-    def columns(self, *facts: Sequence[Any]) -> dict[str, Column]:
-        """The columns of rows that hold these."""
-        observations, *others, thoughts = facts
+    def columns(self, *fields: Sequence[Any]) -> dict[str, Column]:
+        """Return the columns of a block from the rows' fields without the end, one sequence each."""
+        observations, *others, outputs = fields
         if self.dtype is not None:
             joined: Any = np.frombuffer(b"".join(observations), self.dtype)
             observations = joined.reshape(len(observations), *self.shape)
-        found = encode(observations, *others, max_bytes=self.max_bytes)
-        if thoughts[0] is not None:
-            values, logprobs = np.array(thoughts, np.float64).T
-            found |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
-        return found
+        columns = encode(observations, *others, max_bytes=self.max_bytes)
+        if outputs[0] is not None:
+            values, logprobs = np.array(outputs, np.float64).T
+            columns |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+        return columns
 
-    def travelling(self, rows: Sequence[Row], paid: Sequence[float]) -> tuple[Any, ...] | None:
-        """This and the rows, which were paid that, for `said`; None where anything has to be looked at."""
+    def serialize(self, rows: Sequence[Row], rewards: Sequence[float]) -> tuple[Any, ...] | None:
+        """Return schema and rows as plain data for `attributes`; None if a value needs a conversion."""
         if self.dtype is None:
             return None
-        observations, actions, _, terminated, truncated, thoughts, ends = zip(*rows, strict=True)
-        taken = scalars(actions)
-        if taken is None:
+        observations, actions, _, terminated, truncated, outputs, ends = zip(*rows, strict=True)
+        plain_actions = scalars(actions)
+        if plain_actions is None:
             return None
-        facts = (observations, taken, paid, terminated, truncated, thoughts)
-        return self.parts, facts, ends
+        fields = (observations, plain_actions, rewards, terminated, truncated, outputs)
+        return self.parts, fields, ends
 
 
 def scalars(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Observations or actions as Python's numbers of one kind, or all not stated; None for anything else."""
+    """Return values as Python numbers of one type, or all None; None for any other values."""
     kinds = set(map(type, values))
-    if len(kinds) == 1 and kinds <= _LIKE_PYTHON:
+    if len(kinds) == 1 and kinds <= _NUMPY_SCALARS:
         return list(np.array(values).tolist())
-    if len(kinds) > 1 or (kinds == {int} and max(map(abs, values)) > _MOST):
+    if len(kinds) > 1 or (kinds == {int} and max(map(abs, values)) > _INT64_MAX):
         return None
-    return values if kinds <= _PYTHONS else None
+    return values if kinds <= _PYTHON_SCALARS else None
 
 
-def paid(rewards: Sequence[Any]) -> list[float] | None:
-    """Rewards of one kind that are finite numbers, as floats; None where they are anything else."""
+def finite_rewards(rewards: Sequence[Any]) -> list[float] | None:
+    """Return rewards of one numeric type as floats; None if any is not a finite number."""
     kinds = set(map(type, rewards))
-    if len(kinds) != 1 or not kinds <= _PAYING:
+    if len(kinds) != 1 or not kinds <= _REWARD_TYPES:
         return None
     try:
-        found = list(map(float, rewards))
-    except OverflowError:  # an integer beyond them
+        numbers = list(map(float, rewards))
+    except OverflowError:  # an integer beyond floats
         return None
-    is_finite = math.isfinite(sum(found)) or all(map(math.isfinite, found))  # whose sum may not be
-    return found if is_finite else None
+    is_finite = math.isfinite(sum(numbers)) or all(map(math.isfinite, numbers))  # the sum can overflow
+    return numbers if is_finite else None
 
 
-def said(
+def attributes(
     first_index: int,
     start_time: int,
-    form: tuple[str | None, tuple[int, ...], int | None],
-    facts: Sequence[Sequence[Any]],
+    schema: tuple[str | None, tuple[int, ...], int | None],
+    fields: Sequence[Sequence[Any]],
     end_times: Sequence[int],
 ) -> dict[str, Plain]:
-    """Attributes of steps that travelled; the first began at `start_time`, others as the one before ended."""
-    dtype, shape, max_bytes = form
-    columns = RowSchema(dtype and np.dtype(dtype), shape, max_bytes).columns(*facts)
+    """Return a block's attributes from serialized rows; each step starts at the end of the one before."""
+    dtype, shape, max_bytes = schema
+    columns = RowSchema(dtype and np.dtype(dtype), shape, max_bytes).columns(*fields)
     starts = (start_time, *end_times[:-1])
     return blocks.encode(columns, first_index=first_index, start_times=starts, end_times=end_times)
 
 
-_PAYING = frozenset({float, int, np.float64, np.float32})
-_LIKE_PYTHON = frozenset({np.int64, np.float64, np.bool_})
-"""Numbers that are recorded as Python's are."""
-_PYTHONS = frozenset({int, float, bool, type(None)})
-_MOST = 2**63 - 1
+_REWARD_TYPES = frozenset({float, int, np.float64, np.float32})
+_NUMPY_SCALARS = frozenset({np.int64, np.float64, np.bool_})
+"""numpy scalars that are recorded like Python's numbers."""
+_PYTHON_SCALARS = frozenset({int, float, bool, type(None)})
+_INT64_MAX = 2**63 - 1
 
 
 def encode(
@@ -125,10 +125,11 @@ def encode(
     max_bytes: int | None = None,
 ) -> dict[str, Column]:
     """
-    The columns of these steps, one entry each or an array of them all; None is not stated.
+    Return the columns of steps, from sequences with an entry per step or arrays of shape [steps, ...].
 
+    None stands for a missing observation, action or reward.
     Of an observation or action beyond `max_bytes` only dtype and shape are kept.
-    What is wrong with an entry is in its step's faults.
+    Problems of an entry are added to its step's faults.
     """
     found: dict[str, Column] = {}
     notes: _Notes = defaultdict(dict)
@@ -160,7 +161,7 @@ def _contents(
 
 
 def _flat(values: Sequence[Any]) -> Sequence[Flattened] | None:
-    """The values, where they are flat arrays of one structure."""
+    """Return the values if they are flat arrays of one structure, else None."""
     if type(values[0]) is not Flattened:
         return None
     structure = values[0].structure
@@ -178,18 +179,18 @@ def _rewards(values: Sequence[object], notes: _Notes) -> dict[str, Column]:
     found: list[dict[str, Plain]] = []
     for position, value in enumerate(values):
         number, status, raw = assess(value)
-        found.append(steps.paid(number, status, raw))
+        found.append(steps.reward(number, status, raw))
         _note(notes, position, a.FAULTS, [f"reward_invalid: {raw}"] if status == "error" else [])
     return columns(found)
 
 
-def _note(notes: _Notes, position: int, key: str, said: list[str]) -> None:
-    if said:
-        notes[position][key] = list(dict.fromkeys([*notes[position].get(key, ()), *said]))
+def _note(notes: _Notes, position: int, key: str, messages: list[str]) -> None:
+    if messages:
+        notes[position][key] = list(dict.fromkeys([*notes[position].get(key, ()), *messages]))
 
 
 def _array(values: Sequence[Any]) -> Any:
-    """Numbers, or arrays of one dtype and shape, as one array; None where they are anything else."""
+    """Return numbers, or arrays of one dtype and shape, as one array; None for other values."""
     if isinstance(values, np.ndarray):
         return values
     kinds = set(map(type, values))
@@ -197,7 +198,7 @@ def _array(values: Sequence[Any]) -> Any:
     if kind is np.ndarray:
         found = _stacked(values)
     elif kind in (int, float, bool) or issubclass(kind, (np.bool_, np.integer, np.floating)):
-        found = np.array(values)  # of integers beyond int64 one of objects, or of floats
+        found = np.array(values)  # integers beyond int64 become objects or floats
         found = found if kind is not int or found.dtype.kind == "i" else None
     else:
         return None
@@ -213,6 +214,6 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 def _is_plain(array: Any) -> bool:
-    """Whether an attribute can hold its elements as they are."""
+    """Return whether an attribute can hold the elements without conversion."""
     fits = array.dtype.kind in "bif" or (array.dtype.kind == "u" and (array.ndim > 1 or array.itemsize < 8))
     return bool(fits and array.itemsize <= 8 and array.dtype.isnative)

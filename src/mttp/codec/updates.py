@@ -1,4 +1,4 @@
-"""One update of a policy: attributes of its span, and of the markers that say what it learned from."""
+"""Policy updates: attributes of their spans and of link spans, and updates from spans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mttp.semconv import spans as names
 __all__ = ["MAX_LINKS", "decode", "encode", "markers"]
 
 MAX_LINKS = 100
-"""Groups or episodes that one marker names: a span of most SDKs keeps its latest 128 links."""
+"""The maximum number of groups or episodes per link span: most SDKs keep 128 links of a span."""
 
 _TEXTS = {
     "run_id": a.RUN_ID,
@@ -37,12 +37,12 @@ _NUMBERS = {
     "lag_max": a.UPDATE_LAG_MAX,
 }
 KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), a.UPDATE_SAMPLED_VERSIONS, a.FAULTS})
-"""Every attribute of an update, but for the templates."""
+"""All attributes of an update except templates."""
 TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
 
 
 def encode(update: Update, faults: Faults) -> dict[str, Plain]:
-    """The update's attributes, but for the user's own metrics and metadata."""
+    """Return the update's attributes, without user-supplied metrics and metadata."""
     attributes: dict[str, Plain] = {
         key: text(value, faults)
         for name, key in _TEXTS.items()
@@ -57,15 +57,15 @@ def encode(update: Update, faults: Faults) -> dict[str, Plain]:
 
 
 def markers(update: Update) -> Iterator[dict[str, Plain]]:
-    """Attributes of the markers that name its groups, its episodes, and by reason those it discarded."""
-    ours: dict[str, Plain] = {a.RUN_ID: update.run_id, a.UPDATE_INDEX: update.index}
+    """Yield the attributes of link spans for groups, episodes and, by reason, discarded episodes."""
+    identity: dict[str, Plain] = {a.RUN_ID: update.run_id, a.UPDATE_INDEX: update.index}
     for part in _parts(update.groups):
-        yield ours | {a.UPDATE_GROUPS: part}
+        yield identity | {a.UPDATE_GROUPS: part}
     for part in _parts(update.episodes):
-        yield ours | {a.UPDATE_EPISODES: part}
+        yield identity | {a.UPDATE_EPISODES: part}
     for reason, episodes in update.discarded_episodes.items():
         for part in _parts(episodes):
-            yield ours | {a.UPDATE_EPISODES: part, a.UPDATE_DISCARD_REASON: reason}
+            yield identity | {a.UPDATE_EPISODES: part, a.UPDATE_DISCARD_REASON: reason}
 
 
 def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
@@ -73,19 +73,19 @@ def _parts(ids: Sequence[str]) -> Iterator[list[str]]:
 
 
 def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
-    """The update that this span holds, and its markers among the other spans of the trace."""
+    """Return the update of a span; its link spans are among the trace's other spans."""
     found: Mapping[str, Any] = record.attributes
     marks = [other.attributes for other in others if kinds.kind(other) == names.UPDATE_LINKS]
     discarded: dict[str, tuple[str, ...]] = {}
     for mark in marks:
         if (reason := mark.get(a.UPDATE_DISCARD_REASON)) is not None:
             discarded[reason] = (*discarded.get(reason, ()), *mark.get(a.UPDATE_EPISODES, ()))
-    learned = [mark for mark in marks if a.UPDATE_DISCARD_REASON not in mark]
+    consumed = [mark for mark in marks if a.UPDATE_DISCARD_REASON not in mark]
     versions = found.get(a.UPDATE_SAMPLED_VERSIONS)
     return Update(
         **{name: found[key] for name, key in (_TEXTS | _NUMBERS).items() if key in found},
-        groups=_all(learned, a.UPDATE_GROUPS),
-        episodes=_all(learned, a.UPDATE_EPISODES),
+        groups=_all(consumed, a.UPDATE_GROUPS),
+        episodes=_all(consumed, a.UPDATE_EPISODES),
         discarded=templates.decode(a.UPDATE_DISCARDED, found),
         discarded_episodes=discarded,
         sampled_versions=None if versions is None else (str(versions[0]), str(versions[-1])),

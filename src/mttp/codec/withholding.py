@@ -1,4 +1,4 @@
-"""What a transport keeps back: content that is off or redacted, and arrays beyond a limit."""
+"""Withholding of values from a transport: content, arrays beyond a limit, unsupported types."""
 
 from __future__ import annotations
 
@@ -18,70 +18,68 @@ __all__ = ["Kept", "Withholding", "degraded"]
 
 _TOKEN_ARRAYS = frozenset(tokens.ARRAY_KEYS.values())
 _LONG_BYTES = 1024
-"""A value that takes more may have to go where a span has to become smaller."""
+"""The size beyond which a value may be removed to make a span smaller."""
 _SPAN_BYTES = 256
-"""What a span takes beside its attributes, roughly."""
-_FOR_THE_ROOT = 1 / 16
-"""The share of a trace's bytes that is left to its root, which comes last and says most."""
+"""The estimated size of a span without attributes."""
+_ROOT_SHARE = 1 / 16
+"""The share of a trace's bytes that is reserved for its root, which is exported last."""
 
 
 class Kept(NamedTuple):
-    """A span's attributes as they may be delivered."""
+    """A span's attributes after withholding."""
 
     values: Mapping[str, Plain]
-    """The attributes; what is missing or was changed is named in `mttp.omissions`."""
+    """The attributes; `mttp.omissions` names removed and changed ones."""
     spent: int
-    """
-    Bytes of token arrays that the episode has had delivered by now; of everything, where traces have a limit.
-    """
+    """The episode's delivered bytes of token arrays; of all values if `max_trace_bytes` is set."""
     changed: bool
     """Whether anything was left out or changed."""
     status: str = ""
-    """The description of its status."""
+    """The description of the span's status."""
     marks: Sequence[Mapping[str, Plain]] = ()
-    """The attributes of its events and of its links."""
+    """The attributes of the span's events, then of its links."""
     raised: Sequence[str] = ()
-    """What was left out because the function that redacts raised, `attribute: reason` each."""
+    """The values removed because the redaction function raised, as `attribute: reason`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withholding:
-    """What is kept back of every span; the rest is delivered, and says what is missing."""
+    """The rules for withholding values of spans; `mttp.omissions` names what is withheld."""
 
     content: bool = True
-    """Whether what people, models and environments wrote or did is delivered."""
+    """Whether text and data of people, models and environments are delivered."""
     token_ids: bool | None = None
-    """Whether token ids are delivered, by which a tokenizer reads the text; None: as `content` says."""
+    """Whether token ids, from which a tokenizer restores the text, are delivered; None: as `content`."""
     redact: Redact | None = None
     """
-    Called with the name and the value of each attribute that is content; its result is delivered instead.
+    A function of the name and the value of each content attribute; its result replaces the value.
 
-    None keeps the value back, and so does an exception.
+    None and an exception remove the value.
     """
     max_elements: int | None = None
-    """The most elements of an array; of a longer one only type, shape and counts are delivered."""
+    """The maximum number of elements of an array; of longer ones dtype, shape and counts are delivered."""
     max_episode_bytes: int | None = None
-    """The most bytes of token arrays that are delivered of one episode, spent in order of delivery."""
+    """The maximum bytes of token arrays per episode, spent in order of delivery."""
     max_text_bytes: int | None = None
-    """The most bytes of a text; a longer one is cut, and one of JSON goes whole."""
+    """The maximum bytes of a text; longer text is cut, longer JSON is removed."""
     binary: bool = True
     """Whether bytes are delivered."""
     non_finite: bool = True
-    """Whether NaN and the infinities are delivered."""
+    """Whether NaN and infinities are delivered."""
     nested: bool = True
-    """Whether maps, and lists of several kinds, are delivered as such, and not as JSON text."""
+    """Whether maps and lists of several types are delivered as such; else as JSON text."""
     huge_integers: bool = True
     """Whether JSON text with integers of more than 64 bits is delivered."""
     max_trace_bytes: int | None = None
     """
-    The most bytes of a trace, roughly, spent in order of delivery: arrays go first, then content, then texts.
+    The approximate maximum bytes of a trace, spent in order of delivery, including token arrays.
 
-    It counts token arrays too; `max_episode_bytes` limits an episode as a whole.
+    Beyond it, arrays are removed first, then content, then long values.
     """
 
     @property
     def rule(self) -> ContentRule:
-        """What becomes of content."""
+        """The rule for content and token ids."""
         token_ids = self.content if self.token_ids is None else self.token_ids
         return ContentRule(content=self.content, token_ids=token_ids, redact=self.redact)
 
@@ -94,24 +92,24 @@ class Withholding:
         marks: Sequence[Mapping[str, Plain]] = (),
     ) -> Kept:
         """
-        What may be delivered of a span's attributes, which stay as they are, and of its other texts.
+        Return the deliverable copy of a span's attributes and of its other texts.
 
-        `spent` is what the episode's earlier spans took of `max_episode_bytes`, `status` the description of
-        its status, and `marks` are the attributes of its events and links.
+        `spent` is the number of bytes that the episode's earlier spans took, `status` the description of the
+        span's status, and `marks` are the attributes of its events and links.
         """
         kept = self._keep_block(values, spent) if blocks.is_block(values) else self._keep_span(values, spent)
         kept = self._keep_rest(kept, status, marks)
         return kept if self.max_trace_bytes is None else self._within_trace(kept, spent, self.max_trace_bytes)
 
     def _keep_rest(self, kept: Kept, status: str, marks: Sequence[Mapping[str, Plain]]) -> Kept:
-        """The same with what may be delivered of the other texts."""
+        """Apply the content rule to the status description, events and links."""
         rule, missing = self.rule, dict[str, str]()
-        shown = rule.text(a.OTEL_STATUS_DESCRIPTION, status, missing)
-        left = [rule.mark(mark, missing) for mark in marks]
+        description = rule.text(a.OTEL_STATUS_DESCRIPTION, status, missing)
+        kept_marks = [rule.mark(mark, missing) for mark in marks]
         if missing:
-            kept = kept._replace(values=_said(dict(kept.values), missing), changed=True)
+            kept = kept._replace(values=_with_omissions(dict(kept.values), missing), changed=True)
         raised = [*kept.raised, *_raised(missing)]
-        return kept._replace(status=shown, marks=left, raised=raised)
+        return kept._replace(status=description, marks=kept_marks, raised=raised)
 
     def _keep_span(self, values: Mapping[str, Plain], spent: int) -> Kept:
         kept: dict[str, Plain] = dict(values)
@@ -131,10 +129,10 @@ class Withholding:
         spent = self._keep_tokens(kept, missing, spent)
         if not missing:
             return Kept(values, spent, False)
-        return Kept(_said(kept, missing), spent, True, raised=raised)
+        return Kept(_with_omissions(kept, missing), spent, True, raised=raised)
 
     def _fit(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
-        """Take out or cut what the store can't hold."""
+        """Remove or cut values that the receiver does not support, in place."""
         if not self.binary:
             fitting.drop_binary(kept, missing)
         if not self.non_finite:
@@ -147,10 +145,10 @@ class Withholding:
             fitting.cut_texts(kept, missing, self.max_text_bytes)
 
     def _within_trace(self, kept: Kept, spent: int, limit: int) -> Kept:
-        """As much of a span as its trace has space for."""
+        """Return a span that fits into the bytes left for its trace, or its smallest form."""
         form = kept.values
         if a.EPISODE_SPAN_COUNT not in form:
-            limit -= int(limit * _FOR_THE_ROOT)
+            limit -= int(limit * _ROOT_SHARE)
         forms = degraded(form, f"the trace takes more than {limit} bytes")
         while spent + (taken := _SPAN_BYTES + fitting.wire_bytes(form)) > limit:
             smaller = next(forms, None)
@@ -162,9 +160,9 @@ class Withholding:
 
     def spend(self, block: tokens.Block, spent: int) -> int | None:
         """
-        What is spent once a span is delivered that has no content, and a token block as it was handed over.
+        Return the bytes spent after delivering a span with a pending token block and no content.
 
-        None where something of it may have to be kept back.
+        None if some of its values may have to be withheld.
         """
         if not self.non_finite or self.max_text_bytes is not None or self.max_trace_bytes is not None:
             return None
@@ -178,19 +176,19 @@ class Withholding:
         return spent + taken
 
     def _keep_block(self, values: Mapping[str, Plain], spent: int) -> Kept:
-        """What may be delivered of each of the steps that a block holds, and of what it says itself."""
+        """Return the deliverable attributes of a block's steps and of the block itself."""
         limit = math.inf if self.max_elements is None else self.max_elements
         kept, raised, rule = values, list[str](), self.rule
         if not (rule.shows_all and blocks.longest(values) <= limit and self._fits(values)):
             rows = [self._keep_span(row, 0) for row in blocks.rows(values)]
-            raised = [said for row in rows for said in row.raised]
+            raised = [reason for row in rows for reason in row.raised]
             if any(row.changed for row in rows):
                 kept = blocks.with_rows(values, [row.values for row in rows])
         if not rule.shows_all:
             own, missing = dict(kept), dict[str, str]()
             rule.attributes(own, missing)
             if missing:
-                kept, raised = _said(own, missing), [*raised, *_raised(missing)]
+                kept, raised = _with_omissions(own, missing), [*raised, *_raised(missing)]
         if not self.nested:
             kept = _flat(kept)
         if self.max_text_bytes is not None and len(kept[a.STEPS_LAYOUT]) > self.max_text_bytes:
@@ -198,12 +196,12 @@ class Withholding:
         return Kept(kept, spent, kept is not values, raised=raised)
 
     def _fits(self, values: Mapping[str, Plain]) -> bool:
-        """Whether a store can hold the values of a block as they are; its texts stand in lists."""
+        """Return whether the receiver supports the types of a block's values."""
         has_bytes = not self.binary and any(map(fitting.has_binary, values.values()))
         return not has_bytes and (self.non_finite or not any(map(fitting.has_non_finite, values.values())))
 
     def _is_too_long(self, key: str, value: Plain) -> bool:
-        """Whether an array is beyond the limit; content may be an array that was recorded as a list."""
+        """Return whether an array, or a list of content, exceeds `max_elements`."""
         is_array = isinstance(value, np.ndarray) or (is_content(key) and isinstance(value, (list, tuple)))
         return self.max_elements is not None and is_array and _count(value) > self.max_elements
 
@@ -211,7 +209,7 @@ class Withholding:
         return f"{count} elements, the limit is {self.max_elements}"
 
     def _keep_tokens(self, kept: dict[str, Plain], missing: dict[str, str], spent: int) -> int:
-        """Leave a token block whole, or take all its arrays out; what is spent by then."""
+        """Keep a token block or remove all its arrays, in place; return the bytes spent."""
         lengths = {key: len(kept[key]) for key in _TOKEN_ARRAYS & kept.keys()}
         taken = sum(content.size(kept[key]) for key in lengths)
         long = sorted(
@@ -232,9 +230,9 @@ class Withholding:
 
 def degraded(values: Mapping[str, Plain], reason: str) -> Iterator[dict[str, Plain]]:
     """
-    A span's attributes, smaller and smaller: without arrays, without content too, without any long value.
+    Yield smaller forms of a span's attributes: without arrays, then content, then long values.
 
-    What is missing is named in `mttp.omissions`, with the reason.
+    `mttp.omissions` names the removed attributes, with the reason.
     """
     kept: dict[str, Plain] = dict(values)
     missing: dict[str, str] = {}
@@ -242,10 +240,10 @@ def degraded(values: Mapping[str, Plain], reason: str) -> Iterator[dict[str, Pla
         missing |= dict.fromkeys(_TOKEN_ARRAYS & kept.keys(), reason)
         tokens.leave_out(kept, reason)
     for is_missing in (_is_array, _is_content, _is_long):
-        gone = {key: reason for key, value in kept.items() if is_missing(key, value)}
-        missing |= gone
-        kept = {key: value for key, value in kept.items() if key not in gone}
-        yield _said(dict(kept), missing)
+        removed = {key: reason for key, value in kept.items() if is_missing(key, value)}
+        missing |= removed
+        kept = {key: value for key, value in kept.items() if key not in removed}
+        yield _with_omissions(dict(kept), missing)
 
 
 def _is_array(_: str, value: Plain) -> bool:
@@ -253,7 +251,7 @@ def _is_array(_: str, value: Plain) -> bool:
 
 
 def _is_content(key: str, _: Plain) -> bool:
-    return is_content(key) and key != a.FAULTS  # which say what else was wrong
+    return is_content(key) and key != a.FAULTS  # faults explain other problems of the span
 
 
 def _is_long(_: str, value: Plain) -> bool:
@@ -261,24 +259,24 @@ def _is_long(_: str, value: Plain) -> bool:
 
 
 def _flat(values: Mapping[str, Plain]) -> Mapping[str, Plain]:
-    """A block without the columns that are lists of anything but values of one plain kind."""
+    """Return a block without columns that are maps or lists of several types."""
     nested = [key for key, value in values.items() if fitting.is_nested(value)]
     if not nested:
         return values
     kept = dict(values)
     for key in nested:
         blocks.drop(kept, key)
-    return _said(kept, dict.fromkeys(nested, "a column of lists is not kept there"))
+    return _with_omissions(kept, dict.fromkeys(nested, "a column of lists is not supported by the receiver"))
 
 
 def _narrowed(values: Mapping[str, Plain], max_bytes: int) -> dict[str, Plain]:
-    """A block without the columns that its layout has most to say of, until that is short enough."""
+    """Return a block without its longest-described columns, so that the layout fits into `max_bytes`."""
     kept, missing = dict(values), dict[str, str]()
     while (length := len(kept[a.STEPS_LAYOUT])) > max_bytes:
         key = blocks.longest_described(kept)
         blocks.drop(kept, key)
         missing[key] = f"{a.STEPS_LAYOUT} takes {length} bytes, the limit is {max_bytes}"
-    return _said(kept, missing)
+    return _with_omissions(kept, missing)
 
 
 def _count(value: Any) -> int:
@@ -288,11 +286,12 @@ def _count(value: Any) -> int:
 
 
 def _raised(missing: Mapping[str, str]) -> list[str]:
-    """What is missing because the function that redacts raised."""
+    """Return the omissions of values whose redaction raised."""
     return [f"{key}: {reason}" for key, reason in missing.items() if reason.startswith(RAISED)]
 
 
-def _said(kept: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:
-    said = [f"{key}: {missing[key]}" for key in sorted(missing)]
-    kept[a.OMISSIONS] = list(dict.fromkeys([*(kept.get(a.OMISSIONS) or ()), *said]))
+def _with_omissions(kept: dict[str, Plain], missing: Mapping[str, str]) -> dict[str, Plain]:
+    """Add the missing values to `mttp.omissions`, in place."""
+    omissions = [f"{key}: {missing[key]}" for key in sorted(missing)]
+    kept[a.OMISSIONS] = list(dict.fromkeys([*(kept.get(a.OMISSIONS) or ()), *omissions]))
     return kept

@@ -1,7 +1,7 @@
 """
-What a group's rewards amount to, and the advantages that are made of them.
+Mean and standard deviation of a group's rewards, and the advantages of its members.
 
-A reward that is no finite number is NaN here: it counts for nothing, and its member has no advantage.
+A reward that is not a finite number does not count, and its member's advantage is NaN.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from collections.abc import Sequence
 __all__ = ["EPSILON", "advantages", "mean", "std", "valid"]
 
 EPSILON = 1e-4
-"""What is added to a standard deviation before it is divided by: TRL's; verl adds 1e-6."""
+"""Added to the standard deviation before dividing by it, as TRL does; verl adds 1e-6."""
 
 
 def valid(rewards: Sequence[float]) -> list[float]:
-    """The rewards that are finite numbers."""
+    """Return the finite rewards."""
     return [reward for reward in rewards if math.isfinite(reward)]
 
 
 def mean(rewards: Sequence[float]) -> float | None:
-    """Mean of the valid rewards, exact but for one rounding; None where there is none."""
+    """Return the mean of the finite rewards, rounded once; None without any."""
     known = valid(rewards)
     return statistics.mean(known) if known else None
 
 
 def std(rewards: Sequence[float], ddof: int = 1) -> float | None:
     """
-    Standard deviation of the valid rewards, with `ddof` (0 or 1) subtracted from their count.
+    Return the standard deviation of the finite rewards, with `ddof` (0 or 1) subtracted from their count.
 
-    Equal rewards give zero, whatever they are. None for no more than `ddof` rewards, and beyond a float.
+    Equal rewards give exactly zero. None for `ddof` rewards or fewer, and if the result overflows a float.
     """
     known = valid(rewards)
     if len(known) <= ddof:
         return None
     try:
         return statistics.stdev(known) if ddof else statistics.pstdev(known)
-    except OverflowError:  # finite numbers that are too far apart
+    except OverflowError:  # the variance of finite numbers can overflow
         return None
 
 
@@ -46,7 +46,7 @@ def advantages(
     rewards: Sequence[float], normalization: str | None, *, mean: float | None, std: float | None
 ) -> tuple[float, ...]:
     """
-    Advantage of each member, NaN where it has none; empty where `normalization` is not one of these.
+    Return the advantage of each member, NaN without a finite reward; empty for an unknown `normalization`.
 
     none           r
     mean           r - mean                     Dr. GRPO (Liu et al. 2025, arXiv:2503.20783)

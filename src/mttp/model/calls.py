@@ -1,4 +1,4 @@
-"""A call of a model or a tool as a frozen value: no I/O, no attribute names."""
+"""A call of a model or a tool as a frozen value."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ __all__ = ["Call"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Call(Value):
-    """One call of a model or a tool within a step."""
+    """A call of a model or a tool within a step."""
 
     operation: str
-    """chat, text_completion, execute_tool, …: the GenAI conventions' operation name."""
+    """The operation name of the GenAI conventions: chat, text_completion, execute_tool, ..."""
     name: str | None = None
-    """The requested model, or the tool."""
+    """The name of the requested model or of the tool."""
     provider: str | None = None
-    """Who serves the model."""
+    """The provider of the model."""
     id: str | None = None
-    """The response's id, or the tool call's."""
+    """The id of the response or of the tool call."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Sampling parameters by name: temperature, top_p, top_k, max_tokens, seed."""
     arguments: Any = None
-    """What the tool was called with."""
+    """The arguments of the tool."""
     result: Any = None
-    """What the tool answered."""
+    """The result of the tool."""
     response_model: str | None = None
-    """The model that answered."""
+    """The model that generated the response."""
     finish_reasons: tuple[str, ...] = ()
-    """Why generation stopped, one per choice."""
+    """The finish reason of each choice."""
     input_tokens: int | None = None
-    """Tokens that the model read."""
+    """The number of input tokens."""
     output_tokens: int | None = None
-    """Tokens that the model wrote."""
+    """The number of output tokens."""
     time_to_first_chunk: float | None = None
-    """Seconds from the request to the first piece of a streamed answer."""
+    """Seconds from the request to the first chunk of a streamed response."""
     error_type: str | None = None
-    """Class of the exception that ended the call."""
+    """The class of the exception that ended the call."""
     error_message: str | None = None
-    """That exception's message."""
+    """The message of that exception."""
     span_id: str = field(default="", compare=False)
-    """The call's span, 16 hex digits."""
+    """The span id of the call, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When the call began."""
+    """The start of the call, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it returned."""
+    """The end of the call, in nanoseconds since the Unix epoch."""
 
     @property
     def time_per_output_token(self) -> float | None:
-        """Seconds per output token after the first piece; None where that piece is not timed."""
+        """Seconds per output token after the first chunk; None without `time_to_first_chunk`."""
         first, tokens = self.time_to_first_chunk, self.output_tokens
         if first is None or not tokens or tokens < 2 or self.start_time is None or self.end_time is None:
             return None

@@ -1,4 +1,4 @@
-"""Time as spans need it: wall clock at the start, monotonic from there on."""
+"""A clock for span times: wall clock at the start, monotonic from there on."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Clock", "monotonic", "offset"]
 
 
 def offset() -> int:
-    """The wall clock's lead over the monotonic one, in nanoseconds."""
+    """Return wall clock time minus monotonic time, in nanoseconds."""
     return time.time_ns() - time.perf_counter_ns()
 
 
 class Clock:
     """
-    Nanoseconds since the Unix epoch that never run backwards, whatever happens to the wall clock.
+    A clock of nanoseconds since the Unix epoch that never runs backwards.
 
-    The time is `offset + monotonic()`, which is how those look at it to whom a call more matters.
+    The time is `offset + monotonic()`; hot paths compute it in place to save a call.
     """
 
     __slots__ = ("offset",)
@@ -26,5 +26,5 @@ class Clock:
         self.offset = offset()
 
     def now(self) -> int:
-        """The time."""
+        """Return the current time in nanoseconds since the Unix epoch."""
         return self.offset + monotonic()

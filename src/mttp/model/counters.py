@@ -1,4 +1,4 @@
-"""Whole numbers that are given out one after the other, each once, with no lock."""
+"""Thread-safe counters without a lock: iterators over ranges."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from operator import length_hint
 __all__ = ["MOST", "given", "numbers", "take"]
 
 MOST = 1 << 62
-"""How many there are, which is more than anybody takes."""
+"""The length of a counter, which no process exhausts."""
 _FROM_ZERO = range(MOST)
 
 
 def numbers(first: int = 0) -> Iterator[int]:
-    """The numbers from `first` on: taking the next is one step of the interpreter."""
+    """Return an iterator over the integers from `first`; `next` on it is atomic."""
     return iter(range(first, first + MOST) if first else _FROM_ZERO)
 
 
 def take(count: int, numbers: Iterator[int]) -> None:
-    """Take so many at once: no Python code runs meanwhile, of this thread or another."""
+    """Take `count` numbers at once; no Python code of any thread runs in between."""
     deque(islice(numbers, count), 0)
 
 
 def given(taken_from: Iterator[int]) -> int:
-    """How many were taken; looking takes none."""
+    """Return how many numbers were taken so far."""
     return MOST - length_hint(taken_from)

@@ -1,10 +1,9 @@
 """
-Run, episode and their parts, group, update and annotation as frozen values: no I/O, no attribute names.
+Runs, episodes, steps, tokens, groups, updates and annotations as frozen values.
 
-They are what reading returns and what `session.record` takes.
+Readers return them, and `session.record` takes them.
 Times are nanoseconds since the Unix epoch; arrays are numpy arrays of the stated shape.
-Two values are equal when they say the same thing: NaN equals NaN, arrays compare by dtype, shape and content,
-and neither span ids nor clock times count.
+NaN equals NaN, arrays compare by dtype, shape and content, and comparisons ignore span ids and times.
 """
 
 from __future__ import annotations
@@ -45,52 +44,54 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Tokens(Value):
     """
-    One block of sampled tokens: what the policy was given, what it produced, and what is known per token.
+    A block of sampled tokens: prompt, completion and values per token.
 
-    Lists are accepted and become arrays: ids and masks int64, the rest float64 unless they came as float32.
-    Raises OverflowError for ids beyond int64 and ValueError for arrays that are not one-dimensional.
+    Lists and other arrays become numpy arrays: ids and masks int64, the rest float64, or float32 if they
+    were float32.
+    Raises OverflowError for ids beyond int64, and ValueError for arrays that are not one-dimensional or not
+    numeric.
     """
 
     ids: IntArray | None = None
-    """Completion token ids, shape [completion]; None when they were left out (see `omitted_reason`)."""
+    """Completion token ids, shape [completion]; None if they were left out (see `omitted_reason`)."""
     prompt_ids: IntArray | None = None
-    """Prompt token ids, shape [prompt]; with a `parent`, only what follows the parent's prefix."""
+    """Prompt token ids, shape [prompt]; with a `parent`, only those after the parent's prefix."""
     logprobs: FloatArray | None = None
-    """Log probabilities (nats) under the policy that sampled."""
+    """Log probabilities (nats) under the sampling policy."""
     trainer_logprobs: FloatArray | None = None
-    """Log probabilities (nats) as the trainer computed them again."""
+    """Log probabilities (nats) recomputed by the trainer."""
     ref_logprobs: FloatArray | None = None
     """Log probabilities (nats) under the reference policy."""
     masks: IntArray | None = None
-    """1 where a token was sampled by the policy, or counts in the loss; 0 elsewhere."""
+    """1 for tokens that were sampled by the policy or count in the loss; 0 for others."""
     advantages: FloatArray | None = None
-    """Advantage per token."""
+    """The advantage per token."""
     rewards: FloatArray | None = None
-    """Reward per token."""
+    """The reward per token."""
     entropies: FloatArray | None = None
-    """Entropy (nats) of the distribution that each token was sampled from."""
+    """The entropy (nats) of the distribution that each token was sampled from."""
     values: FloatArray | None = None
-    """Value estimate per token."""
+    """The value estimate per token."""
     loss_weights: FloatArray | None = None
-    """Weight of each token in the loss."""
+    """The weight of each token in the loss."""
     alignment: Mapping[str, str] = field(default_factory=dict)
-    """What each array covers: all, completion, sampled, prompt, or unaligned where no length fits."""
+    """The tokens that each array covers: all, completion, sampled, prompt, or unaligned if unclear."""
     parent: tuple[int, int] | None = None
-    """The block that this one continues: (step index, length of the prefix taken from it)."""
+    """The block that this one continues: (step index, length of its prefix in this block)."""
     count: int | None = None
-    """Number of completion tokens, known even where the ids were left out."""
+    """The number of completion tokens, also if the ids were left out."""
     prompt_count: int | None = None
-    """Number of prompt tokens."""
+    """The number of prompt tokens."""
     tokenizer: str | None = None
     """The tokenizer's name."""
     template_sha256: str | None = None
-    """Digest of the chat template."""
+    """SHA-256 of the chat template."""
     logprob_basis: str | None = None
     """raw, or processed (after temperature, top-k, top-p)."""
     policy_version: str | None = None
-    """Version of the policy that sampled this block."""
+    """The version of the policy that sampled this block."""
     omitted_reason: str | None = None
-    """Why the arrays were left out, where they were."""
+    """The reason for leaving the arrays out, if they were."""
 
     ARRAYS: ClassVar[tuple[str, ...]] = (
         "ids",
@@ -105,7 +106,7 @@ class Tokens(Value):
         "values",
         "loss_weights",
     )
-    """The arrays, in the order in which they are laid out."""
+    """The names of the array fields, in layout order."""
 
     INTEGER_ARRAYS: ClassVar[frozenset[str]] = frozenset({"ids", "prompt_ids", "masks"})
 
@@ -122,7 +123,7 @@ class Tokens(Value):
         set_(self, "alignment", {**self._guess_alignment(), **self.alignment})
 
     def arrays(self) -> dict[str, Any]:
-        """The arrays that are present, by name, in layout order."""
+        """Return the arrays that are not None by name, in layout order."""
         return {name: value for name in self.ARRAYS if (value := getattr(self, name)) is not None}
 
     def _guess_alignment(self) -> dict[str, str]:
@@ -140,10 +141,10 @@ class Tokens(Value):
 
 
 def _token_array(name: str, given: Any, *, integer: bool) -> Any:
-    """A one-dimensional copy of `given`: int64, or float64 unless it came as float32."""
+    """Return a one-dimensional copy of `given`: int64, or float64, or float32 if it was float32."""
     import numpy as np
 
-    if type(given) is not np.ndarray:  # of a masked array what is under the mask
+    if type(given) is not np.ndarray:  # unmasks a masked array, too
         given = np.asarray(_to_numpy(given))
     if given.ndim != 1:
         raise ValueError(f"tokens: {name} has shape {given.shape}, expected one dimension")
@@ -173,7 +174,7 @@ def _int64(name: str, given: Any) -> Any:
 
 
 def _to_numpy(given: Any) -> Any:
-    """What numpy can take: a list, or the array of another library, a device tensor of torch included."""
+    """Return a list, or an array that numpy can convert; a tensor of torch is copied to the CPU."""
     if isinstance(given, (list, tuple)):
         return given
     if hasattr(given, "detach"):
@@ -187,66 +188,66 @@ def _to_numpy(given: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Annotation(Value):
-    """A statement about an episode or a step, made apart from it: meanwhile, after its end, or days later."""
+    """A value for an episode or a step, recorded separately from it: during the episode or later."""
 
     kind: str = "fact"
-    """score, outcome, advantage, label, comment, preference, steps, or fact where the key is your own."""
+    """score, outcome, advantage, label, comment, preference, steps, or fact for a user-supplied key."""
     key: str = ""
-    """What it states: the kind itself, or a name of the user's own."""
+    """The kind, or the user-supplied key for a fact."""
     value: Any = None
     """
-    What it states that to be; None for a preference, and for a score that is no number.
+    The annotation's value; None for a preference, and for a score that is not a number.
 
-    Of the kind steps it is numbers by name, shape [steps] each, NaN where nothing is stated.
+    For the kind steps, arrays of shape [steps] by name, with NaN for steps without a value.
     """
     episode: str = ""
-    """Trace id of the episode that it is about; of a preference, of the chosen one."""
+    """The trace id of the annotated episode; for a preference, of the chosen one."""
     step: int | None = None
     """
-    Index of the step that it is about, or of the first of several.
+    The index of the annotated step, or of the first of several.
 
-    None for the whole episode, and where only the span is known.
+    None if the annotation is about the whole episode, or only `step_span_id` is known.
     """
     step_span_id: str = ""
-    """Span of that step, 16 hex digits, where it is known."""
+    """The span id of the annotated step, 16 hex digits; empty if unknown."""
     by: str | None = None
-    """Who or what states it."""
+    """The source: a person or a program."""
     revision: int = 0
-    """Of statements about one key of one target the highest wins; by default nanoseconds since 1970."""
+    """The annotation of a key with the highest revision wins; by default nanoseconds since the Unix epoch."""
     reward: Reward | None = None
-    """The whole scoring, where it is a score."""
+    """The complete scoring, for a score."""
     rejected: tuple[str, ...] = ()
-    """Trace ids of the episodes that the chosen one is preferred to."""
+    """The trace ids of the rejected episodes, for a preference."""
     explanation: str | None = None
-    """Why."""
+    """The explanation of the value."""
     run_id: str = ""
-    """The run in which it was stated."""
+    """The id of the run that recorded the annotation."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was stated, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     trace_id: str = field(default="", compare=False)
-    """The annotation's own trace, 32 hex digits."""
+    """The annotation's trace id, 32 hex digits."""
     span_id: str = field(default="", compare=False)
-    """Its span, 16 hex digits."""
+    """The annotation's span id, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When it was stated."""
+    """The time of the annotation, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """The same."""
+    """The time of the annotation, in nanoseconds since the Unix epoch."""
 
     @property
     def on_step(self) -> bool:
-        """Whether it is about a step."""
+        """Whether the annotation is about a step."""
         return self.step is not None or bool(self.step_span_id)
 
     @property
     def order(self) -> tuple[int, int, str]:
-        """By what the winning statement is found: revision, then start, then span id; the highest wins."""
+        """Revision, start time and span id; the annotation with the highest order wins."""
         return self.revision, self.start_time or 0, self.span_id
 
 
 def _scores(scorings: Sequence[Reward], annotations: Sequence[Annotation]) -> dict[str, Reward]:
-    """The last word of each grader: a later statement over a scoring of the run."""
+    """Return the current score of each grader: the last annotation, else the last scoring of the run."""
     scores = {scoring.grader: scoring for scoring in scorings if scoring.grader is not None}
     for annotation in sorted(annotations, key=lambda annotation: annotation.order):
         if annotation.reward is not None:
@@ -256,24 +257,24 @@ def _scores(scorings: Sequence[Reward], annotations: Sequence[Annotation]) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Step(Value):
-    """One decision of the policy: what it saw, did, and was paid."""
+    """A step of an episode: observation, action and reward."""
 
     index: int = 0
-    """Position in the episode, or among the steps of its agent, from 0."""
+    """The index in the episode, or among the steps of the agent, from 0."""
     agent: str | None = None
-    """The agent whose step it is, in an episode with several."""
+    """The id of the agent, in an episode with several agents."""
     observation: Any = None
-    """What the policy saw, before acting."""
+    """The observation before the action."""
     action: Any = None
-    """What it did."""
+    """The action."""
     reward: float | None = None
-    """What this step paid; None when nothing was stated or the value was not a finite number."""
+    """The reward; None if none was given or the value was not a finite number."""
     reward_status: str = "missing"
     """ok, error, abstained or missing."""
     reward_raw: str | None = None
-    """What was given as the reward, as text, where it is not a finite number."""
+    """The invalid reward as text, if a reward was given that is not a finite number."""
     trained_reward: float | None = None
-    """What the trainer used instead, where a library changes rewards."""
+    """The reward that the trainer used, if a library changed it."""
     terminated: bool | None = None
     """Whether this step ended the task."""
     truncated: bool | None = None
@@ -281,39 +282,39 @@ class Step(Value):
     value_estimate: float | None = None
     """The critic's value of the observation."""
     return_target: float | None = None
-    """What the critic is trained towards."""
+    """The training target of the critic."""
     advantage: float | None = None
-    """How much better the action turned out than the critic expected, as the trainer computed it."""
+    """The advantage of the action, as computed by the trainer."""
     logprob: float | None = None
-    """Log probability (nats) of the action."""
+    """The log probability (nats) of the action."""
     tokens: Tokens | None = None
-    """The sampled tokens, for a policy that is a language model."""
+    """The sampled tokens, if the policy is a language model."""
     rewards: tuple[Reward, ...] = ()
-    """Scorings of this step, in order of start."""
+    """The scorings of this step, in order of start."""
     calls: tuple[Call, ...] = ()
-    """Calls of models and tools within this step, in order of start."""
+    """The calls of models and tools within this step, in order of start."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     error_type: str | None = None
-    """Class of the exception that ended the step."""
+    """The class of the exception that ended the step."""
     error_message: str | None = None
-    """That exception's message."""
+    """The message of that exception."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     omissions: tuple[str, ...] = ()
-    """What was left out and why, `attribute: reason` each."""
+    """Values that were left out, as `attribute: reason`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that this version does not know, and what the step said where a later statement won."""
+    """Attributes that this version does not know, and recorded values that an annotation replaced."""
     annotations: tuple[Annotation, ...] = field(default=(), compare=False)
-    """What was stated about it apart from it, in order of time."""
+    """The annotations of the step, in order of time."""
     span_id: str = field(default="", compare=False)
-    """The step's span, 16 hex digits."""
+    """The span id of the step, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When the observation was there."""
+    """The time of the observation, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When the reward was there."""
+    """The time of the reward, in nanoseconds since the Unix epoch."""
 
     def __post_init__(self) -> None:
         if self.reward is not None and self.reward_status == "missing":
@@ -321,58 +322,58 @@ class Step(Value):
 
     @property
     def scores(self) -> dict[str, Reward]:
-        """The winning scoring by grader, late ones included; "" is a late one whose grader is not known."""
+        """The current score by grader, annotations included; "" for an annotation without a grader."""
         return _scores(self.rewards, self.annotations)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Agent(Value):
-    """One agent's part in an episode with several; its steps are those of the episode that name it."""
+    """An agent of an episode with several; its steps are the episode's steps with its id as `agent`."""
 
     id: str
-    """Its identity within the episode."""
+    """The agent's id, unique in the episode."""
     name: str | None = None
-    """Its name as people read it."""
+    """The agent's name."""
     policy: str | None = None
-    """The id of the policy that acts for it."""
+    """The id of the agent's policy."""
     policy_version_start: str | None = None
-    """Version of that policy at its first step."""
+    """The version of the policy at the agent's first step."""
     policy_version_end: str | None = None
-    """Version of that policy at its last step."""
+    """The version of the policy at the agent's last step."""
     return_: float | None = None
-    """What it was paid: the total that its scoring states, else the sum of its steps; None when not known."""
+    """The return: the total of the agent's scoring, else the sum of its step rewards; None if unknown."""
     length: int = 0
-    """Steps that it took."""
+    """The number of steps of the agent."""
     terminated: bool | None = None
-    """Whether the task ended for it."""
+    """Whether the task ended for the agent."""
     truncated: bool | None = None
-    """Whether a limit cut it off."""
+    """Whether a limit cut the agent off."""
     advantage: float | None = None
-    """Its advantage, where it was known in time."""
+    """The agent's advantage, if it was known before the agent's end."""
     reward: Reward = field(default_factory=Reward)
-    """The last scoring of the agent as a whole; status missing where there is none."""
+    """The last scoring of the agent; status missing without any."""
     rewards: tuple[Reward, ...] = ()
-    """All scorings of the agent as a whole, in order of start."""
+    """All scorings of the agent, in order of start."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     error_type: str | None = None
-    """Class of the exception that ended it."""
+    """The class of the exception that ended the agent's part."""
     error_message: str | None = None
-    """That exception's message."""
+    """The message of that exception."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     omissions: tuple[str, ...] = ()
-    """What was left out and why, `attribute: reason` each."""
+    """Values that were left out, as `attribute: reason`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     span_id: str = field(default="", compare=False)
-    """The agent's span, 16 hex digits."""
+    """The span id of the agent, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When it began."""
+    """The start of the agent's part, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it ended."""
+    """The end of the agent's part, in nanoseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -380,126 +381,126 @@ class Episode(Value):
     """One attempt at one episode, from the first observation to the end."""
 
     trace_id: str = ""
-    """The episode's trace, 32 hex digits."""
+    """The trace id, 32 hex digits."""
     run_id: str = ""
-    """The run that it belongs to."""
+    """The id of the run."""
     id: str = ""
-    """The episode's own id: the trace id, unless several attempts share one."""
+    """The episode's id: the trace id, unless several attempts share an id."""
     index: int | None = None
-    """Position among the episodes that this process started."""
+    """The index among the episodes that the process started, from 0."""
     attempt: int | None = None
-    """Which try at this episode, from 0."""
+    """The number of the attempt at this episode, from 0."""
     env: str = ""
     """The environment's id."""
     env_version: str | None = None
     """The environment's version."""
     env_index: int | None = None
-    """Which sub-environment of a vector environment."""
+    """The index of the sub-environment in a vector environment."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """What the environment was made with."""
+    """The environment's constructor arguments."""
     env_spaces: Mapping[str, Any] = field(default_factory=dict)
-    """Its observation and action space."""
+    """The environment's observation and action space."""
     env_wrappers: tuple[str, ...] = ()
-    """Its wrappers, outermost first."""
+    """The environment's wrappers, outermost first."""
     env_rng_sha256: str | None = None
-    """Digest of its random generator's state before the reset, where the seed is unknown."""
+    """SHA-256 of the random generator's state before the reset, if the seed is unknown."""
     task: str | None = None
     """The task's id."""
     split: str | None = None
-    """The data split that the task is from."""
+    """The data split of the task."""
     slices: list[str] = field(default_factory=list)
-    """Named subsets that the task belongs to."""
+    """The names of the subsets that the task belongs to."""
     group: str | None = None
-    """The group that it is compared within: what the episode says, else the group that has it as a member."""
+    """The group's id: the episode's own, else that of the group with this episode as a member."""
     seed: int | str | None = None
     """The environment's seed."""
     policy: str | None = None
     """The policy's id."""
     policy_version_start: str | None = None
-    """Version of the policy at the first step."""
+    """The version of the policy at the first step."""
     policy_version_end: str | None = None
-    """Version of the policy at the last step."""
+    """The version of the policy at the last step."""
     policy_update_index: int | None = None
-    """The optimizer update that made the policy."""
+    """The index of the update that produced the policy."""
     inputs: Any = None
-    """What a reward needs besides the steps: answer, ground truth, final state."""
+    """Inputs of rewards besides the steps: answer, ground truth, final state."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     status: str = "completed"
-    """completed, aborted or error; unfinished where the end is not in the recording."""
+    """completed, aborted or error; unfinished if the end is not in the recording."""
     outcome: str = "unknown"
     """success, failure or unknown."""
     stop_reason: str | None = None
-    """Why it ended, in the environment's words."""
+    """The environment's reason for the end."""
     terminated: bool | None = None
-    """Whether the task itself ended."""
+    """Whether the task ended."""
     truncated: bool | None = None
-    """Whether a limit cut it off."""
+    """Whether a limit cut the episode off."""
     return_: float | None = None
-    """What the whole episode was paid; None when that is not known. Agents' pay is theirs, and not in it."""
+    """The return, a given total or the sum of step rewards, without those of agents; None if unknown."""
     return_basis: str | None = None
-    """Where `return_` is from: episode (a stated total) or steps (their sum, without those of agents)."""
+    """The basis of `return_`: episode (a given total) or steps (the sum of step rewards)."""
     step_reward_sum: float | None = None
-    """Sum of the step rewards that are numbers, without those of agents; None when no step states one."""
+    """The sum of the valid step rewards, without those of agents; None without any."""
     discount: float | None = None
-    """The discount factor that the trainer uses."""
+    """The trainer's discount factor."""
     advantage: float | None = None
-    """The advantage: what was stated about it later, else what the episode says, else its group."""
+    """The advantage: from an annotation, else from the episode, else from its group."""
     length: int = 0
-    """Environment steps."""
+    """The number of environment steps."""
     step_count: int = 0
-    """Recorded steps."""
+    """The number of recorded steps."""
     span_count: int = field(default=0, compare=False)
-    """Recorded spans of the trace, by which a reader proves completeness."""
+    """The number of recorded spans in the trace, by which readers detect missing spans."""
     final_observation: Any = None
-    """What the environment showed after the last action."""
+    """The observation after the last action."""
     final_value: float | None = None
-    """The critic's value of that."""
+    """The critic's value of the final observation."""
     cost_usd: float | None = None
-    """What it cost, in US dollars."""
+    """The cost in US dollars."""
     timing: str = "live"
-    """live, or batch where the times are those of the whole batch."""
+    """live, or batch if the times are those of the whole batch."""
     steps: tuple[Step, ...] = ()
-    """The steps of everybody, by index, those of one index in order of start."""
+    """The steps, including those of agents, by index, then by start."""
     agents: tuple[Agent, ...] = ()
-    """The agents, in order of start, where there are several; empty otherwise."""
+    """The agents in order of start, if there are several; else empty."""
     reward: Reward = field(default_factory=Reward)
-    """The last scoring of the whole episode, else a late score where nothing was paid; else missing."""
+    """The last scoring of the episode, else a score from an annotation; status missing without any."""
     rewards: tuple[Reward, ...] = ()
-    """All scorings of the whole episode while it went on, in order of start."""
+    """All scorings of the episode until its end, in order of start."""
     complete: bool = True
-    """Whether every recorded span was found."""
+    """Whether the recording has all spans of the episode."""
     segments: tuple[str, ...] = field(default=(), compare=False)
-    """Ids of the parts that processes other than the one that started it recorded, in order of start."""
+    """The ids of the segments that other processes recorded, in order of start."""
     error_type: str | None = None
-    """Class of the exception that ended it."""
+    """The class of the exception that ended the episode."""
     error_message: str | None = None
-    """That exception's message."""
+    """The message of that exception."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     omissions: tuple[str, ...] = ()
-    """What was left out and why, `attribute: reason` each."""
+    """Values that were left out, as `attribute: reason`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes that this version does not know, and what the episode said where a later statement won."""
+    """Attributes that this version does not know, and recorded values that an annotation replaced."""
     annotations: tuple[Annotation, ...] = field(default=(), compare=False)
-    """What was stated about it apart from it, in order of time; statements about its steps are theirs."""
+    """The annotations of the episode in order of time; a step's are in the step."""
     results: tuple[TaskResult, ...] = field(default=(), compare=False)
-    """What it showed in evaluations, in order of time."""
+    """The episode's results in evaluations, in order of time."""
     consumed_by: tuple[int, ...] = field(default=(), compare=False)
-    """Indices of the updates that learned from it."""
+    """The indices of the updates that trained on the episode."""
     discarded_by: tuple[str, ...] = field(default=(), compare=False)
-    """Why updates did not learn from it, a reason each."""
+    """The reasons of the updates that discarded the episode."""
     span_id: str = field(default="", compare=False)
-    """The root span, 16 hex digits."""
+    """The span id of the root, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When it began."""
+    """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it ended; None while unfinished."""
+    """The end, in nanoseconds since the Unix epoch; None while unfinished."""
 
     def __repr__(self) -> str:
-        """Which one it is and how it went, in a line."""
+        """Return ids, status, outcome, number of steps and return as one line."""
         which = " ".join(map(_word, filter(None, (self.trace_id[:8], self.env, self.task))))
         words = [self.status, self.outcome, f"{self.step_count} step{'' if self.step_count == 1 else 's'}"]
         if self.return_ is not None:
@@ -517,206 +518,206 @@ class Episode(Value):
 
     @property
     def scores(self) -> dict[str, Reward]:
-        """The winning scoring by grader, late ones included; "" is a late one whose grader is not known."""
-        return _scores(self.rewards, [found for found in self.annotations if not found.on_step])
+        """The current score by grader, annotations included; "" for an annotation without a grader."""
+        return _scores(self.rewards, [one for one in self.annotations if not one.on_step])
 
     @property
     def grading_usage(self) -> GradingUsage:
-        """What graders' own calls of models came to, in all its scorings, late ones included."""
-        scorings = [*self.rewards, *(found for step in self.steps for found in step.rewards)]
-        scorings += [found for agent in self.agents for found in agent.rewards]
-        scorings += [found.reward for found in self.annotations if found.reward is not None]
+        """The usage of graders' own calls, in all scorings including annotations."""
+        scorings = [*self.rewards, *(reward for step in self.steps for reward in step.rewards)]
+        scorings += [reward for agent in self.agents for reward in agent.rewards]
+        scorings += [one.reward for one in self.annotations if one.reward is not None]
         return GradingUsage.total(scoring.usage for scoring in scorings)
 
 
-def _word(said: str) -> str:
-    """A name as a line can show it: without control characters, and not too long."""
-    shown = str(said) if str(said).isprintable() else repr(said)
-    return shown if len(shown) <= 40 else f"{shown[:37]}..."
+def _word(name: str) -> str:
+    """Return a name without control characters, of at most 40 characters."""
+    text = str(name) if str(name).isprintable() else repr(name)
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Group(Value):
-    """Episodes that are compared with each other: what they were paid, and what their advantages are."""
+    """A group of episodes that are compared with each other: their rewards and advantages."""
 
     id: str = ""
     """The group's id, unique in the run."""
     run_id: str = ""
-    """The run that it belongs to."""
+    """The id of the run."""
     episodes: tuple[str, ...] = ()
-    """Trace ids of the members, in the trainer's order."""
+    """The trace ids of the members, in the trainer's order."""
     rewards: tuple[float, ...] = ()
-    """Reward of each member in that order; NaN where a member has no valid one."""
+    """The members' rewards in that order; NaN for a member without a valid reward."""
     advantages: tuple[float, ...] = ()
-    """Advantage of each member in that order, NaN where there is none; empty where none is known."""
+    """The members' advantages in that order, NaN for a member without one; empty if none is known."""
     size: int = 0
-    """How many members it has, or should have where it never completed."""
+    """The number of members; the planned number if the group never completed."""
     valid_count: int = 0
-    """How many rewards are finite numbers."""
+    """The number of finite rewards."""
     reward_mean: float | None = None
-    """Mean of the valid rewards; None where there is none."""
+    """The mean of the finite rewards; None without any."""
     reward_std: float | None = None
-    """Their standard deviation; None where there are no more than `ddof`."""
+    """The standard deviation of the finite rewards; None for `ddof` rewards or fewer."""
     ddof: int | None = None
-    """What was subtracted from the count in that standard deviation, 0 or 1."""
+    """The delta degrees of freedom of that standard deviation, 0 or 1."""
     scope: str | None = None
-    """Which rewards that deviation is taken over: group, batch, or none where advantages are not scaled."""
+    """The rewards in that standard deviation: group, batch, or none if advantages are not scaled."""
     normalization: str | None = None
-    """How advantages are made from rewards: none, mean, mean_std or leave_one_out."""
+    """The normalization of advantages: none, mean, mean_std or leave_one_out."""
     task: str | None = None
     """The members' task."""
     env: str | None = None
     """The members' environment."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     trace_id: str = field(default="", compare=False)
-    """The group's own trace, 32 hex digits."""
+    """The group's trace id, 32 hex digits."""
     span_id: str = field(default="", compare=False)
-    """Its span, 16 hex digits."""
+    """The group's span id, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When it was opened."""
+    """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it was complete, or given up."""
+    """The time at which the group completed or was given up, in nanoseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Update(Value):
-    """One update of a policy: how it went, and what it learned from. Its numbers may be NaN or infinite."""
+    """An update of a policy: its metrics, which may be NaN or infinite, and the episodes it trained on."""
 
     index: int | None = None
-    """Position in the run, from 0."""
+    """The index in the run, from 0."""
     run_id: str = ""
-    """The run that it belongs to."""
+    """The id of the run."""
     policy: str | None = None
-    """The policy that was updated."""
+    """The id of the updated policy."""
     loss: float | None = None
-    """Value of the loss."""
+    """The value of the loss."""
     kl: float | None = None
-    """Divergence from the policy that sampled, or from the reference, in nats."""
+    """The divergence from the sampling policy, or from the reference policy, in nats."""
     entropy: float | None = None
-    """Mean entropy of the policy, in nats."""
+    """The mean entropy of the policy, in nats."""
     grad_norm: float | None = None
-    """Norm of the gradient before clipping."""
+    """The norm of the gradient before clipping."""
     learning_rate: float | None = None
     """The learning rate."""
     clip_fraction: float | None = None
-    """Share of samples whose probability ratio was clipped, from 0 to 1."""
+    """The share of samples whose probability ratio was clipped, from 0 to 1."""
     policy_version_before: str | None = None
-    """Version of the policy that it started from."""
+    """The version of the policy before the update."""
     policy_version_after: str | None = None
-    """Version of the policy that it made."""
+    """The version of the policy after the update."""
     groups: tuple[str, ...] = ()
-    """Ids of the groups that it learned from."""
+    """The ids of the groups that the update trained on."""
     episodes: tuple[str, ...] = ()
-    """Trace ids of the episodes that it learned from, other than as members of `groups`."""
+    """The trace ids of the episodes that the update trained on, without the members of `groups`."""
     consumed: int | None = None
-    """How many episodes it learned from."""
+    """The number of episodes that the update trained on."""
     discarded: Mapping[str, int] = field(default_factory=dict)
-    """How many episodes were generated and not learned from, by reason."""
+    """The number of discarded episodes by reason."""
     discarded_episodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Trace ids of these by reason, where they were named."""
+    """The trace ids of the discarded episodes by reason, if recorded."""
     sampled_versions: tuple[str, str] | None = None
-    """Oldest and newest policy version among the samples, where a replay buffer can't name its episodes."""
+    """The oldest and newest policy version among the samples, for a replay buffer without episode ids."""
     lag_min: int | None = None
-    """Fewest updates between sampling an episode and learning from it."""
+    """The lowest number of updates between sampling an episode and training on it."""
     lag_mean: float | None = None
-    """Mean number of updates between them."""
+    """The mean number of updates between the two."""
     lag_max: int | None = None
-    """Most updates between them."""
+    """The highest number of updates between the two."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     trace_id: str = field(default="", compare=False)
-    """The update's own trace, 32 hex digits."""
+    """The update's trace id, 32 hex digits."""
     span_id: str = field(default="", compare=False)
-    """Its span, 16 hex digits."""
+    """The update's span id, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When it began."""
+    """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it ended."""
+    """The end, in nanoseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Run(Value):
-    """One process's part in one run: what it was and what it ran with."""
+    """One process of a run: its configuration and its environment."""
 
     id: str
-    """The run's id, shared by every process of it."""
+    """The run's id, shared by all its processes."""
     name: str | None = None
     """The run's name."""
     kind: str = "train"
     """train, eval or replay."""
     status: str | None = None
-    """completed, aborted or error; None while it goes on."""
+    """completed, aborted or error; None until the end."""
     episode_count: int | None = None
-    """How many episodes the process began; None while the run goes on, and where sampling is set up."""
+    """The number of episodes that the process started; None until the end, and under sampling."""
     attempt: int | None = None
-    """Which try at this run, from 0."""
+    """The number of the attempt at this run, from 0."""
     seed: int | str | None = None
     """The run's seed."""
     rank: int | None = None
-    """This process's rank among the launched ones."""
+    """The rank of this process."""
     world_size: int | None = None
-    """How many were launched."""
+    """The number of launched processes."""
     config: Any = None
-    """Hyperparameters and whatever else it was configured with."""
+    """The hyperparameters and other configuration."""
     config_sha256: str | None = None
-    """Digest of the configuration's canonical JSON."""
+    """SHA-256 of the configuration as canonical JSON."""
     revision: str | None = None
     """The git commit of the working directory."""
     dirty: bool | None = None
-    """Whether that working directory had changes."""
+    """Whether the working directory had uncommitted changes."""
     packages: Mapping[str, str] = field(default_factory=dict)
-    """Version by name of the installed packages that were imported."""
+    """The versions of the imported packages by name."""
     python: str | None = None
-    """Interpreter and version, e.g. `cpython 3.11.7`."""
+    """The interpreter and its version, e.g. `cpython 3.11.7`."""
     host: str | None = None
     """The host's name."""
     platform: str | None = None
-    """Operating system and processor architecture."""
+    """The operating system and processor architecture."""
     pid: int | None = None
-    """The process."""
+    """The process id."""
     accelerators: tuple[str, ...] = ()
-    """Names of the accelerators, where known."""
+    """The names of the accelerators, if known."""
     algorithm: str | None = None
     """The training algorithm."""
     trainer: str | None = None
     """The training library."""
     trainer_version: str | None = None
-    """Its version."""
+    """The version of the training library."""
     spec_documents: tuple[str, ...] = ()
-    """Canonical JSON of each reward spec whose rewards it recorded."""
+    """The canonical JSON of each reward spec with recorded rewards."""
     policy_architecture: str | None = None
-    """Shape of the policy's network in words, or its class."""
+    """The shape of the policy's network, or its class."""
     policy_parameters: int | None = None
-    """Number of trainable parameters of the policy."""
+    """The number of trainable parameters of the policy."""
     optimizer: str | None = None
-    """The optimizer that changes them."""
+    """The policy's optimizer."""
     faults: tuple[str, ...] = ()
-    """What could not be found out or recorded, `kind: detail` each."""
+    """Values that could not be determined or recorded, as `kind: detail`."""
     omissions: tuple[str, ...] = ()
-    """What was left out and why, `attribute: reason` each."""
+    """Values that were left out, as `attribute: reason`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     complete: bool = True
     """Whether the run's end is in the recording."""
     start_time: int | None = field(default=None, compare=False)
-    """When it began."""
+    """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it ended; None while it goes on."""
+    """The end, in nanoseconds since the Unix epoch; None until then."""
 
 
 def ordered(episodes: Sequence[Episode]) -> list[Episode]:
-    """Episodes in order of start, then trace id."""
+    """Return the episodes sorted by start, then trace id."""
     return sorted(episodes, key=lambda episode: (episode.start_time or 0, episode.trace_id))

@@ -1,4 +1,4 @@
-"""Estimates from evaluations: pass@k, means and their intervals, quantiles of times."""
+"""Statistics of evaluations: pass@k, means and their intervals, quantiles of times."""
 
 from __future__ import annotations
 
@@ -22,57 +22,65 @@ __all__ = [
 ]
 
 INSTALL_SCIPY = "pip install 'mttp[study]'"
-"""What makes intervals available."""
+"""The command that installs scipy, which computes intervals."""
 FEWEST_EQUAL = 6
-"""How many equal values an interval of width zero needs: fewer have one sign by chance in over 5 %."""
+"""The number of equal values that an interval needs: fewer have the same sign by chance in over 5 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassEstimate:
-    """How likely it is that of k samples of a task one passes, and that all do."""
+    """The probabilities that at least one of k samples of a task passes, and that all pass."""
 
     k: int
-    """How many samples are drawn of a task."""
+    """The number of samples drawn per task."""
     tasks: int
-    """Over how many tasks the means are: those with k or more samples that have a verdict."""
+    """The number of tasks with k or more samples that have a verdict; the estimates are means over them."""
     pass_at_k: float | None
-    """Mean of 1 - C(n-c, k) / C(n, k), for c passes among n samples (Chen et al. 2021); None of no task."""
+    """Mean of 1 - C(n-c, k) / C(n, k) for c of n samples passed (Chen et al. 2021); None without tasks."""
     pass_hat_k: float | None
-    """Mean of C(c, k) / C(n, k), pass^k (Yao et al. 2024); None of no task."""
+    """Mean of C(c, k) / C(n, k), pass^k (Yao et al. 2024); None without tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeQuantiles:
-    """Seconds that calls took."""
+    """Quantiles of the times of calls, in seconds."""
 
     calls: int
-    """Of how many calls the time is known."""
+    """The number of calls with a known time."""
     median: float
-    """The median."""
+    """The median, in seconds."""
     p95: float
-    """The 95th percentile, by linear interpolation."""
+    """The 95th percentile in seconds, by linear interpolation."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
-    """The probability that of k of the n samples, c of which passed, one passed; None where n < k."""
+    """
+    Return the probability that at least one of k samples passes, drawn from n of which c passed.
+
+    1 - C(n-c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374); None if n < k.
+    """
     return None if n < k else 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float | None:
-    """The probability that of k of the n samples, c of which passed, all passed; None where n < k."""
+    """
+    Return the probability that all of k samples pass, drawn from n of which c passed.
+
+    C(c, k) / C(n, k) (Yao et al. 2024, arXiv:2406.12045); None if n < k.
+    """
     return None if n < k else math.comb(c, k) / math.comb(n, k)
 
 
 def pass_estimates(counts: Iterable[tuple[int, int]], sizes: Iterable[int]) -> tuple[PassEstimate, ...]:
     """
-    The estimates for each k among `sizes`; `counts` has samples and passes of each task.
+    Return the estimates for each k in `sizes`, from each task's number of samples and of passes.
 
     Raises ValueError for a k below 1.
     """
     known, sizes = list(counts), list(sizes)
     for k in sizes:
         if k < 1:
-            raise ValueError(f"k={k} is no number of samples; give 1 or more")
+            raise ValueError(f"k={k} is not a number of samples; give 1 or more")
     return tuple(_pass_estimate([(n, c) for n, c in known if n >= k], k) for k in sizes)
 
 
@@ -86,12 +94,12 @@ def _pass_estimate(counts: Sequence[tuple[int, int]], k: int) -> PassEstimate:
 
 
 def sample_sizes(samples: int) -> list[int]:
-    """1, 2, 4 and so on up to `samples`, and `samples` itself."""
+    """Return the powers of two below `samples`, and `samples` itself."""
     return [*(1 << power for power in range((samples - 1).bit_length())), samples]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the numbers among `values`; None where there are none."""
+    """Return the mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     try:
         return math.fsum(known) / len(known) if known else None
@@ -101,9 +109,9 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def standard_error(values: Sequence[float]) -> float | None:
     """
-    The standard error of the mean, s / sqrt(n); None for fewer than two values, and beyond a float.
+    Return the standard error of the mean, s / sqrt(n); None for fewer than two values, and on overflow.
 
-    Samples of one task depend on each other: give one value per task, the mean of its samples.
+    Samples of one task are not independent: pass one value per task, the mean of its samples.
     """
     center = mean(values)
     if center is None or len(values) < 2:
@@ -120,10 +128,10 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 def t_interval(center: float, error: float | None, count: int) -> tuple[float, float] | None:
     """
-    The 95 % interval by Student's t for the mean of `count` values with this standard error.
+    Return the 95 % interval by Student's t for the mean of `count` values with this standard error.
 
-    None without a standard error, where scipy is not installed, and for fewer than six values that are all
-    equal: an interval of width zero would claim more than they show.
+    None without a standard error, without scipy, and for fewer than six values that are all equal,
+    for which an interval of width zero would be too narrow.
     """
     if error is None or count < 2 or (error == 0 and count < FEWEST_EQUAL):
         return None
@@ -137,7 +145,7 @@ def t_interval(center: float, error: float | None, count: int) -> tuple[float, f
 
 
 def time_quantiles(seconds: Iterable[float]) -> TimeQuantiles | None:
-    """The quantiles of these times; None where there are none."""
+    """Return the median and the 95th percentile of times in seconds; None without any."""
     known = [*seconds]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""Evaluations and the results of their tasks as frozen values: no I/O, no attribute names."""
+"""Evaluations and the results of their tasks as frozen values."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from mttp.model.values import Value
 __all__ = ["DELTA_INTERVAL", "FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
 
 OUTCOMES = ("scored", "abstained", "skipped", "errored", "timed_out")
-"""What can become of a task."""
+"""The possible outcomes of a sample of a task."""
 FAILED = ("errored", "timed_out")
-"""The outcomes of a task that was run and could not be scored."""
+"""The outcomes of a sample that ran and could not be scored."""
 DELTA_INTERVAL = "Student t, 95 %, paired by task"
-"""How the interval of a delta is made."""
+"""The method of the interval of a delta."""
 OTHER_ERROR = "_OTHER"
-"""The error type of an error that was only stated in words, as OpenTelemetry names it."""
+"""OpenTelemetry's error type for an error without a known type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -104,74 +104,74 @@ class TaskResult(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalSummary:
-    """What an evaluation amounts to, by the results that count: one per task and sample."""
+    """Counts, scores and pass rates of an evaluation, by its current results: one per task and sample."""
 
     tasks: int = 0
-    """How many there are: those that were to be done, and others that have a result."""
+    """The number of tasks: planned ones, and others with a result."""
     samples: int = 1
-    """How many samples of each task were to be taken."""
+    """The planned number of samples per task."""
     scored: int = 0
-    """How many results have a score."""
+    """The number of results with a score."""
     abstained: int = 0
-    """How many have none because the policy gave no answer, or the grader no score, on purpose."""
+    """The number of results in which the policy or the grader abstained."""
     skipped: int = 0
-    """How many were not done, on purpose."""
+    """The number of skipped samples."""
     errored: int = 0
-    """How many failed before they could be scored."""
+    """The number of samples that failed before they were scored."""
     timed_out: int = 0
-    """How many were stopped at their time limit."""
+    """The number of samples that exceeded their time limit."""
     pending: int = 0
-    """How many samples of tasks have no result."""
+    """The number of planned samples without a result."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """How many of the errored have each error type; `_OTHER` where only a text was given."""
+    """The number of errored results by error type; `_OTHER` for an error without a type."""
     extra: tuple[str, ...] = ()
-    """Those that have a result and were not to be done."""
+    """The tasks with a result that were not planned."""
     mean: float | None = None
-    """Mean over the tasks of the mean score of their samples; None where nothing was scored."""
+    """Mean over tasks of the mean score of their samples; None without scores."""
     judged: int = 0
-    """How many of the scored say whether they passed."""
+    """The number of scored results with a verdict."""
     judged_tasks: int = 0
-    """How many tasks these are of."""
+    """The number of tasks with such a result."""
     passed: int = 0
-    """How many of these did."""
+    """The number of results with a verdict that passed."""
     pass_rate: float | None = None
     """Mean over these tasks of the share of their samples that passed, from 0 to 1: pass@1."""
     pass_error: float | None = None
     """Standard error of the pass rate; None for fewer than two tasks."""
     pass_estimates: tuple[PassEstimate, ...] = ()
-    """pass@k and pass^k; by default for several samples only."""
+    """pass@k and pass^k; by default only if there are several samples per task."""
     compared: int = 0
-    """How many tasks have a score and a baseline."""
+    """The number of tasks with a score and a baseline."""
     baseline_failed: int | None = None
-    """How many results of the baseline, for the tasks that both have, failed; None where that is unknown."""
+    """The number of failed results in the baseline, over the tasks of both; None if unknown."""
     baseline_mean: float | None = None
-    """Mean of the baseline over the compared tasks; None where there are none."""
+    """Mean of the baseline's scores over the compared tasks; None without any."""
     delta: float | None = None
-    """Mean over the compared tasks of their mean score less the baseline's."""
+    """Mean over the compared tasks of their mean score minus the baseline's."""
     delta_error: float | None = None
-    """Standard error of that mean; None for fewer than two tasks."""
+    """Standard error of the delta; None for fewer than two tasks."""
     higher: int = 0
-    """How many of the compared tasks are above their baseline."""
+    """The number of compared tasks with a score above the baseline's."""
     lower: int = 0
-    """How many are below it."""
+    """The number of compared tasks with a score below the baseline's."""
     duration: float = 0.0
-    """Seconds that all results took together, as far as it is known."""
+    """The sum of the results' known durations, in seconds."""
     first_token_time: TimeQuantiles | None = None
-    """Seconds until the first piece of the policy's answers, where calls say it."""
+    """Seconds to the first chunk of the policy's model calls; None if not recorded."""
     output_token_time: TimeQuantiles | None = None
-    """Seconds per output token after the first, where calls say it."""
+    """Seconds per output token after the first chunk; None if not recorded."""
 
     @property
     def results(self) -> int:
-        """How many results there should be and are: the sum of all outcomes and the pending."""
+        """The number of results including the pending ones."""
         return sum(getattr(self, name) for name in (*OUTCOMES, "pending"))
 
     @property
     def coverage(self) -> float | None:
         """
-        Share that was answered, from 0 to 1, of those that were answered or abstained; None of none.
+        The share of scored results among the scored and the abstained ones, from 0 to 1; None without any.
 
-        The pass rate, which is of those answered, is the selective accuracy at this coverage.
+        The pass rate is the selective accuracy at this coverage.
         """
         answered = self.scored + self.abstained
         return self.scored / answered if answered else None
@@ -179,16 +179,16 @@ class EvalSummary:
     @property
     def delta_interval(self) -> tuple[float, float] | None:
         """
-        The 95 % interval of the delta, by Student's t on the differences of the compared tasks.
+        The 95 % interval of the delta, by Student's t over the differences of the compared tasks.
 
-        Samples of one task are one difference. None for fewer than two tasks, for fewer than six that all
-        differ alike, and where scipy is not installed.
+        The samples of a task count as one difference.
+        None for fewer than two tasks, for fewer than six with equal differences, and without scipy.
         """
         return None if self.delta is None else t_interval(self.delta, self.delta_error, self.compared)
 
     @property
     def comparison(self) -> str | None:
-        """better or worse where the interval of the delta is beyond zero, else inconclusive; None of none."""
+        """better or worse if the delta's interval excludes zero, else inconclusive; None without a delta."""
         if self.delta is None:
             return None
         low, high = self.delta_interval or (0.0, 0.0)
@@ -196,88 +196,88 @@ class EvalSummary:
 
     @property
     def bias(self) -> str | None:
-        """How many errors on either side may bias the delta; None where there are none, or no delta."""
+        """A warning that failed results may bias the delta; None without failed results or a delta."""
         here, there = self.errored + self.timed_out, self.baseline_failed
         if self.delta is None or not (here or there):
             return None
         return f"errors may bias it: {here} here, {'unknown' if there is None else there} in the baseline"
 
     def __str__(self) -> str:
-        """Each outcome that there is, and the figures; on a line below, the delta where there is one."""
+        """Return `text`, and `delta_text` on a second line if there is a delta."""
         return self.text() if self.delta is None else f"{self.text()}\n{self.delta_text()}"
 
     def text(self) -> str:
-        """Each outcome that there is, and the figures but for the delta."""
+        """Return the number of tasks, the outcomes, and the statistics except the delta, as one line."""
         counts = {name: getattr(self, name) for name in (*OUTCOMES, "pending")}
         parts = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
         parts += _figure("mean", self.mean, self.scored, self.results)
         parts += _figure("pass rate", self.pass_rate, self.judged, self.results)
         if self.abstained:
             parts += _figure("coverage", self.coverage, self.scored, self.scored + self.abstained)
-        for found in (one for one in self.pass_estimates if one.k > 1):
-            parts += _figure(f"pass@{found.k}", found.pass_at_k, found.tasks, self.tasks)
-            parts += _figure(f"pass^{found.k}", found.pass_hat_k, found.tasks, self.tasks)
+        for estimate in (one for one in self.pass_estimates if one.k > 1):
+            parts += _figure(f"pass@{estimate.k}", estimate.pass_at_k, estimate.tasks, self.tasks)
+            parts += _figure(f"pass^{estimate.k}", estimate.pass_hat_k, estimate.tasks, self.tasks)
         tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
         tasks += f" of {self.samples} samples" if self.samples > 1 else ""
         return f"{tasks}: {', '.join(parts) or 'nothing to do'}"
 
     def delta_text(self) -> str:
-        """The delta in words: its interval, over how many tasks, by which method, and what that says."""
+        """Return the delta, its interval and method, and the number of compared tasks, as one line."""
         if self.delta is None:
             return "nothing is compared"
         interval = self.delta_interval
-        shown = f"delta {self.delta:+.4g}"
+        text = f"delta {self.delta:+.4g}"
         if interval is not None:
-            shown += f" [{interval[0]:+.4g}, {interval[1]:+.4g}]"
-        shown += f": {self.comparison}, {self.compared} of {self.tasks} tasks compared"
-        shown += f", {self.higher} higher and {self.lower} lower ({_method(self)})"
-        return shown if self.bias is None else f"{shown}; {self.bias}"
+            text += f" [{interval[0]:+.4g}, {interval[1]:+.4g}]"
+        text += f": {self.comparison}, {self.compared} of {self.tasks} tasks compared"
+        text += f", {self.higher} higher and {self.lower} lower ({_method(self)})"
+        return text if self.bias is None else f"{text}; {self.bias}"
 
 
-def _figure(name: str, value: float | None, of: int, among: int) -> list[str]:
-    """A mean in words; one over fewer than there are says so."""
+def _figure(name: str, value: float | None, count: int, total: int) -> list[str]:
+    """Return a statistic as text, with its count if that is below the total; empty for None."""
     if value is None:
         return []
-    return [f"{name} {value:.4g}" + (f" ({of} of {among})" if of < among else "")]
+    return [f"{name} {value:.4g}" + (f" ({count} of {total})" if count < total else "")]
 
 
 def _method(summary: EvalSummary) -> str:
-    """How the interval of the delta is made, or why there is none."""
+    """Return the method of the delta's interval, or the reason for its absence."""
     if summary.delta_interval is not None:
         return DELTA_INTERVAL
     if summary.compared < 2:
-        return "no interval of one task"
+        return "no interval for one task"
     if summary.delta_error is None:
         return "no interval: the differences are too large"
     if summary.delta_error == 0 and summary.compared < FEWEST_EQUAL:
-        return "no interval: too few tasks, which all differ alike"
+        return "no interval: too few tasks, with equal differences"
     return f"no interval without scipy: {INSTALL_SCIPY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Evaluation(Value):
-    """One evaluation of a policy on a suite of tasks."""
+    """An evaluation of a policy on a suite of tasks."""
 
     id: str = ""
-    """Its identity; the same where another process went on with it."""
+    """The evaluation's id, shared by all processes that work on it."""
     suite: str = ""
     """The suite's name."""
     suite_version: str | None = None
     """The suite's version."""
     run_id: str = ""
-    """The run that it belongs to; of several, the last that went on with it."""
+    """The id of the last run that worked on the evaluation."""
     run_name: str | None = None
-    """That run's name."""
+    """The name of that run."""
     tasks: tuple[str, ...] = ()
     """Ids of the planned tasks; empty if they were not stated."""
     samples: int = 1
-    """How many samples are taken of each task."""
+    """The planned number of samples per task."""
     is_baseline: bool = False
-    """Whether others are to be compared with it."""
+    """Whether the evaluation is a baseline for others."""
     baseline_counts: Mapping[str, int] = field(default_factory=dict)
-    """Of the baseline that it is compared with, results by outcome, for the tasks that both have."""
+    """The number of the baseline's results by outcome, over the tasks of both."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Facts by which it is found again."""
+    """Tags for finding the evaluation."""
     spec: Spec | None = None
     """The reward spec that scores."""
     policy: str | None = None
@@ -285,49 +285,49 @@ class Evaluation(Value):
     policy_version: str | None = None
     """The policy's version."""
     status: str = "unfinished"
-    """completed, aborted or error; unfinished where the end is not in the recording."""
+    """completed, aborted or error; unfinished if the end is not in the recording."""
     error_type: str | None = None
-    """Class of the exception that ended it."""
+    """The class of the exception that ended the evaluation."""
     error_message: str | None = None
-    """That exception's message."""
+    """The message of that exception."""
     results: tuple[TaskResult, ...] = ()
-    """All results in the order in which they were stated, those included that a later one replaces."""
+    """All results in the order of recording, including those that a later one replaces."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The user's own numbers by name."""
+    """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """The user's own facts by name."""
+    """User-supplied values by name."""
     faults: tuple[str, ...] = ()
-    """What was wrong with what was recorded, `kind: detail` each."""
+    """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
     trace_ids: tuple[str, ...] = field(default=(), compare=False)
-    """Its traces in order of start: one per process that went on with it."""
+    """The trace ids in order of start, one per process that worked on the evaluation."""
     start_time: int | None = field(default=None, compare=False)
-    """When it began."""
+    """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it ended; None while unfinished."""
+    """The end, in nanoseconds since the Unix epoch; None while unfinished."""
 
     def latest(self) -> dict[tuple[str, int], TaskResult]:
-        """The result that counts of each task and sample, in the order of `tasks`, then of the results."""
-        found = {result.key: result for result in sorted(self.results, key=lambda result: result.order)}
+        """Return the current result by task and sample, in the order of `tasks`, then of the results."""
+        latest = {result.key: result for result in sorted(self.results, key=lambda result: result.order)}
         places: dict[str, int] = {}
-        for task in (*self.tasks, *(task for task, _ in found)):
+        for task in (*self.tasks, *(task for task, _ in latest)):
             places.setdefault(task, len(places))
-        return dict(sorted(found.items(), key=lambda item: (places[item[0][0]], item[0][1])))
+        return dict(sorted(latest.items(), key=lambda item: (places[item[0][0]], item[0][1])))
 
     def scores(self) -> dict[str, float]:
-        """The mean score of each task's samples; tasks without a score are left out."""
+        """Return the mean score of each task's samples; without tasks that have no score."""
         means = {task: mean(found.score for found in results) for task, results in self._by_task()}
         return {task: score for task, score in means.items() if score is not None}
 
     def against(self, baseline: Evaluation | Mapping[str, float]) -> Evaluation:
-        """The same with each result compared with the baseline's score of its task, and with no other."""
+        """Return the evaluation with each result compared with a baseline; replaces an earlier comparison."""
         scores = baseline.scores() if isinstance(baseline, Evaluation) else baseline
         results = tuple(found.against(scores.get(found.task)) for found in self.results)
         return replace(self, results=results, baseline_counts=self.counted(baseline))
 
     def counted(self, baseline: Evaluation | Mapping[str, float]) -> dict[str, int]:
-        """A baseline's results by outcome, for the tasks that both have; of bare scores nothing is known."""
+        """Return a baseline's number of results by outcome, over common tasks; empty for plain scores."""
         known = {*self.tasks} or {result.task for result in self.results}
         if not isinstance(baseline, Evaluation):
             return {}
@@ -336,10 +336,10 @@ class Evaluation(Value):
 
     def summary(self, *, sizes: Sequence[int] = ()) -> EvalSummary:
         """
-        What it amounts to.
+        Return the counts and statistics of the current results.
 
-        `sizes` says for which k pass@k and pass^k are estimated; by default for 1, 2, 4 and so on up to the
-        number of samples where there are several.
+        pass@k and pass^k are estimated for each k in `sizes`; by default, if there are several samples per
+        task, for 1, 2, 4 and so on, and the number of samples.
         """
         by_task = self._by_task()
         results = [result for _, found in by_task for result in found]
@@ -373,7 +373,7 @@ class Evaluation(Value):
         )
 
     def by_slice(self, *, sizes: Sequence[int] = ()) -> dict[str, EvalSummary]:
-        """What the tasks of each slice amount to; a task in several slices counts in each."""
+        """Return the summary of each slice's tasks; a task in several slices counts in each."""
         tasks: dict[str, dict[str, list[TaskResult]]] = {}
         for result in self.latest().values():
             for name in result.slices:
@@ -385,11 +385,11 @@ class Evaluation(Value):
         return {name: replace(part, baseline_counts={}).summary(sizes=sizes) for name, part in parts.items()}
 
     def _by_task(self) -> list[tuple[str, list[TaskResult]]]:
-        """The results that count of each task that has some."""
+        """Return the current results of each task that has results."""
         return [(task, list(found)) for task, found in groupby(self.latest().values(), lambda one: one.task)]
 
     def _tasks(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
-        """How many tasks there are, and what of them is pending."""
+        """Return the fields of the summary about planned, pending and extra tasks."""
         known = {*self.tasks}
         done = sum(found.sample < self.samples for task, of in by_task for found in of if task in known)
         return {
@@ -400,7 +400,7 @@ class Evaluation(Value):
         }
 
     def _comparison(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
-        """The differences to the baseline, one per task."""
+        """Return the fields of the summary about the baseline; each task is one difference."""
         pairs = [pair for _, of_task in by_task if (pair := _pair(of_task)) is not None]
         deltas = [score - baseline for score, baseline in pairs]
         return {
@@ -417,7 +417,7 @@ class Evaluation(Value):
 
 
 def _pair(results: Iterable[TaskResult]) -> tuple[float, float] | None:
-    """A task's mean score and its baseline's; None where one is unknown, or their difference too large."""
+    """Return a task's mean score and its baseline's; None if one is unknown or the difference overflows."""
     both = [found for found in results if found.score is not None and found.baseline_score is not None]
     score, baseline = mean(found.score for found in both), mean(found.baseline_score for found in both)
     if score is None or baseline is None or not math.isfinite(score - baseline):
@@ -426,6 +426,6 @@ def _pair(results: Iterable[TaskResult]) -> tuple[float, float] | None:
 
 
 def _error_types(results: Iterable[TaskResult]) -> dict[str, int]:
-    """How many of the errored have each error type, the most frequent first."""
+    """Return the number of errored results by error type, most frequent first."""
     found = Counter(result.error_type or OTHER_ERROR for result in results if result.outcome == "errored")
     return dict(found.most_common())

@@ -1,4 +1,4 @@
-"""Public names of a package, each imported from its module when it is first used."""
+"""Lazy public names of a package: each is imported from its module on first use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["exports"]
 
 def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """
-    The `__getattr__` and `__dir__` of a package with these public names, each with its module.
+    Return `__getattr__` and `__dir__` for a package; `modules` maps each public name to its module.
 
-    A module without a dot is one of the package, one with a dot is one of `mttp`.
-    A name that equals its module's is the module.
+    A module without a dot is relative to the package, one with a dot to `mttp`.
+    A name that equals its module's name is the module itself.
     """
     namespace = vars(sys.modules[package])
 
@@ -23,8 +23,8 @@ def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], A
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = import_module(f"mttp.{module}" if "." in module else f"{package}.{module}")
-        namespace[name] = found if module == name else getattr(found, name)
+        imported = import_module(f"mttp.{module}" if "." in module else f"{package}.{module}")
+        namespace[name] = imported if module == name else getattr(imported, name)
         return namespace[name]
 
     def names() -> list[str]:

@@ -27,25 +27,25 @@ __all__ = [
 ]
 
 SCOPES: Final = ("episode", "agent", "step", "late")
-"""What was graded: an episode, an agent or a step; late where it was graded apart from the recording."""
+"""The graded object: an episode, an agent or a step; late for a score that was added afterwards."""
 OTHER: Final = "_OTHER"
-"""Stands for an error whose type is not known, and for names beyond the first `MAX_NAMES`."""
+"""The name for errors of unknown type, and for names beyond the first `MAX_NAMES`."""
 MAX_GRADERS: Final = 1000
-"""Different graders that one tally lists; gradings of further ones are only counted."""
+"""The maximum number of graders in a tally; gradings of further ones are counted as unlisted."""
 MAX_NAMES: Final = 100
-"""Different error types, verdicts and failed checks that are listed for one grader."""
+"""The maximum number of error types, of verdicts and of failed checks per grader."""
 
 _INVALID = (INVALID_VALUE, OUT_OF_RANGE)
 _COUNTED = ("ok", "partial", "abstained", "missing")
 
 
 class Grading(NamedTuple):
-    """One result of one grader, as far as its health depends on it."""
+    """One result of one grader: the fields from which its health is computed."""
 
     scope: str
     """episode, agent, step or late."""
     grader: str
-    """Name and version of the reward spec, else the grader's name; empty where neither is known."""
+    """Name and version of the reward spec, else the grader's name; empty if neither is known."""
     component: str
     """The component, e.g. `safety.no_leak` for one of an included spec; empty for the total."""
     status: str
@@ -53,7 +53,7 @@ class Grading(NamedTuple):
     error_type: str | None = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     value: float | None = None
-    """The score; None for a relative one, which means nothing beyond its group."""
+    """The score; None for a relative one, which is comparable only within its group."""
     verdict: str | None = None
     """pass or fail."""
     failed_checks: tuple[str, ...] = ()
@@ -67,41 +67,41 @@ class GraderHealth:
     scope: str
     """episode, agent, step or late."""
     grader: str
-    """Name and version of the reward spec, else the grader's name; empty where neither is known."""
+    """Name and version of the reward spec, else the grader's name; empty if neither is known."""
     component: str
     """The component, e.g. `safety.no_leak` for one of an included spec; empty for the total."""
     gradings: int = 0
-    """How many gradings there are, of any status."""
+    """The number of gradings of any status."""
     ok: int = 0
-    """Gradings with a valid score."""
+    """The number of gradings with a valid score."""
     partial: int = 0
-    """Totals that were given although a component failed."""
+    """The number of totals given although a component failed."""
     error: int = 0
-    """Gradings that failed, other than by their value."""
+    """The number of gradings with an error, without the invalid ones."""
     errors: Mapping[str, int] = field(default_factory=dict)
-    """How many gradings failed with each type of error, most frequent first."""
+    """The number of these by error type, most frequent first."""
     invalid: int = 0
-    """Gradings whose result was not a finite number, or beyond its range."""
+    """The number of gradings whose result was not a finite number or was outside of its range."""
     abstained: int = 0
-    """Gradings in which the grader abstained."""
+    """The number of gradings in which the grader abstained."""
     missing: int = 0
-    """Gradings without a result."""
+    """The number of gradings without a result."""
     verdicts: Mapping[str, int] = field(default_factory=dict)
-    """How often the verdict was pass, and fail."""
+    """The number of gradings by verdict, pass or fail."""
     failed_checks: Mapping[str, int] = field(default_factory=dict)
-    """How often each check failed, most frequent first; for a total."""
+    """The number of failures by check, most frequent first; for a total."""
     count: int = 0
-    """How many scores the mean is of: those with status ok that are not relative."""
+    """The number of scores in the mean: those with status ok that are not relative."""
     mean: float | None = None
-    """The mean of these scores; None where there is none."""
+    """The mean of these scores; None without any."""
     min: float | None = None
-    """The lowest of them."""
+    """The lowest of these scores."""
     max: float | None = None
-    """The highest of them."""
+    """The highest of these scores."""
 
     @property
     def failed(self) -> int:
-        """Gradings that failed: error, invalid and partial ones."""
+        """The number of failed gradings: error, invalid and partial ones."""
         return self.error + self.invalid + self.partial
 
 
@@ -157,7 +157,7 @@ class _GraderCounts:
             self.max = high
         share = count / self.count
         step = (mean - self.mean) * share
-        if math.isinf(step):  # of finite numbers that are too far apart
+        if math.isinf(step):  # the difference of finite numbers can overflow
             step = mean * share - self.mean * share
         self.mean = min(max(self.mean + step, self.min), self.max)
 
@@ -191,14 +191,14 @@ def _by_count(counter: Counter[str]) -> dict[str, int]:
 
 
 class GraderTally:
-    """The health of all graders, grading by grading, in bounded memory."""
+    """Counts gradings by grader in bounded memory, and returns the health of all graders."""
 
     __slots__ = ("_graders", "unlisted")
 
     def __init__(self) -> None:
         self._graders: dict[tuple[str, str, str], _GraderCounts] = {}
         self.unlisted = 0
-        """Gradings of graders beyond the first `MAX_GRADERS`."""
+        """The number of gradings of graders beyond the first `MAX_GRADERS`."""
 
     def add(self, grading: Grading) -> None:
         """Count a grading."""
@@ -209,7 +209,7 @@ class GraderTally:
             tally.add(grading)
 
     def merge(self, other: GraderTally) -> None:
-        """Count what another tally counted."""
+        """Add the counts of another tally."""
         self.unlisted += other.unlisted
         for key, theirs in other._graders.items():
             tally = self._of(key)
@@ -219,13 +219,13 @@ class GraderTally:
                 tally.merge(theirs)
 
     def _of(self, key: tuple[str, str, str]) -> _GraderCounts | None:
-        found = self._graders.get(key)
-        if found is None and len(self._graders) < MAX_GRADERS:
-            found = self._graders[key] = _GraderCounts()
-        return found
+        counts = self._graders.get(key)
+        if counts is None and len(self._graders) < MAX_GRADERS:
+            counts = self._graders[key] = _GraderCounts()
+        return counts
 
     def health(self) -> tuple[GraderHealth, ...]:
-        """The health of each grader: by scope, then name, the total before its components."""
+        """Return the health of each grader, by scope, then name, the total before its components."""
         return tuple(self._graders[key].health(*key) for key in sorted(self._graders, key=_order))
 
 
@@ -257,6 +257,7 @@ class Scored(NamedTuple):
     verdict: str | None
     failed_checks: tuple[str, ...]
     grader: str | None
+    grader_version: str | None
     relative: bool | None
     spec: Spec | None
     grades: tuple[Graded, ...]
@@ -267,9 +268,9 @@ class Scored(NamedTuple):
 
 def gradings(reward: Reward | Scored, *, scope: str = "episode") -> Iterator[Grading]:
     """
-    The gradings of a scoring: its total, then each component and the parts of included specs.
+    Yield the gradings of a scoring: its total, then each component and the parts of included specs.
 
-    A component that was given by hand and has the status error is an invalid one: it was no finite number.
+    A user-supplied component with the status error counts as invalid: it was not a finite number.
     """
     grader = label(reward)
     yield Grading(
@@ -294,7 +295,7 @@ def gradings(reward: Reward | Scored, *, scope: str = "episode") -> Iterator[Gra
 
 
 def label(reward: Reward | Scored) -> str:
-    """Name and version of the reward spec that paid, else the grader's name, else nothing."""
+    """Return name and version of the reward spec, else the grader's name, else an empty string."""
     spec = reward.spec
     if spec is None:
         return reward.grader or ""

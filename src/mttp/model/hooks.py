@@ -1,4 +1,4 @@
-"""Who looks on while samples are scored: the recorder, once there is one."""
+"""The hook through which the recorder observes scorings."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ __all__ = ["ScoringObserver", "ScoringObserverFactory", "begin", "watch_with"]
 
 
 class ScoringObserver(Protocol):
-    """One scoring as it is watched; it never raises."""
+    """The observer of one scoring; its methods never raise."""
 
     def grading(self, name: str) -> AbstractContextManager[object]:
-        """A component is called within this block."""
+        """Return a context manager for the call of a component."""
 
     def scored(self, result: RewardResult) -> str:
-        """The result; the id of the span that was recorded of it, empty where none was."""
+        """Record the result and return its span id, 16 hex digits; empty if it is not recorded."""
 
 
 class ScoringObserverFactory(Protocol):
     """Returns an observer for each scoring."""
 
     def __call__(self, spec: str, *, of_step: bool) -> ScoringObserver | None:
-        """Called when a scoring by the spec of that name begins; returns None to skip it."""
+        """Return an observer for a scoring by the spec of this name; None to skip it."""
 
 
-_watcher: ScoringObserverFactory | None = None
+_factory: ScoringObserverFactory | None = None
 
 
-def watch_with(watcher: ScoringObserverFactory) -> None:
-    """Have scorings of this process watched from here on."""
-    global _watcher
-    _watcher = watcher
+def watch_with(factory: ScoringObserverFactory) -> None:
+    """Observe the scorings of this process with the factory's observers."""
+    global _factory
+    _factory = factory
 
 
 def begin(spec: str, *, of_step: bool) -> ScoringObserver | None:
-    """Say that a scoring begins; who sees it, if anybody does."""
-    return None if _watcher is None else _watcher(spec, of_step=of_step)
+    """Return an observer for a scoring that begins; None if it is not observed."""
+    return None if _factory is None else _factory(spec, of_step=of_step)

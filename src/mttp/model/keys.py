@@ -1,4 +1,4 @@
-"""The last part of an attribute's key, made of a name that a user chose."""
+"""The last part of an attribute's key, from a user-supplied name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import lru_cache
 
 __all__ = ["name_key"]
 
-_NOT_A_KEY = re.compile(r"[^a-z0-9_]")
+_DISALLOWED = re.compile(r"[^a-z0-9_]")
 
 
 def name_key(name: object) -> str:
-    """A user's name in lower case letters, digits and underscores."""
-    written = str.__str__(name) if isinstance(name, str) else str(name)  # an enum's text is its value
-    return _key(written)
+    """Return a name in lower case, with an underscore for each character but ASCII letters and digits."""
+    text = str.__str__(name) if isinstance(name, str) else str(name)  # for an enum of str, its value
+    return _key(text)
 
 
 @lru_cache(maxsize=1 << 12)
-def _key(written: str) -> str:
-    return _NOT_A_KEY.sub("_", written.lower())
+def _key(text: str) -> str:
+    return _DISALLOWED.sub("_", text.lower())

@@ -1,4 +1,4 @@
-"""How deep lists and mappings may be nested in a recorded value, in any format and in both directions."""
+"""The limit on nested lists and mappings in recorded values, for all formats."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["MAX_DEPTH", "is_deep", "is_deep_json", "shallow"]
 
 MAX_DEPTH: Final = 30
 """
-Lists and mappings within each other, at most, in the value of one attribute.
+The maximum depth of nested lists and mappings in an attribute's value.
 
-Protobuf parsers refuse a whole request that nests 100 messages, and 32 mappings within each other reach that.
+Protobuf parsers reject a request with 100 nested messages, which 32 nested mappings reach.
 """
 
 _CONTAINERS = (list, tuple, Mapping)
 
 
 def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
-    """Whether a value has more than `limit` lists and mappings within each other; it uses no recursion."""
+    """Return whether lists and mappings are nested deeper than `limit`; without recursion."""
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
         level = [item for one in level for item in _containers(_items(one))]
@@ -30,10 +30,10 @@ def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
 
 
 def is_deep_json(document: str, limit: int = MAX_DEPTH) -> bool:
-    """Whether a text is JSON that is nested so deep, or deeper than Python can parse."""
+    """Return whether a text is JSON nested deeper than `limit`, or deeper than Python can parse."""
     if document.count("[") + document.count("{") <= limit:
         return False
-    with suppress(ValueError):  # no JSON
+    with suppress(ValueError):  # not JSON
         try:
             return is_deep(json.loads(document), limit)
         except RecursionError:
@@ -43,9 +43,9 @@ def is_deep_json(document: str, limit: int = MAX_DEPTH) -> bool:
 
 def shallow(values: Any, around: int = 0) -> Any:
     """
-    The value without what is nested deeper than a level beyond the limit, which `is_deep` still sees.
+    Return the value with everything deeper than one level beyond the limit removed; `is_deep` stays true.
 
-    `around` is how many lists and mappings are around the values of attributes.
+    `around` is the number of lists and mappings that enclose the attributes' values.
     """
     limit = MAX_DEPTH + around
     return _cut(values, limit) if is_deep(values, limit + 1) else values
@@ -60,7 +60,7 @@ def _cut(value: Any, left: int) -> Any:
 
 
 def _containers(items: Collection[Any]) -> Iterable[Any]:
-    # Few different types are asked about, instead of each of a long list's numbers.
+    # Testing the set of types is cheaper than testing each number of a long list.
     if any(issubclass(kind, _CONTAINERS) for kind in set(map(type, items))):
         return [item for item in items if isinstance(item, _CONTAINERS)]
     return ()

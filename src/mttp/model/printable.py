@@ -1,7 +1,7 @@
 """
-Text from elsewhere as a terminal or a log may have it: recorded text, names of files, answers of receivers.
+Escaping of control characters in untrusted text: recorded text, file names, responses of receivers.
 
-All warnings of mttp pass `OneLine`, and all that commands print passes `visible` or `visible_json`.
+All log records of mttp pass `OneLine`; commands print through `visible` or `visible_json`.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ import re
 __all__ = ["OneLine", "one_line", "visible", "visible_json"]
 
 _C0 = r"\x00-\x1f"
-_OTHERS = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-"""Control codes beyond ASCII, separators of lines, marks of direction, halves of a character."""
-_ACTING = re.compile(f"[{_C0}{_OTHERS}]")
-_ACTING_IN_JSON = re.compile(f"[{_OTHERS}]")
+_BEYOND_C0 = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""DEL and C1 control codes, line separators, bidirectional marks, lone surrogates."""
+_CONTROL = re.compile(f"[{_C0}{_BEYOND_C0}]")
+_CONTROL_IN_JSON = re.compile(f"[{_BEYOND_C0}]")
 _VISIBLE = {"\n": "⏎", "\t": " ", "\r": ""}
 
 
 def visible(text: object, *, lines: bool = False) -> str:
-    """Text with the characters that act on a terminal spelled out; with `lines`, its line breaks stay."""
+    """Return text with control characters escaped; with `lines`, its line breaks are kept."""
     if lines:
         return "\n".join(visible(line) for line in str(text).split("\n"))
-    return _ACTING.sub(_spelled, str(text))
+    return _CONTROL.sub(_escaped, str(text))
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return _VISIBLE.get(found[0], f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 def visible_json(document: str) -> str:
-    """A JSON document that reads back as it was, with the characters that act on a terminal escaped."""
-    return _ACTING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+    """Return an equivalent JSON document with control characters escaped."""
+    return _CONTROL_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def one_line(text: str) -> str:
-    """Text without control characters, which a terminal or a log would act on."""
+    """Return text with a space for each character that is not printable."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 class OneLine(logging.Filter):
-    """Lets every record through, its message as one line and its traceback without control codes."""
+    """A logging filter that makes each message one line and escapes control characters in tracebacks."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Replace what would act on a terminal."""
+        """Escape the record's message and traceback; always return True."""
         message = record.getMessage()
         if not message.isprintable():
             record.msg, record.args = one_line(message), ()

@@ -1,4 +1,4 @@
-"""Scorings as frozen values: what was paid, by which rule, and what it was made of."""
+"""Rewards, grades of their components, and the identity of reward specs as frozen values."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ __all__ = ["INVALID_VALUE", "MISSING_INPUT", "OUT_OF_RANGE", "Grade", "GradingUs
 INVALID_VALUE: Final = "invalid_value"
 """Error type of a result that is not a finite number."""
 OUT_OF_RANGE: Final = "out_of_range"
-"""Error type of a result beyond its range."""
+"""Error type of a result outside of its range."""
 MISSING_INPUT: Final = "missing_input"
 """Error type of a sample that lacks an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Spec(Value):
-    """Which reward spec paid: its name, version and digests."""
+    """The identity of a reward spec: its name, version and digests."""
 
     name: str
     """The spec's name."""
     version: str | None = None
     """The spec's version."""
     sha256: str | None = None
-    """Digest of the spec document."""
+    """SHA-256 of the spec document."""
     code_sha256: str | None = None
-    """Digest of the code that the spec uses."""
+    """SHA-256 of the code that the spec uses."""
     code_coverage: str | None = None
-    """How much of that code the digest covers: full, partial or opaque."""
+    """How much of that code `code_sha256` covers: full, partial or opaque."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GradingUsage(Value):
-    """What graders' own calls of models came to; none of it is the policy's."""
+    """The usage of graders' own calls, without the policy's calls."""
 
     calls: int = 0
-    """How many calls were recorded."""
+    """The number of recorded calls."""
     input_tokens: int = 0
-    """Tokens that the models read, of the calls that say so."""
+    """The sum of input tokens, over the calls that report them."""
     output_tokens: int = 0
-    """Tokens that the models wrote, of the calls that say so."""
+    """The sum of output tokens, over the calls that report them."""
     duration: float = 0.0
-    """Seconds that the calls took, added up."""
+    """The sum of the calls' durations, in seconds."""
     cost: float | None = None
-    """Sum of what graders state as `cost` in their evidence, in their currency; None where none does."""
+    """The sum of `cost` in the graders' evidence, in their currency; None if no evidence has it."""
 
     @classmethod
-    def total(cls, found: Iterable[GradingUsage]) -> GradingUsage:
-        """Several as one."""
-        parts = list(found)
+    def total(cls, usages: Iterable[GradingUsage]) -> GradingUsage:
+        """Return the sum of several usages."""
+        parts = list(usages)
         costs = [one.cost for one in parts if one.cost is not None]
         return cls(
             calls=sum(one.calls for one in parts),
@@ -68,140 +68,140 @@ class GradingUsage(Value):
 
     @classmethod
     def of(cls, calls: Iterable[Call], evidence: object = None) -> GradingUsage:
-        """What these calls came to, with the cost that the evidence states."""
-        made = list(calls)
+        """Return the usage of these calls, with the `cost` of the evidence."""
+        calls = list(calls)
         cost = evidence.get("cost") if isinstance(evidence, Mapping) else None
         known = isinstance(cost, (int, float)) and not isinstance(cost, bool) and isfinite(cost)
         return cls(
-            calls=len(made),
-            input_tokens=sum(call.input_tokens or 0 for call in made),
-            output_tokens=sum(call.output_tokens or 0 for call in made),
-            duration=fsum(((call.end_time or 0) - (call.start_time or 0)) / 1e9 for call in made),
-            cost=float(cost) if known else None,  # type: ignore[arg-type]  # it is a number then
+            calls=len(calls),
+            input_tokens=sum(call.input_tokens or 0 for call in calls),
+            output_tokens=sum(call.output_tokens or 0 for call in calls),
+            duration=fsum(((call.end_time or 0) - (call.start_time or 0)) / 1e9 for call in calls),
+            cost=float(cost) if known else None,  # type: ignore[arg-type]  # a number if known
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Grade(Value):
-    """One component's part in a scoring: its score, and what it counted for."""
+    """The result of one component of a reward spec: its score and its contribution to the reward."""
 
     name: str
-    """The component's name in its reward spec."""
+    """The component's name in the reward spec."""
     kind: str
     """verifier, check, rubric, shaping, penalty, judge or human."""
     value: float | None = None
-    """Its score before the weight; the aggregate of several calls. None unless `status` is ok."""
+    """The score before weighting, aggregated over several calls; None unless `status` is ok."""
     status: str = "ok"
-    """ok, error, abstained or missing: an error is never a zero."""
+    """ok, error, abstained or missing; a score of zero has the status ok."""
     error: str | None = None
-    """What went wrong, where the status is error."""
+    """The error message, if the status is error."""
     error_type: str | None = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     weight: float | None = None
-    """Factor of the value in a sum; None for a check."""
+    """The factor of the value in a sum; None for a check."""
     contribution: float | None = None
-    """What it added to the reward; None where it did not count, or where nothing is added up."""
+    """The part of the reward from this component; None if it did not count, or the reward is not a sum."""
     verdict: str | None = None
     """pass or fail, for a verifier or a check."""
     range: tuple[float, float] | None = None
-    """Lowest and highest value that it may give."""
+    """The lowest and highest value of the component."""
     clipped: bool = False
-    """Whether the value was beyond the range and became its nearest end."""
+    """Whether the value was outside of the range and was clipped."""
     late: bool = False
-    """Whether a call took longer than it may, and could not be stopped."""
+    """Whether a call exceeded its time limit and could not be stopped."""
     repeats: tuple[float, ...] = ()
-    """The values of all its calls, where there were several."""
+    """The values of all calls, for a component that is called several times."""
     spread: float | None = None
-    """Their standard deviation (ddof 1)."""
+    """The standard deviation of `repeats` (ddof 1)."""
     label: str | None = None
-    """The value in a word, as the component says it."""
+    """The component's label for the value."""
     explanation: str | None = None
-    """Why, as the component says it."""
+    """The component's explanation of the value."""
     evidence: Any = None
-    """What it was based on, as the component says it; anything that JSON can say."""
+    """The component's evidence for the value, as JSON data."""
     relative: bool | None = None
-    """Whether the value only means something within its group."""
+    """Whether the value is comparable only within its group."""
     parts: tuple[Grade, ...] = ()
     """The grades of an included spec."""
     calls: tuple[Call, ...] = ()
-    """Calls of models and tools that the component made, in order of start."""
+    """The component's calls of models and tools, in order of start."""
     start_time: int | None = field(default=None, compare=False)
-    """When the component was called."""
+    """The start of the component's call, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When it had answered."""
+    """The end of the component's call, in nanoseconds since the Unix epoch."""
 
     @property
     def duration(self) -> float:
-        """Seconds that its calls took."""
+        """Seconds from `start_time` to `end_time`."""
         return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
 
     @property
     def usage(self) -> GradingUsage:
-        """What its own calls of models came to, those of its parts included."""
+        """The usage of the component's calls, including those of its parts."""
         own = GradingUsage.of(self.calls, self.evidence)
         return GradingUsage.total([own, *(part.usage for part in self.parts)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Reward(Value):
-    """One scoring: the scalar that was paid, what it was made of, and whether it can be trusted."""
+    """The result of one scoring: the reward, its status and its components."""
 
     value: float | None = None
-    """The scalar that was paid, before any group normalization; `status` says whether it can be trusted."""
+    """The reward before group normalization; valid if `status` is ok."""
     status: str = "missing"
-    """ok, partial (paid although a component failed), error, abstained or missing."""
+    """ok, partial (given although a component failed), error, abstained or missing."""
     components: Mapping[str, float] = field(default_factory=dict)
-    """Each component's score by name; one that has no number is in `component_statuses` instead."""
+    """The score of each component by name; a component without a number is in `component_statuses`."""
     component_statuses: Mapping[str, str] = field(default_factory=dict)
-    """Status by name of the components that are not ok."""
+    """The status by name of the components that are not ok."""
     weights: Mapping[str, float] = field(default_factory=dict)
-    """Each component's weight by name."""
+    """The weight of each component by name."""
     error: str | None = None
-    """What went wrong, where the status is error."""
+    """The error message, if the status is error."""
     error_type: str | None = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     raw: str | None = None
-    """What was given as the value, as text, where it is not a finite number."""
+    """The invalid value as text, if a value was given that is not a finite number."""
     range: tuple[float, float] | None = None
-    """Lowest and highest value that the rule can pay."""
+    """The lowest and highest possible reward."""
     mismatch: bool = False
     """Whether the value differs from the weighted sum of the components."""
     verdict: str | None = None
-    """pass or fail, where a verifier decided."""
+    """pass or fail, if a verifier decided."""
     failed_checks: tuple[str, ...] = ()
-    """Names of the hard constraints that were broken."""
+    """Names of the checks that failed."""
     spec: Spec | None = None
-    """The reward spec that paid."""
+    """The reward spec that scored."""
     grader: str | None = None
-    """Name of the verifier, judge or person that scored."""
+    """The name of the verifier, judge or person that scored."""
     grader_kind: str | None = None
     """verifier, check, rubric, shaping, penalty, judge or human."""
     grader_version: str | None = None
     """The grader's version."""
     relative: bool | None = None
-    """Whether the score only means something within its group."""
+    """Whether the score is comparable only within its group."""
     label: str | None = None
-    """The score in words."""
+    """The grader's label for the score."""
     explanation: str | None = None
-    """Why the grader scored as it did."""
+    """The grader's explanation of the score."""
     clipped: bool = False
-    """Whether the value was beyond the range and became its nearest end."""
+    """Whether the value was outside of the range and was clipped."""
     evidence: Any = None
-    """What the scoring was based on; of a relative one the group, its order and the judge."""
+    """The evidence for the score; for a relative score the group, its order and the judge."""
     grades: tuple[Grade, ...] = ()
-    """Each component's grade, where a reward spec scored."""
+    """The grade of each component, if a reward spec scored."""
     calls: tuple[Call, ...] = ()
-    """Calls of models and tools that were made for it, but for those of its grades; in order of start."""
+    """The calls of models and tools during scoring, without those of `grades`, in order of start."""
     span_id: str = field(default="", compare=False)
-    """The scoring's span, 16 hex digits."""
+    """The span id of the scoring, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)
-    """When scoring began."""
+    """The start of scoring, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """When scoring ended."""
+    """The end of scoring, in nanoseconds since the Unix epoch."""
 
     @property
     def usage(self) -> GradingUsage:
-        """What the calls of models that were made for it came to, those of its grades included."""
+        """The usage of the calls during scoring, including those of `grades`."""
         return GradingUsage.total([GradingUsage.of(self.calls), *(grade.usage for grade in self.grades)])
 
     def __post_init__(self) -> None:

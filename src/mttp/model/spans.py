@@ -1,4 +1,4 @@
-"""One span as a plain record: what every reader yields, whatever it read from."""
+"""Spans as plain records, which all readers return."""
 
 from __future__ import annotations
 
@@ -9,41 +9,46 @@ from typing import Any, Final
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 
-__all__ = ["COUNTED_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+__all__ = ["KEPT_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
-COUNTED_LISTS: Final = frozenset(
+KEPT_LISTS: Final = frozenset(
     {
         a.FAULTS,
         f"{a.STEPS_COLUMN}.{a.FAULTS}",
         a.OMISSIONS,
         f"{a.STEPS_COLUMN}.{a.OMISSIONS}",
         a.REWARD_FAILED_CHECKS,
+        a.TASK_SLICES,
+        a.GROUP_EPISODES,
+        a.RUN_PACKAGES,
+        a.RUN_ACCELERATORS,
+        a.SPEC_DOCUMENTS,
     }
 )
-"""Lists that are read even where arrays are not wanted: a summary counts what is in them."""
+"""Lists that are kept when arrays are dropped, because summaries and studies need their items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who made the span, in which process: instrumentation scope and resource."""
+    """The instrumentation scope and the resource of a span."""
 
     name: str = ""
-    """The instrumentation library."""
+    """The name of the scope."""
     version: str = ""
-    """Its version."""
+    """The version of the scope."""
     schema_url: str = ""
-    """The convention that its attributes follow."""
+    """The schema URL of the scope's spans."""
     resource: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the process."""
+    """The attributes of the resource."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the instrumentation library."""
+    """The attributes of the scope."""
     resource_schema_url: str = ""
-    """The convention that the resource follows."""
+    """The schema URL of the resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanEvent:
-    """Something that happened at one time within a span."""
+    """An event of a span."""
 
     name: str
     time: int
@@ -53,7 +58,7 @@ class SpanEvent:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A reference from a span to another."""
+    """A link from a span to another."""
 
     trace_id: str
     span_id: str
@@ -64,7 +69,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
-    """A span as it was recorded; ids are lower-case hex, times nanoseconds since the Unix epoch."""
+    """A recorded span; ids are lower-case hex, times nanoseconds since the Unix epoch."""
 
     trace_id: str
     span_id: str
@@ -72,7 +77,7 @@ class SpanRecord:
     """Empty for a root."""
     name: str
     kind: int = 1
-    """OTLP's number: 1 internal, 2 server, 3 client, 4 producer, 5 consumer."""
+    """The span kind as in OTLP: 1 internal, 2 server, 3 client, 4 producer, 5 consumer."""
     start_time: int = 0
     end_time: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -84,11 +89,13 @@ class SpanRecord:
     trace_state: str = ""
     flags: int = 0
     dropped_attributes: int = 0
-    """How many attributes the recording library dropped; the same for the counts below."""
+    """The number of attributes that the SDK dropped."""
     dropped_events: int = 0
+    """The number of events that the SDK dropped."""
     dropped_links: int = 0
+    """The number of links that the SDK dropped."""
     scope: Scope = Scope()
-    """Shared by the spans of one block."""
+    """The scope and resource, shared by spans that were read together."""
 
 
 Draft: Any = make_dataclass(
@@ -101,14 +108,14 @@ Draft: Any = make_dataclass(
     match_args=False,
 )
 """
-A record in the making: readers make millions, and to set each field of a frozen one takes thrice as long.
+A mutable `SpanRecord`, with the same arguments; `frozen` makes it a `SpanRecord`.
 
-It takes what `SpanRecord` takes, and becomes one by `frozen`.
+Readers create millions, and setting the fields of a frozen dataclass takes three times as long.
 """
 
 
 def frozen(draft: Any) -> SpanRecord:
-    """The draft as the record that it is of."""
+    """Turn a draft into a `SpanRecord`, in place, and return it."""
     draft.__class__ = SpanRecord
     record: SpanRecord = draft
     return record
@@ -116,13 +123,13 @@ def frozen(draft: Any) -> SpanRecord:
 
 def without_arrays(record: SpanRecord) -> SpanRecord:
     """
-    The span without attributes that are arrays, maps or bytes, without events and links.
+    Return the span without arrays, maps and bytes among its attributes, and without events and links.
 
-    The `COUNTED_LISTS` stay, and of what should be a scalar by the registry, `NO_SCALAR` is the value.
+    `KEPT_LISTS` are kept; `NO_SCALAR` replaces the value of an attribute that should be a scalar.
     """
     scalars = {
         key: value if is_kept else NO_SCALAR
         for key, value in record.attributes.items()
-        if (is_kept := isinstance(value, (str, bool, int, float)) or key in COUNTED_LISTS) or is_scalar(key)
+        if (is_kept := isinstance(value, (str, bool, int, float)) or key in KEPT_LISTS) or is_scalar(key)
     }
     return replace(record, attributes=scalars, events=(), links=())

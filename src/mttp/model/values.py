@@ -1,7 +1,7 @@
 """
-What all values of the vocabulary share: frozen, equal when they say the same thing, shown by what they state.
+The base class of all values: frozen dataclasses with equality by content and a short repr.
 
-NaN equals NaN, arrays compare by dtype, shape and content, and neither span ids nor clock times count.
+NaN equals NaN, arrays compare by dtype, shape and content, and span ids and times do not count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Value", "differences", "is_masked", "same"]
 
 
 def is_masked(value: object) -> bool:
-    """Whether a value is one masked element of numpy's, which is missing although a number lies below it."""
+    """Return whether a value is one masked element of numpy, which counts as missing."""
     ma: Any = sys.modules.get("numpy.ma")
     if ma is None or not isinstance(value, ma.MaskedArray):
         return False
@@ -23,7 +23,7 @@ def is_masked(value: object) -> bool:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two recorded values say the same thing, NaN and arrays included."""
+    """Return whether values are equal; NaN equals NaN, arrays compare by dtype, shape and content."""
     if hasattr(left, "__array__") or hasattr(right, "__array__"):
         return _same_array(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -39,13 +39,13 @@ def _same_array(left: Any, right: Any) -> bool:
     import numpy as np
 
     if not (hasattr(left, "dtype") and hasattr(right, "dtype") and left.dtype == right.dtype):
-        return False  # asked one by one, since numpy takes None for float64
+        return False  # both are tested, since numpy treats None as float64
     return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Value:
-    """Equality by meaning, shared by every value of the vocabulary."""
+    """The base class of all values, with equality by content."""
 
     __hash__: ClassVar[None]  # type: ignore[assignment]  # values hold arrays and mappings
 
@@ -55,17 +55,18 @@ class Value:
         return not differences(self, other)
 
     def __repr__(self) -> str:
-        """What was stated, arrays and long members abridged."""
-        shown = (
-            f"{item.name}={_abridged(getattr(self, item.name))}" for item in fields(self) if _said(self, item)
+        """Return the class and the fields that differ from their defaults, long ones abridged."""
+        members = (
+            f"{item.name}={_abridged(getattr(self, item.name))}"
+            for item in fields(self)
+            if not _is_default(self, item)
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(members)})"
 
 
-def _said(value: Value, item: Field[Any]) -> bool:
-    found = getattr(value, item.name)
+def _is_default(value: Value, item: Field[Any]) -> bool:
     default = item.default if item.default_factory is MISSING else item.default_factory()
-    return default is MISSING or not same(found, default)
+    return default is not MISSING and same(getattr(value, item.name), default)
 
 
 def _abridged(value: object) -> str:
@@ -73,12 +74,12 @@ def _abridged(value: object) -> str:
         return f"<{value.dtype} {getattr(value, 'shape', ())}>"
     if isinstance(value, tuple) and value and isinstance(value[0], Value):
         return f"<{len(value)} {type(value[0]).__name__}>"
-    shown = repr(value)
-    return shown if len(shown) <= 120 else f"{shown[:117]}..."
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 def differences(left: Value, right: Value) -> list[str]:
-    """Names of the fields in which two values of one class differ."""
+    """Return the names of the compared fields in which two values of one class differ."""
     return [
         item.name
         for item in fields(left)

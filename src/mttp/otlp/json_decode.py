@@ -17,7 +17,7 @@ import msgspec
 
 from mttp.errors import ReadError
 from mttp.model.nesting import MAX_DEPTH
-from mttp.model.spans import COUNTED_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.model.spans import KEPT_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp import json_schema as messages
 from mttp.otlp.json_arrays import PLACE, Place, cut, hollowed, numbers
 from mttp.otlp.json_nesting import parsed
@@ -81,7 +81,7 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     """
     The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
-    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `COUNTED_LISTS`;
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `KEPT_LISTS`;
     so are events and links. Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
     Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
     `shorten` is for such spans only.
@@ -123,7 +123,7 @@ def span_id(span: messages.ScalarSpan) -> str:
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Those of its attributes that are scalars, or should be, and the `COUNTED_LISTS`."""
+    """Those of its attributes that are scalars, or should be, and the `KEPT_LISTS`."""
     return _scalars(span.attributes)
 
 
@@ -319,7 +319,7 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
             found[pair.key] = int(value.int_value)
         elif value.bool_value is not None:
             found[pair.key] = value.bool_value
-        elif pair.key in COUNTED_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
+        elif pair.key in KEPT_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
             found[pair.key] = _array(array, _NOTHING_CUT, 0)
         elif is_scalar(pair.key):
             found[pair.key] = NO_SCALAR

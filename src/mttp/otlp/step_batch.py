@@ -53,7 +53,7 @@ class StepBatch(RecordingSpan):
         self._rows: Sequence[Row] | None = rows
         self._form = form
         self._columns: Mapping[str, Column] | None = None
-        self._numbers = transitions.paid([row[2] for row in rows])
+        self._numbers = transitions.finite_rewards([row[2] for row in rows])
         self.count = len(rows)
         self.size = SPAN_BYTES + self._row_bytes(rows)
         self.first_index = 0
@@ -66,7 +66,7 @@ class StepBatch(RecordingSpan):
         if self._numbers is not None:
             return self._numbers, 0
         columns, count = self.columns, self.count
-        return blocks.entries(columns, a.STEP_REWARD, count), blocks.unpaid(columns, count)
+        return blocks.entries(columns, a.STEP_REWARD, count), blocks.reward_errors(columns, count)
 
     @staticmethod
     def _row_bytes(rows: Sequence[Row]) -> int:
@@ -116,7 +116,7 @@ class StepBatch(RecordingSpan):
     def facts(self) -> tuple[dict[str, Any], Pending | None]:
         """Its attributes; columns are encoded on first use."""
         rows, numbers = self._rows, self._numbers
-        found = None if rows is None or numbers is None else self._form.travelling(rows, numbers)
+        found = None if rows is None or numbers is None else self._form.serialize(rows, numbers)
         if found is None:
             return self.values.copy(), None
         return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *found)}

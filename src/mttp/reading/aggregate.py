@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mttp.codec import summary_fields
 from mttp.model.gradings import GraderTally, Grading
-from mttp.reading.episode_summary import Counts, EpisodeSummary
+from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
 __all__ = ["Aggregate", "Codes", "Trend", "RunCounts"]
 
@@ -164,7 +164,15 @@ class Aggregate:
 
     def add(self, episode: EpisodeSummary) -> None:
         """Add an episode."""
-        row = episode.row
+        self.add_row(episode.row)
+        run = self.of(episode.row.run)
+        run.add_cost(episode.cost_usd)
+        run.add_gradings(episode.gradings)
+        run.counts.merge(episode.counts)
+        run.invalid_step_rewards += episode.invalid_step_rewards
+
+    def add_row(self, row: EpisodeRow) -> None:
+        """Add an episode without its counts."""
         self.traces.append(int(row.trace_id[:16] or "0", 16))
         self.start_times.append(row.start_time)
         self.durations.append(row.duration)
@@ -173,8 +181,3 @@ class Aggregate:
         words = row.run, row.status, row.outcome, row.env, row.spec, row.task
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)
-        run = self.of(row.run)
-        run.add_cost(episode.cost_usd)
-        run.add_gradings(episode.gradings)
-        run.counts.merge(episode.counts)
-        run.invalid_step_rewards += episode.invalid_step_rewards

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from mttp.codec import segments, summary_fields
+from mttp.codec import segments, summary_fields, templates
 from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
+from mttp.reading.episode_figures import (
+    NO_REWARD,
+    EpisodeFigures,
+    FigureCounts,
+    ScoreFigures,
+    known,
+    reward_figures,
+    summed_scores,
+)
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -25,18 +35,12 @@ class EpisodePlace(NamedTuple):
     start_time: int
     root: str
     """Id of the root span."""
-    run: str
-    outcome: str
-    env: str
-    task: str
+    attributes: Mapping[str, Any]
+    """Those of the span."""
 
-    @classmethod
-    def of(cls, record: SpanRecord, root: str) -> EpisodePlace:
-        """The facts in the attributes of a span."""
-        found = record.attributes
-        outcome = str(found.get(a.EPISODE_OUTCOME, "unknown"))
-        env, task = str(found.get(a.ENV_ID, "")), str(found.get(a.TASK_ID, ""))
-        return cls(record.start_time, root, summary_fields.run(record), outcome, env, task)
+    def text(self, key: str, default: str = "") -> str:
+        """An attribute as text."""
+        return str(self.attributes.get(key, default))
 
 
 class PartialEpisode:
@@ -46,6 +50,7 @@ class PartialEpisode:
         "_invalid_rewards",
         "counts",
         "duplicates",
+        "figured",
         "first",
         "grades",
         "marker",
@@ -55,7 +60,7 @@ class PartialEpisode:
         "steps",
     )
 
-    def __init__(self, counts: Counts | None = None) -> None:
+    def __init__(self, counts: Counts | None = None, *, figures: bool = False) -> None:
         self.parts = segments.EpisodeParts()
         self.steps = segments.Totals()
         self.counts = counts or Counts()
@@ -70,6 +75,8 @@ class PartialEpisode:
         self.grades: list[SpanRecord] = []
         self._invalid_rewards: dict[str, int] = {}
         """Number of steps with an invalid reward by span id."""
+        self.figured = FigureCounts() if figures else None
+        """What the figures of the episode need besides; None if they are not wanted."""
 
     def add(self, kind: str, record: SpanRecord) -> None:
         """Add a span of that kind."""
@@ -77,11 +84,13 @@ class PartialEpisode:
             self.duplicates += 1
             return
         self.counts.add(kind, record.attributes)
+        if self.figured is not None:
+            self.figured.add(kind, record)
         if kind == names.EPISODE:
             self.root = self.root or record
             return
         if self.first is None or record.start_time < self.first.start_time:
-            self.first = EpisodePlace.of(record, record.parent_id)
+            self.first = EpisodePlace(record.start_time, record.parent_id, record.attributes)
         if kind in (names.STEP, names.STEPS):
             self.steps.add(summary_fields.played(record))
             self._note_reward(record.span_id, record.attributes)
@@ -90,13 +99,15 @@ class PartialEpisode:
         elif kind == names.GRADE:
             self.grades.append(record)
         elif kind == names.EPISODE_START and self.marker is None:
-            self.marker = EpisodePlace.of(record, record.parent_id)
+            self.marker = EpisodePlace(record.start_time, record.parent_id, record.attributes)
 
     def add_step(self, span_id: str, attributes: Mapping[str, Any]) -> None:
         """Add a step of an episode whose root follows."""
         if self.parts.take(segments.OWNER, span_id):
             self.counts.add(names.STEP, attributes)
             self._note_reward(span_id, attributes)
+            if self.figured is not None:
+                self.figured.add_step(span_id, attributes)
         else:
             self.duplicates += 1
 
@@ -141,7 +152,7 @@ class PartialEpisode:
                 others += gradings(scored, scope=scope)
             elif root in (None, target):
                 of_whole.append((part, scored))
-        return segments.paying(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
+        return segments.effective_scoring(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
 
     def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
         """The summary of the spans read so far."""
@@ -150,8 +161,9 @@ class PartialEpisode:
         stated = () if scored is None else tuple(gradings(scored))
         is_scored = scored is not None and segments.states_total(scored)
         found = {} if self.root is None else self.root.attributes
+        row = self._row(trace_id, found, scored)
         return EpisodeSummary(
-            row=self._row(trace_id, found, scored),
+            row=row,
             counts=self.counts,
             gradings=(*stated, *graded) if is_scored else graded,
             undecided=None if scored is None or is_scored else UndecidedScoring(when(scored), stated),
@@ -162,14 +174,77 @@ class PartialEpisode:
             spans=self.parts.found,
             duplicates=self.duplicates,
             invalid_step_rewards=self.invalid_step_rewards,
+            is_rewarded=self.figured is not None and self.is_rewarded,
+            has_unplaced_calls=self.figured is not None and self.figured.has_unplaced_calls,
+            figures=None if self.figured is None else self._figures(row, scored, self.figured),
             scope=scope,
         )
+
+    def _figures(self, row: EpisodeRow, scored: Scored | None, counted: FigureCounts) -> EpisodeFigures:
+        found = self.place.attributes
+        prompt_tokens, completion_tokens = counted.tokens or (None, None)
+        calls = counted.calls()
+        return EpisodeFigures(
+            trace_id=row.trace_id,
+            run=row.run,
+            start_time=row.start_time,
+            env=row.env,
+            task=found.get(a.TASK_ID),
+            seed=None if (seed := found.get(a.ENV_SEED)) is None else str(seed),
+            split=found.get(a.TASK_SPLIT),
+            slices=tuple(found.get(a.TASK_SLICES) or ()),
+            group=found.get(a.GROUP_ID),
+            policy_version=found.get(a.POLICY_VERSION_START),
+            status=row.status,
+            outcome=row.outcome,
+            stop_reason=found.get(a.EPISODE_STOP_REASON),
+            truncated=found.get(a.EPISODE_TRUNCATED),
+            return_=known(found.get(a.EPISODE_RETURN)),
+            **(NO_REWARD if scored is None else reward_figures(scored)),
+            step_scores=self.step_scores(),
+            metrics=counted.metrics(templates.decode(a.METRIC, found)),
+            length=row.length,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            call_count=calls[0],
+            call_nanoseconds=calls[1],
+            duration=known(row.duration),
+            cost=known(found.get(a.USAGE_COST_USD)),
+            inputs_json=found.get(a.INPUTS_JSON),
+        )
+
+    def step_scores(self) -> ScoreFigures:
+        """The scores of the last scoring of each step, in order of steps."""
+        steps = {} if self.figured is None else self.figured.steps
+        scorings = [
+            (steps[target], scored)
+            for (scope, target, _), (_, scored) in self.scorings.items()
+            if scope == "step" and target in steps
+        ]
+        if not scorings:
+            return ScoreFigures()
+        children = summary_fields.children(self.grades)
+        ordered = sorted(scorings, key=itemgetter(0))
+        return summed_scores([summary_fields.with_grades(scored, children) for _, scored in ordered])
+
+    @property
+    def is_rewarded(self) -> bool:
+        """Whether a reward of the episode or of a step is recorded."""
+        root = self.root
+        if any(
+            scope == "episode" and (root is None or target == root.span_id)
+            for scope, target, _ in self.scorings
+        ):
+            return True
+        if root is None:
+            return self.steps.has_rewards
+        return a.EPISODE_RETURN_BASIS in root.attributes or a.EPISODE_STEP_REWARD_SUM in root.attributes
 
     @property
     def place(self) -> EpisodePlace:
         """The facts of the root; without a root, of the start marker or of the span that started first."""
         if self.root is not None:
-            return EpisodePlace.of(self.root, self.root.span_id)
+            return EpisodePlace(self.root.start_time, self.root.span_id, self.root.attributes)
         found = self.marker or self.first
         assert found is not None, "the episode has no spans"
         return found
@@ -178,17 +253,17 @@ class PartialEpisode:
         root, place = self.root, self.place
         return_ = summary_fields.number(found, a.EPISODE_RETURN)
         return EpisodeRow(
-            run=place.run,
+            run=place.text(a.RUN_ID),
             trace_id=trace_id,
             start_time=place.start_time,
             duration=math.nan if root is None else (root.end_time - root.start_time) / 1e9,
             return_=math.nan if return_ is None else return_,
             length=self.steps.longest if root is None else summary_fields.count(found, a.EPISODE_LENGTH),
             status="unfinished" if root is None else str(found.get(a.EPISODE_STATUS, "completed")),
-            outcome=place.outcome,
-            env=place.env,
+            outcome=place.text(a.EPISODE_OUTCOME, "unknown"),
+            env=place.text(a.ENV_ID),
             spec="" if root is None else spec(scored) if scored else summary_fields.spec(found),
-            task=place.task,
+            task=place.text(a.TASK_ID),
         )
 
 
@@ -205,7 +280,8 @@ def when(scored: Scored) -> tuple[int, int]:
 class Assembler:
     """Assembles episodes from the spans of the process that started them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, figures: bool = False) -> None:
+        self._figures = figures
         self.open: dict[str, PartialEpisode] = {}
         """Incomplete episodes by trace id."""
 
@@ -217,7 +293,7 @@ class Assembler:
         """Add a span of that kind; return the episode if the span completes it."""
         episode = self.open.get(record.trace_id)
         if episode is None:
-            episode = self.open[record.trace_id] = PartialEpisode()
+            episode = self.open[record.trace_id] = PartialEpisode(figures=self._figures)
         episode.add(kind, record)
         if not episode.is_whole:
             return None

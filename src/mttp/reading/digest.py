@@ -15,14 +15,17 @@ from mttp.semconv import attributes as a
 
 __all__ = ["digested"]
 
+_NEEDED = frozenset({a.RUN_ID, a.GEN_AI_OPERATION_NAME})
+"""A span of another library is kept if it is a model call: its duration is part of the figures."""
 
-def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
+
+def digested(decode: Callable[[IsOpen], Iterable[Decoded]], *, figures: bool) -> list[Decoded]:
     """
     The lines with one `EpisodeSummary` in place of all spans of each episode that is whole in them.
 
     Aggregating the results of all parts in order gives the same figures as aggregating all spans.
     """
-    assembler, position = Assembler(), 0
+    assembler, position = Assembler(figures=figures), 0
     whole: set[str] = set()
     lines: list[Decoded] = []
     rows: list[list[tuple[int, Any]]] = []
@@ -46,7 +49,7 @@ def digested(decode: Callable[[IsOpen], Iterable[Decoded]]) -> list[Decoded]:
                     whole.add(record.trace_id)
                     rows[number].append((position, ended))
                     del kept[record.trace_id]
-            elif is_new or a.RUN_ID in record.attributes or summary_fields.kind(record):
+            elif is_new or not _NEEDED.isdisjoint(record.attributes) or summary_fields.kind(record):
                 rows[number].append((position, record))
     for number, item in (one for spans in kept.values() for one in spans):
         rows[number].append(item)

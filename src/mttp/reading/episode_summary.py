@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, Grading
 from mttp.model.spans import Scope
+from mttp.reading.episode_figures import EpisodeFigures
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -124,6 +125,12 @@ class EpisodeSummary(NamedTuple):
     """Number of repeated spans."""
     invalid_step_rewards: int = 0
     """Number of steps with a reward that is not a finite number, and no scoring."""
+    is_rewarded: bool = False
+    """Whether a reward of the episode or of a step is recorded; known with figures."""
+    has_unplaced_calls: bool = False
+    """Whether the step of a model call is not known; known with figures."""
+    figures: EpisodeFigures | None = None
+    """The figures for a study, if they are wanted."""
     scope: Scope = Scope()
     name: str = ""
     """Always empty: the summary is not a span of any kind."""
@@ -135,9 +142,10 @@ class EpisodeSummary(NamedTuple):
 
     def plain(self) -> tuple[Any, ...]:
         """The fields without `scope` and `name` as plain data."""
+        figures = self.figures and self.figures.plain()
         undecided = self.undecided and (self.undecided.when, _plain(self.undecided.gradings))
         structured = tuple(self.row), self.counts.plain(), _plain(self.gradings), undecided
-        return (*structured, *self[_STRUCTURED_FIELDS:-2])
+        return (*structured, *self[_STRUCTURED_FIELDS:-3], figures)
 
     @classmethod
     def of_plain(cls, values: tuple[Any, ...], scope: Scope) -> EpisodeSummary:
@@ -146,7 +154,8 @@ class EpisodeSummary(NamedTuple):
         if undecided is not None:
             undecided = UndecidedScoring(undecided[0], _gradings(undecided[1]))
         structured = EpisodeRow(*row), Counts(*counts), _gradings(gradings), undecided
-        return cls._make((*structured, *values[_STRUCTURED_FIELDS:], scope, ""))
+        figures = values[-1] and EpisodeFigures.of_plain(values[-1])
+        return cls._make((*structured, *values[_STRUCTURED_FIELDS:-1], figures, scope, ""))
 
 
 def _plain(gradings: tuple[Grading, ...]) -> Any:

@@ -64,6 +64,7 @@ def decode(
     part: FilePart | None = None,
     progress: Progress | None = None,
     is_open: IsOpen | None = None,
+    figures: bool = False,
     as_written: bool = False,
 ) -> Iterator[Decoded]:
     """
@@ -71,13 +72,13 @@ def decode(
 
     Values that do not conform to the registry are left out, unless `as_written` is set.
     With `is_open`, which is called for each line, an episode that is whole in a line becomes one
-    `EpisodeSummary`.
+    `EpisodeSummary`, with its figures for a study if `figures` is set.
     """
     shorten: Shorten | None = None
     if is_open is not None:
         from mttp.reading.whole import shortened  # only summaries need it
 
-        shorten = partial(shortened, is_open=is_open)
+        shorten = partial(shortened, is_open=is_open, figures=figures)
     items = read_lines(path, share=part, progress=progress)
     conformity = Conformity(as_written=as_written)
     return (_conforming(item, conformity, arrays=arrays, shorten=shorten) for item in items)

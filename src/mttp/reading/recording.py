@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +26,7 @@ from mttp.reading.duplicates import fuller, is_lossless, is_same
 from mttp.reading.evals import EvaluationPart, merged, part
 from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
+from mttp.reading.garbage import gc_disabled
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
@@ -256,7 +255,7 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     Raises ReadError if a source does not exist or is not a recording, and with `strict` at the first problem.
     """
     scan = Scan(source, arrays=True, strict=strict, progress=progress)
-    with _gc_disabled():
+    with gc_disabled():
         traces, duplicates = _traces(scan)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
@@ -277,18 +276,6 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
         stores=scan.stores,
         duplicates=duplicates,
     )
-
-
-@contextmanager
-def _gc_disabled() -> Iterator[None]:
-    """Disable the garbage collector: reading creates no garbage, and collections take a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _traces(scan: Scan) -> tuple[_Traces, int]:

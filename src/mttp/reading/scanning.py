@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
@@ -42,7 +42,7 @@ def scan(source: Source, *, arrays: bool = False) -> Scan:
     Spans of other instrumentations and repeated spans are included; `source` is that of `mttp.read`.
     Memory is constant however large the files are.
     Without `arrays`, attributes that are arrays, maps or bytes, events and links are skipped, which is
-    several times faster.
+    several times faster; the lists in `mttp.model.spans.KEPT_LISTS` are short and stay.
     Raises ReadError if a source does not exist or is not a recording, the latter during iteration.
     """
     return Scan(source, arrays=arrays)
@@ -63,13 +63,16 @@ class Scan:
         strict: bool = False,
         progress: Progress | None = None,
         is_open: IsOpen | None = None,
+        figures: bool = False,
         as_written: bool = False,
     ) -> None:
         self._items = find(source)
         self._arrays = arrays
         self._progress = progress
         self._is_open = is_open
-        self._wanted: Wanted = "arrays" if arrays else "scalars" if is_open is None else "episodes"
+        self._wanted: Wanted = "arrays" if arrays else "scalars"
+        if is_open is not None:
+            self._wanted = "figures" if figures else "episodes"
         self._problems = Problems(strict=strict)
         self._as_written = as_written
         self._decode: _Decode = self._decode_here
@@ -131,7 +134,13 @@ class Scan:
 
     @property
     def _decode_here(self) -> _Decode:
-        return partial(lines.decode, arrays=self._arrays, is_open=self._is_open, as_written=self._as_written)
+        return partial(
+            lines.decode,
+            arrays=self._arrays,
+            is_open=self._is_open,
+            figures=self._wanted == "figures",
+            as_written=self._as_written,
+        )
 
     def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
@@ -167,11 +176,8 @@ class Scan:
         if is_parquet(item.path):
             return (yield from self._parquet(item))
         if (copy := self._copies.get(item.path)) is not None:
-            from mttp.reading import parquet
-
             lines.note(item, copy.faults, self._problems)
-            for block in parquet.read_blocks(copy.path, arrays=self._arrays):
-                yield self._conforming(block, str(item.path))
+            yield from self._parquet_blocks(copy.path, str(item.path), has_checksum=True)
             if self._progress is not None:
                 self._progress(item.path.stat().st_size)
             return True
@@ -193,8 +199,9 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
-                yield self._conforming(block, str(item.path))
+            yield from self._parquet_blocks(
+                item.path, str(item.path), has_checksum=has_checksum, progress=self._progress
+            )
         except parquet.FileError as error:
             if item.named:
                 raise
@@ -204,6 +211,30 @@ class Scan:
             message = "the file has no checksum, since another program wrote it: damage would not be detected"
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
+
+    def _parquet_blocks(
+        self, path: Path, source: str, *, has_checksum: bool, progress: Progress | None = None
+    ) -> Iterator[Iterable[SpanRecord]]:
+        """The spans of a Parquet file, or the digests of its row groups if episodes are wanted."""
+        from mttp.reading import parquet
+
+        is_open = self._is_open
+        is_wanted = is_open is not None and has_checksum
+        groups = parquet.read_groups(path, progress=progress) if is_wanted else None
+        if groups is None or is_open is None:
+            for block in parquet.read_blocks(path, arrays=self._arrays, progress=progress):
+                yield self._conforming(block, source)
+            return
+        for digest, blocks in groups:
+            if any(is_open(one.trace_id) for one in digest.summaries):
+                for block in blocks():
+                    yield self._conforming(block, source)
+                continue
+            for kind, trace_id, message in digest.misfits:
+                self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
+            items: list[Any] = digest.summaries
+            yield items
+            yield digest.spans
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)

@@ -13,6 +13,7 @@ from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
+from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, reward_figures
 from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -30,8 +31,11 @@ class MissingEpisode(NamedTuple):
     """What each part lacks, as text; empty if the end of the episode is missing."""
 
 
-_SCORED, _STEPS, _TOTAL = 1, 2, 4
-"""Flags of an episode: its scoring has a total; its return is a sum of steps; its return is a total."""
+_SCORED, _STEPS, _TOTAL, _REWARDED = 1, 2, 4, 8
+"""
+Flags of an episode: its scoring has a total; its return is a sum of steps; its return is a total; a reward of
+it or of a step is recorded.
+"""
 _IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
 
@@ -42,12 +46,18 @@ class SpanAggregator:
 
     An open episode keeps the ids of its spans, an ended one a row of numbers and its trace id.
     Spans of other processes than the one that started an episode are kept until `finish`.
+    With `figures`, the figures of each episode for a study are kept, and the counts of runs are left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, figures: bool = False) -> None:
         self.aggregate = Aggregate()
+        self.figures: list[EpisodeFigures] = []
+        """The figures of each closed episode, by row; complete after `finish`."""
+        self._unplaced: set[str] = set()
+        """Trace ids with model calls of other libraries, or whose step is not known."""
+        self._has_figures = figures
         self.duplicates = 0
-        self._own = Assembler()
+        self._own = Assembler(figures=figures)
         self.has_open = self._own.has_open
         self._theirs: dict[str, PartialEpisode] = {}
         """Parts that other processes recorded, by trace id."""
@@ -62,10 +72,14 @@ class SpanAggregator:
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self.evals: dict[str, set[str]] = {}
         """Span ids of each evaluation by evaluation id."""
-        self._outcomes: dict[str, dict[str, summary_fields.Statement]] = {}
-        """The latest outcome annotations by trace id and annotated span."""
+        self._statements: dict[
+            tuple[str, str], dict[str, tuple[summary_fields.Statement, Scored | None]]
+        ] = {}
+        """The latest annotations with an outcome or a score by kind and trace id, then by annotated span."""
         self._late: list[tuple[str, str, Scored]] = []
         """Scores of annotations, with their run and trace id."""
+        self._groups: dict[str, tuple[tuple[int, str], str]] = {}
+        """Start, span id and id of the last group of each member, by trace id."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
         """Grades of these scores by trace and span id."""
 
@@ -90,6 +104,8 @@ class SpanAggregator:
             grades.setdefault(record.span_id, record)
         elif kind:
             self._add(kind, record)
+        elif self._has_figures and a.GEN_AI_OPERATION_NAME in record.attributes:
+            self._unplaced.add(record.trace_id)
 
     def _add_evaluation(self, record: SpanRecord) -> None:
         seen = self.evals.setdefault(summary_fields.evaluation(record), set())
@@ -112,27 +128,43 @@ class SpanAggregator:
         run.counts.add(kind, record.attributes)
         if kind == names.GROUP:
             run.groups += 1
+            self._add_members(record)
         elif kind == names.UPDATE:
             run.add_update(summary_fields.updated(record))
         else:
             run.annotations += 1
             self._add_annotation(record)
 
+    def _add_members(self, record: SpanRecord) -> None:
+        """Keep the last group of each member."""
+        if not self._has_figures:
+            return
+        group, members = summary_fields.members(record)
+        order = record.start_time, record.span_id
+        for trace_id in members:
+            if trace_id not in self._groups or self._groups[trace_id][0] <= order:
+                self._groups[trace_id] = order, group
+
     def _add_annotation(self, record: SpanRecord) -> None:
         """Keep the outcome or the score of an annotation."""
+        scored = None
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
-            self._late.append((summary_fields.run(record), record.trace_id, summary_fields.reward(record)))
-        elif (stated := summary_fields.statement(record)) is not None:
-            before = self._outcomes.setdefault(stated.episode, {}).setdefault(stated.span, stated)
-            if stated.order > before.order:
-                self._outcomes[stated.episode][stated.span] = stated
+            scored = summary_fields.reward(record)
+            self._late.append((summary_fields.run(record), record.trace_id, scored))
+        stated = summary_fields.statement(record)
+        if stated is None or (scored is not None and not self._has_figures):
+            return
+        latest = self._statements.setdefault((stated.kind, stated.episode), {})
+        if stated.span not in latest or stated.order > latest[stated.span][0].order:
+            latest[stated.span] = stated, scored
 
     def _add(self, kind: str, record: SpanRecord) -> None:
         """Count a span of an episode."""
         trace_id = record.trace_id
         if segments.segment(record) != segments.OWNER:
             if trace_id not in self._theirs:
-                self._theirs[trace_id] = PartialEpisode(self.aggregate.of(summary_fields.run(record)).counts)
+                counts = self.aggregate.of(summary_fields.run(record)).counts
+                self._theirs[trace_id] = PartialEpisode(counts, figures=self._has_figures)
             self._theirs[trace_id].add(kind, record)
         elif not self.has_open(trace_id) and int(trace_id, 16) in self._rows:
             self.duplicates += 1
@@ -142,18 +174,31 @@ class SpanAggregator:
     def _close(self, ended: EpisodeSummary) -> None:
         """Add the row of an episode."""
         row = self._rows[int(ended.row.trace_id, 16)] = len(self.aggregate)
-        self.aggregate.add(ended)
+        if self._has_figures:
+            self.aggregate.add_row(ended.row)
+        else:
+            self.aggregate.add(ended)
         self.duplicates += ended.duplicates
         self._roots.append(int(ended.root or "0", 16))
-        self._flags.append(_BASES.get(ended.basis, _STEPS) | (_SCORED if ended.is_scored else 0))
+        scored, rewarded = _SCORED * ended.is_scored, _REWARDED * ended.is_rewarded
+        self._flags.append(_BASES.get(ended.basis, _STEPS) | scored | rewarded)
+        if ended.figures is not None and self._has_figures:
+            self.figures.append(ended.figures)
+            if ended.has_unplaced_calls:
+                self._unplaced.add(ended.row.trace_id)
         if ended.undecided is not None:
             self._undecided[row] = ended.undecided
+
+    @property
+    def unplaced(self) -> set[str]:
+        """Trace ids of the episodes with model calls whose step is not known."""
+        return {trace_id for trace_id in self._unplaced if self._row(trace_id) is not None}
 
     def finish(self) -> Iterator[MissingEpisode]:
         """Close open episodes, merge the parts of other processes, and yield episodes with missing spans."""
         while self._own.open:
             trace_id, episode = self._own.open.popitem()
-            theirs = self._theirs.pop(trace_id, None) or PartialEpisode()
+            theirs = self._theirs.pop(trace_id, None) or PartialEpisode(figures=self._has_figures)
             steps = episode.steps.steps + theirs.steps.steps
             lacking = [*episode.parts.lacking(), *theirs.parts.lacking()]
             yield MissingEpisode(trace_id, steps.total(), lacking if episode.root else [])
@@ -176,19 +221,41 @@ class SpanAggregator:
         self._add_late()
 
     def _add_late(self) -> None:
-        """Add the scores and outcomes of annotations."""
+        """Add the scores and outcomes of annotations, and the groups of members."""
         for run, trace_id, scored in self._late:
-            children = summary_fields.children(self._late_grades.get(trace_id, {}).values())
-            graded = summary_fields.with_grades(scored, children)
-            self.aggregate.of(run).add_gradings(gradings(graded, scope="late"))
-        for trace_id, stated in self._outcomes.items():
-            row = self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
+            self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
+        for (kind, trace_id), stated in self._statements.items():
+            row = self._row(trace_id)
             if row is None:
                 continue
             of_episode = [stated[span] for span in ("", f"{self._roots[row]:016x}") if span in stated]
-            last = max(of_episode, key=lambda one: one.order, default=None)
-            if last is not None and last.outcome in ("success", "failure", "unknown"):
-                self.aggregate.labels["outcomes"].replace(row, str(last.outcome))
+            last = max(of_episode, key=lambda one: one[0].order, default=None)
+            if last is not None and kind == "outcome":
+                self._set_outcome(row, last[0].value)
+            elif last is not None and last[1] is not None and not self._flags[row] & _REWARDED:
+                self._replace(row, **reward_figures(self._graded(last[0].trace_id, last[1])))
+        for trace_id, (_, group) in self._groups.items():
+            row = self._row(trace_id)
+            if row is not None and self.figures[row].group is None:
+                self._replace(row, group=group)
+
+    def _graded(self, trace_id: str, scored: Scored) -> Scored:
+        """The score of an annotation with its grades."""
+        children = summary_fields.children(self._late_grades.get(trace_id, {}).values())
+        return summary_fields.with_grades(scored, children)
+
+    def _row(self, trace_id: str) -> int | None:
+        return self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
+
+    def _set_outcome(self, row: int, outcome: object) -> None:
+        if outcome not in ("success", "failure", "unknown"):
+            return
+        self.aggregate.labels["outcomes"].replace(row, str(outcome))
+        if self._has_figures:
+            self._replace(row, outcome=str(outcome))
+
+    def _replace(self, row: int, **changes: Any) -> None:
+        self.figures[row] = self.figures[row]._replace(**changes)
 
     def _merge_part(self, row: int, theirs: PartialEpisode) -> None:
         """Merge the part that other processes recorded into an episode."""
@@ -200,6 +267,8 @@ class SpanAggregator:
         run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
         run.add_gradings(() if effective is None else gradings(effective[1]))
+        if theirs.figured is not None:
+            self._merge_figures(row, theirs, theirs.figured, effective)
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
@@ -209,10 +278,34 @@ class SpanAggregator:
             "return_basis": "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None,
         }
         own |= segments.combined(own, theirs.steps, effective)
+        if self._has_figures:
+            self._replace(row, length=own["length"], return_=known(own["return_"]))
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
         if effective is not None:
             figures.labels["specs"].replace(row, spec(effective[1]))
+
+    def _merge_figures(
+        self, row: int, theirs: PartialEpisode, counted: FigureCounts, effective: tuple[str, Scored] | None
+    ) -> None:
+        """Merge what other processes add to the figures, except length and return."""
+        own, (count, nanoseconds) = self.figures[row], counted.calls()
+        changes: dict[str, Any] = {} if effective is None else reward_figures(effective[1])
+        if counted.tokens is not None:
+            changes["prompt_tokens"] = (own.prompt_tokens or 0) + counted.tokens[0]
+            changes["completion_tokens"] = (own.completion_tokens or 0) + counted.tokens[1]
+        self._replace(
+            row,
+            **changes,
+            step_scores=own.step_scores.merged(theirs.step_scores()),
+            metrics=counted.metrics(own.metrics),
+            call_count=own.call_count + count,
+            call_nanoseconds=own.call_nanoseconds + nanoseconds,
+        )
+        if theirs.is_rewarded:
+            self._flags[row] |= _REWARDED
+        if counted.has_unplaced_calls:
+            self._unplaced.add(own.trace_id)
 
     def _effective(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
         """The other process's scoring, if it is the effective one of the episode."""

@@ -15,10 +15,9 @@ from mttp.model.gradings import GraderHealth
 from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import Aggregate, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
-from mttp.reading.problems import Problem, undecodable
-from mttp.reading.scanning import Scan
+from mttp.reading.problems import Problem
+from mttp.reading.source_aggregation import aggregate_source
 from mttp.reading.sources import Source
-from mttp.reading.span_aggregation import MissingEpisode, SpanAggregator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,7 +157,7 @@ class Summary:
     call_output_tokens: int = 0
     """Output tokens of called models, as they report them, without calls of graders."""
     runs: list[Run] = field(default_factory=list)
-    """Runs in order of start, one per process; lists such as the installed packages are not read."""
+    """Runs in order of start, one per process."""
     by_run: dict[str, Summary] = field(default_factory=dict)
     """The summary of each run by run id, in order of start; empty in the summary of a run."""
     groups: int = 0
@@ -231,33 +230,14 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     scorings whose step or agent is missing also count, and a step or an agent that two processes scored
     counts once per process.
     """
-    spans = SpanAggregator()
-    scan = Scan(source, arrays=False, strict=strict, progress=progress, is_open=spans.has_open)
-    for record in scan:
-        spans.add(record)
-    for missing in spans.finish():
-        _note(missing, scan)
-    return _summary(spans, scan)
-
-
-def _note(missing: MissingEpisode, scan: Scan) -> None:
-    if not missing.lacking:
-        message = f"episode {missing.trace_id} has no end: {missing.steps} steps were found"
-        scan.add_problem("unfinished_episode", message, trace_id=missing.trace_id)
-    else:
-        message = f"episode {missing.trace_id} lacks spans: {', '.join(missing.lacking)}"
-        scan.add_problem("incomplete_episode", message, trace_id=missing.trace_id)
-
-
-def _summary(spans: SpanAggregator, scan: Scan) -> Summary:
-    runs = _runs(spans, scan)
+    found = aggregate_source(source, strict=strict, progress=progress)
     return summed(
-        spans.aggregate,
-        runs,
-        evals=len(spans.evals),
-        problems=scan.problems,
-        sources=scan.sources,
-        duplicates=spans.duplicates,
+        found.spans.aggregate,
+        found.runs,
+        evals=len(found.spans.evals),
+        problems=found.problems,
+        sources=found.sources,
+        duplicates=found.spans.duplicates,
     )
 
 
@@ -335,17 +315,3 @@ def _of(
 
 def _most_first(counted: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counted.items(), key=lambda one: (-one[1], one[0])))
-
-
-def _runs(spans: SpanAggregator, scan: Scan) -> list[Run]:
-    if not spans.runs:
-        return []
-    from mttp.codec import runs as run_codec  # imports all values, which nothing else here needs
-
-    runs = []
-    for trace_id, records in spans.runs.items():
-        try:
-            runs.append(run_codec.decode(list(records.values())))
-        except Exception as error:
-            scan.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
-    return sorted(runs, key=lambda run: (run.start_time or 0, run.id))

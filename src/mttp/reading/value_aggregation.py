@@ -1,4 +1,4 @@
-"""Aggregation of values: the same figures that `summarize` computes from spans."""
+"""Aggregation of values: the figures that `summarize` and studies compute from spans."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from mttp.codec import summary_fields
+from mttp.codec.calls import EXECUTE_TOOL
+from mttp.codec.plain import to_json
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
+from mttp.reading.episode_figures import EpisodeFigures, known, reward_figures, summed_scores
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
-__all__ = ["aggregate_values"]
+__all__ = ["aggregate_values", "episode_figures"]
 
 
 def aggregate_values(
@@ -42,6 +45,45 @@ def aggregate_values(
         if annotation.reward is not None:
             run.add_gradings(gradings(annotation.reward, scope="late"))
     return aggregate
+
+
+def episode_figures(episode: Episode) -> EpisodeFigures:
+    """The figures of an episode for a study, equal to those of its spans."""
+    blocks = [step.tokens for step in episode.steps if step.tokens is not None]
+    durations = [
+        call.end_time - call.start_time
+        for step in episode.steps
+        for call in step.calls
+        if call.operation != EXECUTE_TOOL and call.start_time is not None and call.end_time is not None
+    ]
+    return EpisodeFigures(
+        trace_id=episode.trace_id,
+        run=episode.run_id,
+        start_time=episode.start_time or 0,
+        env=episode.env,
+        task=episode.task,
+        seed=None if episode.seed is None else str(episode.seed),
+        split=episode.split,
+        slices=tuple(episode.slices),
+        group=episode.group,
+        policy_version=episode.policy_version_start,
+        status=episode.status,
+        outcome=episode.outcome,
+        stop_reason=episode.stop_reason,
+        truncated=episode.truncated,
+        return_=known(episode.return_),
+        **reward_figures(episode.reward),
+        step_scores=summed_scores([step.rewards[-1] for step in episode.steps if step.rewards]),
+        metrics=episode.metrics,
+        length=episode.length,
+        prompt_tokens=sum(block.prompt_count or 0 for block in blocks) if blocks else None,
+        completion_tokens=sum(block.count or 0 for block in blocks) if blocks else None,
+        call_count=len(durations),
+        call_nanoseconds=sum(durations),
+        duration=episode.duration,
+        cost=known(episode.cost_usd),
+        inputs_json=None if episode.inputs is None else to_json(episode.inputs, []),
+    )
 
 
 def _add_faults(aggregate: Aggregate, run: str, faults: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from mttp.semconv import spans as names
 __all__ = ["shortened"]
 
 
-def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
+def shortened(blocks: Iterable[Block], *, is_open: IsOpen, figures: bool) -> list[Any]:
     """
     The spans of a line as records, with one `EpisodeSummary` for each episode that is whole in a block.
 
@@ -32,17 +32,17 @@ def shortened(blocks: Iterable[Block], *, is_open: IsOpen) -> list[Any]:
         return trace_id in begun or is_open(trace_id)
 
     for scope, spans in blocks:
-        items = _of_block(scope, spans, has_begun)
+        items = _of_block(scope, spans, has_begun, figures=figures)
         begun.update(one.trace_id for one in items if not isinstance(one, EpisodeSummary))
         found += items
     return found
 
 
-def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> list[Any]:
+def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen, *, figures: bool) -> list[Any]:
     traces: dict[str, list[ScalarSpan]] = {}
     for span in spans:
         traces.setdefault((span.trace_id or "").lower(), []).append(span)
-    whole = {trace_id: _whole(scope, own, is_open) for trace_id, own in traces.items()}
+    whole = {trace_id: _whole(scope, own, is_open, figures=figures) for trace_id, own in traces.items()}
     found: list[Any] = []
     for span in spans:
         trace_id = (span.trace_id or "").lower()
@@ -54,11 +54,13 @@ def _of_block(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> lis
     return found
 
 
-def _whole(scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen) -> EpisodeSummary | None:
+def _whole(
+    scope: Scope, spans: Sequence[ScalarSpan], is_open: IsOpen, *, figures: bool
+) -> EpisodeSummary | None:
     """The summary of the episode if these are all its spans, each once; else None."""
     if not summary_fields.is_root(spans[-1].name or ""):  # the root is written last
         return None
-    episode, trace_id = PartialEpisode(), ""
+    episode, trace_id = PartialEpisode(figures=figures), ""
     for span in spans:
         attributes = scalars(span) if span.name == names.STEP else None
         if attributes is not None and a.SPAN_TYPE not in attributes:

@@ -17,13 +17,17 @@ from typing import Any, Literal, TypeAlias
 from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp.processes import serve
 from mttp.otlp.streams import FilePart
-from mttp.reading.episode_summary import EpisodeSummary
+from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, LineFault, decode
 
 __all__ = ["Wanted", "pack", "unpack"]
 
-Wanted: TypeAlias = Literal["arrays", "scalars", "episodes"]
-"""Spans with arrays, spans without arrays, or the latter with an `EpisodeSummary` per whole episode."""
+Wanted: TypeAlias = Literal["arrays", "scalars", "episodes", "figures"]
+"""
+Spans with arrays, spans without arrays, or the latter with an `EpisodeSummary` per whole episode.
+
+Only with `figures` the summaries have figures for a study.
+"""
 
 _SUMMARY_LENGTH = 2
 """Length of a packed `EpisodeSummary`; a packed span is longer."""
@@ -34,11 +38,16 @@ def _reply(_: int, request: bytes) -> bytes:
     """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
     path, start, end, wanted = marshal.loads(request)
     decoded = partial(decode, Path(path), part=FilePart(start, end))
-    if wanted != "episodes":
+    if wanted not in ("episodes", "figures"):
         return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
     from mttp.reading.digest import digested  # only summaries need it
 
-    return marshal.dumps(list(pack(digested(lambda is_open: decoded(arrays=False, is_open=is_open)))))
+    figures = wanted == "figures"
+
+    def shortened(is_open: IsOpen) -> Iterator[Decoded]:
+        return decoded(arrays=False, is_open=is_open, figures=figures)
+
+    return marshal.dumps(list(pack(digested(shortened, figures=figures))))
 
 
 def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:

@@ -208,7 +208,7 @@ class OpenStep(ScoredHandle):
         span = cast(RecordingSpan, self._span)
         if a.STEP_REWARD_STATUS in span.encoded:
             span.forget(steps.REWARD_KEYS)
-        span.encoded.update(steps.paid(value, status, raw))
+        span.encoded.update(steps.reward(value, status, raw))
         self._reward = value
         self._invalid = status == "error" or (value is not None and status != "ok")
 

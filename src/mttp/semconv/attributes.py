@@ -12,10 +12,10 @@ ACTION_SHAPE: Final = "mttp.action.shape"
 """Shape of the action; empty for a scalar."""
 
 ACTION_STRUCTURE: Final = "mttp.action.structure"
-"""What the flat array of the action is made of, as JSON, where it is a mapping, a tuple or a list."""
+"""Structure of the action's flat array, as JSON, if it is a mapping, a tuple or a list."""
 
 ACTION_VALUE: Final = "mttp.action.value"
-"""What the policy did."""
+"""Action of the policy."""
 
 ADVANTAGE: Final = "mttp.advantage"
 """Advantage of the episode as a whole, where it was known before the root ended."""
@@ -39,28 +39,28 @@ ALGORITHM: Final = "mttp.algorithm"
 """Learning algorithm, in lower case."""
 
 ANNOTATION_KEY: Final = "mttp.annotation.key"
-"""Key of the attribute that the fact states or replaces."""
+"""Key of the attribute that the annotation sets or replaces."""
 
 ANNOTATION_KIND: Final = "mttp.annotation.kind"
-"""What sort of fact it is."""
+"""Kind of the annotation."""
 
 ANNOTATION_REJECTED_TRACE_IDS: Final = "mttp.annotation.rejected_trace_ids"
 """Trace ids of the episodes that the target is preferred to, 32 hexadecimal digits each."""
 
 ANNOTATION_REVISION: Final = "mttp.annotation.revision"
-"""Orders the statements about one key of one target; the highest wins, all are kept."""
+"""Revision of an annotation's key for one target; the highest one counts, all are kept."""
 
 ANNOTATION_SOURCE: Final = "mttp.annotation.source"
-"""Who or what states the fact."""
+"""Source of the annotation: a person or a program."""
 
 ANNOTATION_TARGET_SPAN_ID: Final = "mttp.annotation.target_span_id"
-"""Span id within that trace, 16 hexadecimal digits; absent where the fact is about the whole episode."""
+"""Span id within that trace, 16 hexadecimal digits; absent if the annotation is about the whole episode."""
 
 ANNOTATION_TARGET_TRACE_ID: Final = "mttp.annotation.target_trace_id"
-"""Trace id of the episode that the fact is about, 32 hexadecimal digits."""
+"""Trace id of the annotated episode, 32 hexadecimal digits."""
 
 ANNOTATION_VALUE: Final = "mttp.annotation.value"
-"""What the fact is, in the type of that attribute."""
+"""Value of the annotation, in the type of that attribute."""
 
 COMPONENT_NAME: Final = "mttp.component.name"
 """Name of a component of a reward, as its reward spec or the caller writes it."""
@@ -90,7 +90,7 @@ ENV_WRAPPERS: Final = "mttp.env.wrappers"
 """Wrappers around the environment, outermost first."""
 
 EPISODE_ATTEMPT: Final = "mttp.episode.attempt"
-"""Which try at this episode, counted from 0; each try is a trace of its own."""
+"""Number of the attempt at this episode, from 0; each attempt is a trace of its own."""
 
 EPISODE_DISCOUNT: Final = "mttp.episode.discount"
 """Discount factor that the trainer uses, per step."""
@@ -102,12 +102,10 @@ EPISODE_FINAL_OBSERVATION_SHAPE: Final = "mttp.episode.final_observation.shape"
 """Shape of the final observation; empty for a scalar."""
 
 EPISODE_FINAL_OBSERVATION_STRUCTURE: Final = "mttp.episode.final_observation.structure"
-"""
-What the flat array of the final observation is made of, as JSON, where it is a mapping, a tuple or a list.
-"""
+"""Structure of the final observation's flat array, as JSON, if it is a mapping, a tuple or a list."""
 
 EPISODE_FINAL_OBSERVATION_VALUE: Final = "mttp.episode.final_observation.value"
-"""What the environment showed after the last action."""
+"""Observation after the last action."""
 
 EPISODE_FINAL_VALUE: Final = "mttp.episode.final_value"
 """The critic's value of the final observation, from which a truncated episode is bootstrapped."""
@@ -128,7 +126,7 @@ EPISODE_RETURN: Final = "mttp.episode.return"
 """Undiscounted sum of the episode's rewards; absent if unknown."""
 
 EPISODE_RETURN_BASIS: Final = "mttp.episode.return_basis"
-"""Where `mttp.episode.return` comes from."""
+"""Basis of `mttp.episode.return`."""
 
 EPISODE_SPAN_COUNT: Final = "mttp.episode.span_count"
 """Number of spans that the recording process added to the trace, the root included."""
@@ -140,16 +138,16 @@ EPISODE_STEP_COUNT: Final = "mttp.episode.step_count"
 """Number of steps recorded, packed ones included."""
 
 EPISODE_STEP_REWARD_SUM: Final = "mttp.episode.step_reward_sum"
-"""Sum of the step rewards that are numbers; absent where no step states one."""
+"""Sum of the valid step rewards; absent without any."""
 
 EPISODE_STOP_REASON: Final = "mttp.episode.stop_reason"
-"""Why the episode ended, in the environment's or trainer's own words."""
+"""Reason for the end of the episode, from the environment or the trainer."""
 
 EPISODE_TERMINATED: Final = "mttp.episode.terminated"
 """Whether the task itself ended, so that nothing could follow."""
 
 EPISODE_TIMING: Final = "mttp.episode.timing"
-"""What the start and end of the episode's spans mean."""
+"""Meaning of start and end of the episode's spans."""
 
 EPISODE_TRUNCATED: Final = "mttp.episode.truncated"
 """Whether a limit cut the episode off although the task went on."""
@@ -171,40 +169,40 @@ Score less the baseline's; of an evaluation the mean over the compared tasks, ea
 """
 
 EVAL_DURATION: Final = "mttp.eval.duration"
-"""Seconds that the task took."""
+"""Duration of the task, in seconds."""
 
 EVAL_EPISODE_TRACE_ID: Final = "mttp.eval.episode_trace_id"
 """Trace id of the episode in which the task was done, 32 hexadecimal digits."""
 
 EVAL_ERROR: Final = "mttp.eval.error"
-"""Why the task has no score."""
+"""Reason for a missing score."""
 
 EVAL_ID: Final = "mttp.eval.id"
-"""Identity of the evaluation; the same where a process goes on with what another left undone."""
+"""Identity of the evaluation, shared by all processes that work on it."""
 
 EVAL_IS_BASELINE: Final = "mttp.eval.is_baseline"
-"""Whether others are to be compared with this evaluation."""
+"""Whether the evaluation is a baseline for others."""
 
 EVAL_OUTCOME: Final = "mttp.eval.outcome"
-"""What became of the evaluation of one task."""
+"""Outcome of one sample of a task."""
 
 EVAL_PASS_RATE: Final = "mttp.eval.pass_rate"
 """Share of the results that passed, from 0 to 1, among those that are scored and have a verdict."""
 
 EVAL_RESULT_COUNT: Final = "mttp.eval.result_count"
-"""Number of results in this trace, by which a reader proves that none is missing."""
+"""Number of results in this trace, by which readers detect missing results."""
 
 EVAL_REVISION: Final = "mttp.eval.revision"
-"""Orders the results of one sample of one task in one evaluation; the highest wins, all are kept."""
+"""Revision of a sample's result; the highest one counts, all are kept."""
 
 EVAL_SAMPLE_INDEX: Final = "mttp.eval.sample_index"
-"""Which of its task's samples it is, counted from 0."""
+"""Index of the sample among those of its task, from 0."""
 
 EVAL_SAMPLES: Final = "mttp.eval.samples"
-"""How many samples are taken of each task."""
+"""Planned number of samples per task."""
 
 EVAL_STATUS: Final = "mttp.eval.status"
-"""How the evaluation ended; how its tasks fared is another matter."""
+"""How the evaluation ended, regardless of its results."""
 
 EVAL_SUITE_NAME: Final = "mttp.eval.suite.name"
 """Name of the suite of tasks."""
@@ -213,34 +211,34 @@ EVAL_SUITE_VERSION: Final = "mttp.eval.suite.version"
 """Version of the suite."""
 
 EVAL_TAGS: Final = "mttp.eval.tags"
-"""Facts by which evaluations are found again, `name=value` each; a name has no equals sign."""
+"""Tags for finding the evaluation, as `name=value`; a name has no equals sign."""
 
 EVAL_TASKS: Final = "mttp.eval.tasks"
-"""Ids of the tasks that are to be done, in that order."""
+"""Ids of the planned tasks, in order."""
 
 FAULTS: Final = "mttp.faults"
-"""What was wrong with what was recorded, `kind: detail` each."""
+"""Faults in the recorded values, as `kind: detail`."""
 
 GAP_BYTES: Final = "mttp.gap.bytes"
-"""Encoded size of what was lost, in bytes."""
+"""Encoded size of the lost spans, in bytes."""
 
 GAP_EPISODES: Final = "mttp.gap.episodes"
-"""Number of whole episodes that were lost."""
+"""Number of episodes that were lost completely."""
 
 GAP_REASON: Final = "mttp.gap.reason"
-"""Why it was lost."""
+"""Reason for the loss."""
 
 GAP_SPANS: Final = "mttp.gap.spans"
 """Number of spans that were lost."""
 
 GRADER_KIND: Final = "mttp.grader.kind"
-"""What sort of grader it is."""
+"""Kind of the grader."""
 
 GRADER_NAME: Final = "mttp.grader.name"
-"""Name of what graded, a rule, a model or a person."""
+"""Name of the grader: a rule, a model or a person."""
 
 GRADER_RELATIVE: Final = "mttp.grader.relative"
-"""Whether the score only means something among the members of its group."""
+"""Whether the score is comparable only within its group."""
 
 GRADER_VERSION: Final = "mttp.grader.version"
 """Version of the grader; for a judge, of its model and prompt."""
@@ -249,7 +247,7 @@ GROUP_ADVANTAGES: Final = "mttp.group.advantages"
 """Advantage of each member, in the order of `mttp.group.episodes`; NaN where there is none."""
 
 GROUP_DDOF: Final = "mttp.group.ddof"
-"""What was subtracted from the count in that standard deviation, 0 or 1."""
+"""Delta degrees of freedom of that standard deviation, 0 or 1."""
 
 GROUP_EPISODES: Final = "mttp.group.episodes"
 """Trace ids of the members, 32 hexadecimal digits each, in the trainer's order."""
@@ -258,7 +256,7 @@ GROUP_ID: Final = "mttp.group.id"
 """Identity of the group that an episode is compared within; unique in the run, across ranks and batches."""
 
 GROUP_NORMALIZATION: Final = "mttp.group.normalization"
-"""How advantages are made from rewards."""
+"""Normalization of rewards to advantages."""
 
 GROUP_REWARD_MEAN: Final = "mttp.group.reward_mean"
 """Mean of the valid rewards."""
@@ -270,33 +268,34 @@ GROUP_REWARDS: Final = "mttp.group.rewards"
 """Reward of each member, in the order of `mttp.group.episodes`; NaN where a member has no valid one."""
 
 GROUP_SCOPE: Final = "mttp.group.scope"
-"""Which rewards the standard deviation that scales the advantages is taken over."""
+"""Rewards in the standard deviation that scales the advantages."""
 
 GROUP_SIZE: Final = "mttp.group.size"
-"""Number of members that the group has, or should have where it never completed."""
+"""Number of members; the planned number if the group never completed."""
 
 GROUP_VALID_COUNT: Final = "mttp.group.valid_count"
 """Number of members whose reward is a finite number."""
 
 INPUTS_JSON: Final = "mttp.inputs.json"
-"""What a reward needs besides the steps (answer, ground truth, final state), as JSON."""
+"""Inputs of rewards besides the steps (answer, ground truth, final state), as JSON."""
 
 INTEGRATION_NAME: Final = "mttp.integration.name"
 """Part of the instrumentation that observed this, by its module's name."""
 
 MESSAGE_ID: Final = "mttp.message.id"
 """
-Id of the message that was read as this span; of ours it is the trace id and span id of what it says again.
+Id of the message that was read as this span; in a message from mttp, trace id and span id of the repeated
+span.
 """
 
 MESSAGE_REST: Final = "mttp.message.rest"
-"""What the other form has no field for, by name; in a span that came as a message, what that said."""
+"""Values without a field or an attribute in the other form, by name."""
 
 METADATA: Final = "mttp.metadata"
-"""A fact of the user's own, by name."""
+"""User-supplied value, by name."""
 
 METRIC: Final = "mttp.metric"
-"""A number of the user's own, by name."""
+"""User-supplied number, by name."""
 
 OBSERVATION_DTYPE: Final = "mttp.observation.dtype"
 """Element type of the observation, as numpy spells it."""
@@ -305,16 +304,16 @@ OBSERVATION_SHAPE: Final = "mttp.observation.shape"
 """Shape of the observation; empty for a scalar."""
 
 OBSERVATION_STRUCTURE: Final = "mttp.observation.structure"
-"""What the flat array of the observation is made of, as JSON, where it is a mapping, a tuple or a list."""
+"""Structure of the observation's flat array, as JSON, if it is a mapping, a tuple or a list."""
 
 OBSERVATION_VALUE: Final = "mttp.observation.value"
-"""What the policy saw before it acted."""
+"""Observation before the action."""
 
 OMISSIONS: Final = "mttp.omissions"
-"""What was left out on purpose or for want of room, `attribute: reason` each."""
+"""Values that were left out, as `attribute: reason`."""
 
 OPTIMIZER_NAME: Final = "mttp.optimizer.name"
-"""Optimizer that changes the policy's parameters."""
+"""Optimizer of the policy's parameters."""
 
 POLICY_ARCHITECTURE: Final = "mttp.policy.architecture"
 """Shape of the policy's network in words, or its class."""
@@ -335,16 +334,16 @@ POLICY_VERSION_START: Final = "mttp.policy.version.start"
 """Version of the policy at the first step."""
 
 REWARD_CLIPPED: Final = "mttp.reward.clipped"
-"""Whether the value was beyond its range and became its nearest end."""
+"""Whether the value was outside of its range and was clipped."""
 
 REWARD_COMPONENT_NAME: Final = "mttp.reward.component_name"
 """Name of a component as it is written, by the normalized name that completes the component's keys."""
 
 REWARD_CONTRIBUTION: Final = "mttp.reward.contribution"
-"""What a component added to the reward; absent where it did not count, or where nothing is added up."""
+"""Part of the reward from a component; absent if it did not count, or the reward is not a sum."""
 
 REWARD_ERROR: Final = "mttp.reward.error"
-"""What went wrong with the scoring."""
+"""Error message of the scoring."""
 
 REWARD_ERROR_TYPE: Final = "mttp.reward.error_type"
 """
@@ -353,22 +352,22 @@ Class of the exception that scoring raised; `invalid_value` for a result that is
 """
 
 REWARD_EVIDENCE: Final = "mttp.reward.evidence"
-"""What a scoring was based on, as JSON; of a relative one the group, its order and the judge."""
+"""Evidence for a score, as JSON; for a relative score the group, its order and the judge."""
 
 REWARD_FAILED_CHECKS: Final = "mttp.reward.failed_checks"
-"""Names of the hard constraints that were broken."""
+"""Names of the checks that failed."""
 
 REWARD_LATE: Final = "mttp.reward.late"
-"""Whether scoring took longer than it may, and could not be stopped."""
+"""Whether scoring exceeded its time limit and could not be stopped."""
 
 REWARD_MISMATCH: Final = "mttp.reward.mismatch"
 """Whether the value differs from the weighted sum of its components."""
 
 REWARD_RANGE: Final = "mttp.reward.range"
-"""Lowest and highest value that the rule can pay."""
+"""Lowest and highest possible reward."""
 
 REWARD_RAW: Final = "mttp.reward.raw"
-"""What was given as the reward, as text, where it is not a finite number."""
+"""The given reward as text, if it is not a finite number."""
 
 REWARD_REPEATS: Final = "mttp.reward.repeats"
 """Values of all calls of a component that is called several times for one sample."""
@@ -389,7 +388,7 @@ REWARD_VALUE: Final = "mttp.reward.value"
 """The reward, before any normalization within a group; absent unless it is a finite number."""
 
 REWARD_VERDICT: Final = "mttp.reward.verdict"
-"""What a verifier decided, apart from how much it pays."""
+"""Verdict of a verifier, regardless of its score."""
 
 REWARD_WEIGHT: Final = "mttp.reward.weight"
 """Weight of a component in the sum, by the component's name."""
@@ -398,30 +397,28 @@ RUN_ACCELERATORS: Final = "mttp.run.accelerators"
 """Name of each accelerator that the process can see, one entry per device."""
 
 RUN_ATTEMPT: Final = "mttp.run.attempt"
-"""Which try at this run, counted from 0; a restart under the same run id adds one."""
+"""Number of the attempt at this run, from 0; a restart under the same run id adds one."""
 
 RUN_CONFIG_JSON: Final = "mttp.run.config.json"
 """Hyperparameters and other configuration of the run, as JSON."""
 
 RUN_CONFIG_SHA256: Final = "mttp.run.config.sha256"
-"""
-SHA-256 of the configuration as canonical JSON, 64 hexadecimal digits; present also where the text is not.
-"""
+"""SHA-256 of the configuration as canonical JSON, 64 hexadecimal digits; present even without the text."""
 
 RUN_DIRTY: Final = "mttp.run.dirty"
 """Whether the working tree differed from the revision in `vcs.ref.head.revision`."""
 
 RUN_EPISODE_COUNT: Final = "mttp.run.episode_count"
-"""Number of episodes that this process began in the run; absent where sampling keeps some from collectors."""
+"""Number of episodes that this process started in the run; absent under sampling."""
 
 RUN_ID: Final = "mttp.run.id"
-"""Identity of the run, shared by every process that takes part in it."""
+"""Identity of the run, shared by all its processes."""
 
 RUN_KIND: Final = "mttp.run.kind"
-"""What the run's episodes are for."""
+"""Purpose of the run's episodes."""
 
 RUN_NAME: Final = "mttp.run.name"
-"""Name of the run as people call it; several runs may share one."""
+"""Name of the run; several runs may share one."""
 
 RUN_PACKAGES: Final = "mttp.run.packages"
 """Installed packages that the run imported, `name==version` each, sorted by name."""
@@ -445,7 +442,7 @@ SEGMENT_SPAN_COUNT: Final = "mttp.segment.span_count"
 """Number of spans in that part, its closing span included, each step in columns one of them."""
 
 SPAN_TYPE: Final = "mttp.span.type"
-"""Type of a span of this convention whose name does not say it."""
+"""Type of a span of this convention whose name does not start with its type."""
 
 SPEC_CODE_COVERAGE: Final = "mttp.spec.code_coverage"
 """How much of the code `mttp.spec.code_sha256` covers."""
@@ -466,16 +463,16 @@ SPEC_VERSION: Final = "mttp.spec.version"
 """Version of the reward spec."""
 
 STEP_ADVANTAGE: Final = "mttp.step.advantage"
-"""How much better the action turned out than the critic expected, as the trainer computed it."""
+"""Advantage of the action, as computed by the trainer."""
 
 STEP_INDEX: Final = "mttp.step.index"
 """Position of the step in the episode, or among the steps of its agent, counted from 0."""
 
 STEP_LOGPROB: Final = "mttp.step.logprob"
-"""Log probability of the action under the policy that acted, in nats."""
+"""Log probability of the action under the acting policy, in nats."""
 
 STEP_RETURN_TARGET: Final = "mttp.step.return_target"
-"""Value that the critic is trained towards at this step."""
+"""Training target of the critic at this step."""
 
 STEP_REWARD: Final = "mttp.step.reward"
 """The environment's reward for the step; absent unless it is a finite number."""
@@ -490,7 +487,7 @@ STEP_TERMINATED: Final = "mttp.step.terminated"
 """Whether the step ended the task itself."""
 
 STEP_TRAINED_REWARD: Final = "mttp.step.trained_reward"
-"""What the trainer used in place of the reward, where a library changes it."""
+"""The reward that the trainer used, if a library changed it."""
 
 STEP_TRUNCATED: Final = "mttp.step.truncated"
 """Whether a limit cut the episode off after the step."""
@@ -502,22 +499,22 @@ STEPS_COLUMN: Final = "mttp.steps.column"
 """One attribute of the packed steps, by that attribute's key; its entries in order of index."""
 
 STEPS_COUNT: Final = "mttp.steps.count"
-"""Number of steps in a packed block, at most 1,000, or that a late statement is about."""
+"""Number of steps in a packed block, at most 1,000, or in an annotation."""
 
 STEPS_END_TIMES: Final = "mttp.steps.end_times"
 """End of each packed step, in nanoseconds since the Unix epoch."""
 
 STEPS_FIRST_INDEX: Final = "mttp.steps.first_index"
-"""Index of the first step in a packed block, or that a late statement is about."""
+"""Index of the first step in a packed block or in an annotation."""
 
 STEPS_LAYOUT: Final = "mttp.steps.layout"
-"""What the columns of a packed block are, as a JSON list of `[attribute, dtype, shape, steps]`."""
+"""Layout of a packed block's columns, as a JSON list of `[attribute, dtype, shape, steps]`."""
 
 STEPS_REWARD_ERRORS: Final = "mttp.steps.reward_errors"
-"""How many steps of the block have the reward status `error`; absent where none has."""
+"""Number of steps in the block with the reward status `error`; absent if zero."""
 
 STEPS_REWARD_SUM: Final = "mttp.steps.reward_sum"
-"""Sum of the rewards of the block that are numbers; absent where there is none."""
+"""Sum of the block's valid rewards; absent without any."""
 
 STEPS_START_TIMES: Final = "mttp.steps.start_times"
 """Start of each packed step, in nanoseconds since the Unix epoch."""
@@ -541,7 +538,7 @@ TOKEN_DATA: Final = "mttp.token.data"
 """The token arrays as bytes, little-endian, back to back in the order of `mttp.token.layout`."""
 
 TOKEN_ENCODING: Final = "mttp.token.encoding"
-"""Where the token arrays are."""
+"""Form of the token arrays."""
 
 TOKEN_ENTROPIES: Final = "mttp.token.entropies"
 """Entropy of the distribution that each token was sampled from, in nats."""
@@ -550,25 +547,25 @@ TOKEN_IDS: Final = "mttp.token.ids"
 """Ids of the completion tokens."""
 
 TOKEN_LAYOUT: Final = "mttp.token.layout"
-"""What the token arrays are, as a JSON list of `[name, dtype, length, alignment]`."""
+"""Layout of the token arrays, as a JSON list of `[name, dtype, length, alignment]`."""
 
 TOKEN_LOGPROB_BASIS: Final = "mttp.token.logprob_basis"
-"""Which distribution the log probabilities are from."""
+"""Distribution of the log probabilities."""
 
 TOKEN_LOGPROBS: Final = "mttp.token.logprobs"
-"""Log probability of each token under the policy that sampled, in nats."""
+"""Log probability of each token under the sampling policy, in nats."""
 
 TOKEN_LOSS_WEIGHTS: Final = "mttp.token.loss_weights"
 """Weight of each token in the loss."""
 
 TOKEN_MASKS: Final = "mttp.token.masks"
-"""1 for each token that the policy sampled or that counts in the loss, else 0."""
+"""1 for tokens that the policy sampled or that count in the loss, else 0."""
 
 TOKEN_MEAN_LOGPROB: Final = "mttp.token.mean_logprob"
 """Mean of `mttp.token.logprobs`, in nats; present also where that array is not."""
 
 TOKEN_OMITTED_REASON: Final = "mttp.token.omitted_reason"
-"""Why the token arrays were left out."""
+"""Reason for leaving out the token arrays."""
 
 TOKEN_PARENT: Final = "mttp.token.parent"
 """The block that this one continues, as step index and length in tokens of the prefix taken from it."""
@@ -592,67 +589,69 @@ TOKEN_SHA256: Final = "mttp.token.sha256"
 """SHA-256 of the bytes of the token arrays, 64 hexadecimal digits."""
 
 TOKEN_TEMPLATE_SHA256: Final = "mttp.token.template_sha256"
-"""SHA-256 of the chat template that made the prompt, 64 hexadecimal digits."""
+"""SHA-256 of the prompt's chat template, 64 hexadecimal digits."""
 
 TOKEN_TOKENIZER: Final = "mttp.token.tokenizer"
 """Name of the tokenizer."""
 
 TOKEN_TRAINER_LOGPROBS: Final = "mttp.token.trainer_logprobs"
-"""Log probability of each token as the trainer computed it again, in nats."""
+"""Log probability of each token, recomputed by the trainer, in nats."""
 
 TOKEN_URI: Final = "mttp.token.uri"
-"""Where the bytes of the token arrays are stored."""
+"""URI of the bytes of the token arrays."""
 
 TOKEN_VALUES: Final = "mttp.token.values"
 """Value estimate at each token."""
 
 TRAINER_NAME: Final = "mttp.trainer.name"
-"""Library that trains."""
+"""Training library."""
 
 TRAINER_VERSION: Final = "mttp.trainer.version"
-"""Version of that library."""
+"""Version of the training library."""
 
 TRANSPORT_NAME: Final = "mttp.transport.name"
-"""The transport that carries, or lost, the recording."""
+"""Transport of the recording."""
 
 UPDATE_CLIP_FRACTION: Final = "mttp.update.clip_fraction"
 """Share of samples whose probability ratio was clipped, from 0 to 1."""
 
 UPDATE_DISCARD_REASON: Final = "mttp.update.discard_reason"
-"""Why these episodes were not learned from, as in `mttp.update.discarded`; absent where they were."""
+"""
+Reason for discarding these episodes, as in `mttp.update.discarded`; absent if the update trained on them.
+"""
 
 UPDATE_DISCARDED: Final = "mttp.update.discarded"
-"""Number of episodes that were generated and not learned from, by reason."""
+"""Number of episodes that the update discarded, by reason."""
 
 UPDATE_ENTROPY: Final = "mttp.update.entropy"
 """Mean entropy of the policy, in nats."""
 
 UPDATE_EPISODES: Final = "mttp.update.episodes"
-"""Trace ids of episodes that the update learned from or discarded, 32 hexadecimal digits each."""
+"""Trace ids of episodes that the update trained on or discarded, 32 hexadecimal digits each."""
 
 UPDATE_EPISODES_CONSUMED: Final = "mttp.update.episodes_consumed"
-"""Number of episodes that the update learned from."""
+"""Number of episodes that the update trained on."""
 
 UPDATE_GRAD_NORM: Final = "mttp.update.grad_norm"
 """Norm of the gradient before clipping."""
 
 UPDATE_GROUPS: Final = "mttp.update.groups"
-"""Ids of groups that the update learned from."""
+"""Ids of groups that the update trained on."""
 
 UPDATE_INDEX: Final = "mttp.update.index"
 """Position of the update in the run, counted from 0."""
 
 UPDATE_KL: Final = "mttp.update.kl"
-"""Divergence from the policy that sampled, or from the reference where the trainer measures that, in nats."""
+"""Divergence from the sampling policy, or from the reference policy, in nats."""
 
 UPDATE_LAG_MAX: Final = "mttp.update.lag_max"
-"""Largest number of updates between sampling an episode and learning from it."""
+"""Largest number of updates between sampling an episode and training on it."""
 
 UPDATE_LAG_MEAN: Final = "mttp.update.lag_mean"
-"""Mean number of updates between sampling an episode and learning from it."""
+"""Mean number of updates between sampling an episode and training on it."""
 
 UPDATE_LAG_MIN: Final = "mttp.update.lag_min"
-"""Smallest number of updates between sampling an episode and learning from it."""
+"""Smallest number of updates between sampling an episode and training on it."""
 
 UPDATE_LEARNING_RATE: Final = "mttp.update.learning_rate"
 """Learning rate of the update."""
@@ -661,16 +660,16 @@ UPDATE_LOSS: Final = "mttp.update.loss"
 """Value of the loss."""
 
 UPDATE_POLICY_VERSION_AFTER: Final = "mttp.update.policy_version.after"
-"""Version of the policy that the update made."""
+"""Version of the policy after the update."""
 
 UPDATE_POLICY_VERSION_BEFORE: Final = "mttp.update.policy_version.before"
-"""Version of the policy that the update started from."""
+"""Version of the policy before the update."""
 
 UPDATE_SAMPLED_VERSIONS: Final = "mttp.update.sampled_versions"
 """Oldest and newest policy version among the samples, for a replay buffer that cannot name its episodes."""
 
 USAGE_COST_USD: Final = "mttp.usage.cost_usd"
-"""What producing the episode cost, in US dollars."""
+"""Cost of the episode, in US dollars."""
 
 ERROR_TYPE: Final = "error.type"
 """Class of the error that ended the operation."""

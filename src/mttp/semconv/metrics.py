@@ -36,7 +36,7 @@ UPDATES_LOSS: Final = "mttp.updates.loss"
 """Value of the loss at the newest update."""
 
 UPDATES_KL: Final = "mttp.updates.kl"
-"""Divergence from the policy that sampled at the newest update, in nats."""
+"""Divergence from the sampling policy at the latest update, in nats."""
 
 UPDATES_ENTROPY: Final = "mttp.updates.entropy"
 """Mean entropy of the policy at the newest update, in nats."""
@@ -54,10 +54,10 @@ UPDATES_FINISHED: Final = "mttp.updates.finished"
 """Number of updates of a policy."""
 
 INTEGRATIONS_FAILURES: Final = "mttp.integrations.failures"
-"""Number of times that an integration failed to observe and let the training go on."""
+"""Number of failures of an integration, after which training continued."""
 
 EXPORTER_QUEUE_SIZE: Final = "mttp.exporter.queue.size"
-"""Size of what waits to be delivered, in bytes, roughly."""
+"""Approximate size of the spans that wait for delivery, in bytes."""
 
 EXPORTER_SPANS_RECORDED: Final = "mttp.exporter.spans.recorded"
 """Number of spans that were recorded, delivered or not."""
@@ -156,7 +156,7 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         kind="gauge",
         unit="{nat}",
         number="double",
-        description="Divergence from the policy that sampled at the newest update, in nats.",
+        description="Divergence from the sampling policy at the latest update, in nats.",
     ),
     UPDATES_ENTROPY: Instrument(
         kind="gauge",
@@ -192,13 +192,13 @@ INSTRUMENTS: Final[dict[str, Instrument]] = {
         kind="counter",
         unit="{failure}",
         number="int",
-        description="Number of times that an integration failed to observe and let the training go on.",
+        description="Number of failures of an integration, after which training continued.",
     ),
     EXPORTER_QUEUE_SIZE: Instrument(
         kind="updowncounter",
         unit="By",
         number="int",
-        description="Size of what waits to be delivered, in bytes, roughly.",
+        description="Approximate size of the spans that wait for delivery, in bytes.",
     ),
     EXPORTER_SPANS_RECORDED: Instrument(
         kind="counter",

@@ -1,4 +1,4 @@
-"""Types of attributes: what the registry of the convention says, and what a value is."""
+"""Types of attributes in the registry, and types of values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCALARS: Final[dict[str, type]] = {
     "double": float,
     "bytes": bytes,
 }
-"""The type of Python's that a value of such a type has, where it is one value."""
+"""The Python type for each scalar type of the registry."""
 
 _SCALARS = SCALARS.keys() - {"bytes"}
 _NAMES = {type_: name for name, type_ in SCALARS.items()}
@@ -33,12 +33,12 @@ class _NoScalar:
 
 
 NO_SCALAR: Final = _NoScalar()
-"""Stands for the value of an attribute that should be a scalar and is none, where only scalars are read."""
+"""Replaces a value that should be a scalar and is not, in readers that parse only scalars."""
 
 
 @lru_cache(maxsize=4096)
 def wanted(key: str) -> str | None:
-    """The type that the registry has for an attribute; None where it does not know the attribute."""
+    """Return an attribute's type in the registry; None for an unknown attribute."""
     if key in ATTRIBUTE_TYPES:
         return ATTRIBUTE_TYPES[key]
     return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), None)
@@ -46,12 +46,12 @@ def wanted(key: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def is_scalar(key: str) -> bool:
-    """Whether an attribute should be a text, a number or a truth by the registry."""
+    """Return whether an attribute is a string, a number or a boolean by the registry."""
     return wanted(key) in _SCALARS
 
 
 def fits(value: Any, expected: str) -> bool:
-    """Whether a value is of the type; an integer is no double, an array without elements any array."""
+    """Return whether a value has the type; an integer is not a double, an empty array is any array."""
     if expected == "any":
         return True
     if expected in SCALARS:
@@ -62,10 +62,10 @@ def fits(value: Any, expected: str) -> bool:
 
 def type_of(value: Any) -> str:
     """
-    The type of a value, e.g. `double` or `int[]`.
+    Return the type of a value, e.g. `double` or `int[]`.
 
-    What the registry has no word for is a `map`, an array of several types like `(double|int)[]`,
-    an array without elements `[]`, and `empty`.
+    Beyond the registry's types there are `map`, arrays of several types such as `(double|int)[]`,
+    `[]` for an empty array, and `empty` for None.
     """
     if value is None:
         return "empty"

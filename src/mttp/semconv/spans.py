@@ -24,7 +24,7 @@ SEGMENT_START: Final = "segment.start"
 """A marker of zero length that a part of an episode leaves that has not ended."""
 
 STEP: Final = "step"
-"""One decision of the policy and what the environment made of it."""
+"""A step of an episode: observation, action and reward."""
 
 STEPS: Final = "steps"
 """Up to 1,000 consecutive steps in columns, for long episodes of cheap steps."""
@@ -45,13 +45,13 @@ GROUP: Final = "group"
 """A group of episodes that are compared with each other, once it is complete."""
 
 UPDATE: Final = "update"
-"""What one update of the policy learned from, and how it went."""
+"""An update of the policy: its metrics and the episodes it trained on."""
 
 UPDATE_LINKS: Final = "update.links"
-"""A marker of zero length that joins an update to at most 100 groups or episodes."""
+"""A marker of zero length that links an update to at most 100 groups or episodes."""
 
 ANNOTATE: Final = "annotate"
-"""A fact about an episode that was learned after its root had ended."""
+"""An annotation of an episode, recorded apart from its trace."""
 
 EVAL_RUN: Final = "eval.run"
 """One evaluation of a policy on a suite of tasks, or one process's part of it."""
@@ -60,7 +60,7 @@ EVAL_RUN_START: Final = "eval.run.start"
 """A marker of zero length that keeps the facts of an evaluation that has not ended."""
 
 EVAL_RESULT: Final = "eval.result"
-"""What became of one task of an evaluation, or of one sample of it."""
+"""The result of one sample of a task in an evaluation."""
 
 GAP: Final = "gap"
-"""What a transport lost; its time is that of the loss."""
+"""Spans that a transport lost; its time is that of the loss."""

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class AnnotationKind:
-    """`mttp.annotation.kind`: What sort of fact it is."""
+    """`mttp.annotation.kind`: Kind of the annotation."""
 
     SCORE: Final = "score"
     """A number given by a judge or a person."""
@@ -22,10 +22,10 @@ class AnnotationKind:
     """An advantage that was computed after the episode had ended."""
 
     OUTCOME: Final = "outcome"
-    """Whether the task was solved, as found out later."""
+    """The episode's outcome, determined later."""
 
     FACT: Final = "fact"
-    """A fact under a name of the user's own."""
+    """A value under a user-supplied name."""
 
     EVAL: Final = "eval"
     """The result of an evaluation."""
@@ -47,17 +47,17 @@ class EpisodeOutcome:
     """The task was not achieved."""
 
     UNKNOWN: Final = "unknown"
-    """It was not stated whether the task was achieved."""
+    """It is unknown whether the task was achieved."""
 
 
 class EpisodeReturnBasis:
-    """`mttp.episode.return_basis`: Where `mttp.episode.return` comes from."""
+    """`mttp.episode.return_basis`: Basis of `mttp.episode.return`."""
 
     STEPS: Final = "steps"
     """The return is the sum of the step rewards."""
 
     EPISODE: Final = "episode"
-    """The return was stated for the episode as a whole."""
+    """The return was given for the episode as a whole."""
 
 
 class EpisodeStatus:
@@ -74,7 +74,7 @@ class EpisodeStatus:
 
 
 class EpisodeTiming:
-    """`mttp.episode.timing`: What the start and end of the episode's spans mean."""
+    """`mttp.episode.timing`: Meaning of start and end of the episode's spans."""
 
     LIVE: Final = "live"
     """The episode was timed as it happened."""
@@ -84,7 +84,7 @@ class EpisodeTiming:
 
 
 class EvalOutcome:
-    """`mttp.eval.outcome`: What became of the evaluation of one task."""
+    """`mttp.eval.outcome`: Outcome of one sample of a task."""
 
     SCORED: Final = "scored"
     """The task was run and scored."""
@@ -93,7 +93,7 @@ class EvalOutcome:
     """The task was not run."""
 
     ABSTAINED: Final = "abstained"
-    """The task was run, and the policy gave no answer or the grader no score, on purpose."""
+    """The task was run, and the policy or the grader abstained."""
 
     ERRORED: Final = "errored"
     """The task was run and failed before it could be scored."""
@@ -103,20 +103,20 @@ class EvalOutcome:
 
 
 class EvalStatus:
-    """`mttp.eval.status`: How the evaluation ended; how its tasks fared is another matter."""
+    """`mttp.eval.status`: How the evaluation ended, regardless of its results."""
 
     COMPLETED: Final = "completed"
-    """It ended as it should."""
+    """The evaluation completed."""
 
     ABORTED: Final = "aborted"
-    """It was cut off."""
+    """The evaluation was interrupted."""
 
     ERROR: Final = "error"
-    """An exception ended it."""
+    """An exception ended the evaluation."""
 
 
 class GraderKind:
-    """`mttp.grader.kind`: What sort of grader it is."""
+    """`mttp.grader.kind`: Kind of the grader."""
 
     VERIFIER: Final = "verifier"
     """Code that decides whether a result is right."""
@@ -141,7 +141,7 @@ class GraderKind:
 
 
 class GroupNormalization:
-    """`mttp.group.normalization`: How advantages are made from rewards."""
+    """`mttp.group.normalization`: Normalization of rewards to advantages."""
 
     NONE: Final = "none"
     """The reward itself is the advantage."""
@@ -150,14 +150,14 @@ class GroupNormalization:
     """The mean is subtracted."""
 
     MEAN_STD: Final = "mean_std"
-    """The mean is subtracted and the standard deviation divided by."""
+    """The mean is subtracted, and the result divided by the standard deviation."""
 
     LEAVE_ONE_OUT: Final = "leave_one_out"
     """The mean of the other members is subtracted."""
 
 
 class GroupScope:
-    """`mttp.group.scope`: Which rewards the standard deviation that scales the advantages is taken over."""
+    """`mttp.group.scope`: Rewards in the standard deviation that scales the advantages."""
 
     GROUP: Final = "group"
     """The group's own rewards."""
@@ -166,7 +166,7 @@ class GroupScope:
     """The rewards of the whole batch."""
 
     NONE: Final = "none"
-    """No deviation is divided by."""
+    """Advantages are not scaled."""
 
 
 class RewardStatus:
@@ -182,14 +182,14 @@ class RewardStatus:
     """Scoring failed, or its result is not a finite number."""
 
     ABSTAINED: Final = "abstained"
-    """The rule looked and declined to score."""
+    """The rule abstained."""
 
     MISSING: Final = "missing"
     """Nothing was scored."""
 
 
 class RewardVerdict:
-    """`mttp.reward.verdict`: What a verifier decided, apart from how much it pays."""
+    """`mttp.reward.verdict`: Verdict of a verifier, regardless of its score."""
 
     PASS: Final = "pass"
     """Accepted."""
@@ -199,13 +199,13 @@ class RewardVerdict:
 
 
 class RunKind:
-    """`mttp.run.kind`: What the run's episodes are for."""
+    """`mttp.run.kind`: Purpose of the run's episodes."""
 
     TRAIN: Final = "train"
-    """The run's episodes are learned from."""
+    """The run's episodes train a policy."""
 
     EVAL: Final = "eval"
-    """The run's episodes measure a policy and are not learned from."""
+    """The run's episodes evaluate a policy and do not train it."""
 
     REPLAY: Final = "replay"
     """The run re-creates recorded episodes or scores them again."""
@@ -225,7 +225,7 @@ class RunStatus:
 
 
 class SpanType:
-    """`mttp.span.type`: Type of a span of this convention whose name does not say it."""
+    """`mttp.span.type`: Type of a span of this convention whose name does not start with its type."""
 
     RUN: Final = "run"
     """A run's root."""
@@ -270,10 +270,10 @@ class SpanType:
     """An update of the policy."""
 
     UPDATE_LINKS: Final = "update.links"
-    """A marker that joins an update to what it learned from."""
+    """A marker that links an update to its groups or episodes."""
 
     ANNOTATE: Final = "annotate"
-    """A fact that was learned later."""
+    """An annotation."""
 
     EVAL_RUN: Final = "eval.run"
     """An evaluation."""
@@ -285,7 +285,7 @@ class SpanType:
     """The result of one task."""
 
     GAP: Final = "gap"
-    """What a transport lost."""
+    """Spans that a transport lost."""
 
 
 class SpecCodeCoverage:
@@ -314,14 +314,14 @@ class StepRewardStatus:
     """The reward is not a finite number, or computing it failed."""
 
     ABSTAINED: Final = "abstained"
-    """The rule looked and declined to pay."""
+    """The rule abstained."""
 
     MISSING: Final = "missing"
-    """Nothing was stated for the step."""
+    """No reward was given for the step."""
 
 
 class TokenEncoding:
-    """`mttp.token.encoding`: Where the token arrays are."""
+    """`mttp.token.encoding`: Form of the token arrays."""
 
     ARRAY: Final = "array"
     """Each array is an attribute of its own."""
@@ -337,7 +337,7 @@ class TokenEncoding:
 
 
 class TokenLogprobBasis:
-    """`mttp.token.logprob_basis`: Which distribution the log probabilities are from."""
+    """`mttp.token.logprob_basis`: Distribution of the log probabilities."""
 
     RAW: Final = "raw"
     """From the model's own distribution."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from mttp.study import inference
 from mttp.study.aggregates import RunAggregates, run_aggregates
 from mttp.study.comparison import MetricComparison
-from mttp.study.inference import Inference
+from mttp.study.inference import Floats, Inference
 from mttp.study.metrics import EpisodeMetric
 from mttp.study.sample import EpisodeFigures, Sample
 
@@ -63,19 +64,12 @@ class Design:
 
     def compare(self, chosen: EpisodeMetric, confidence: float, margin: float | None) -> MetricComparison:
         """One metric; its verdict is not corrected yet."""
-        sides = [_values(chosen, side) for side in (self.base, self.candidate)]
-        counted = [[value for values in side.values() for value in values] for side in sides]
-        n, missing = (
-            (len(counted[0]) - _missing(counted[0]), len(counted[1]) - _missing(counted[1])),
-            (_missing(counted[0]), _missing(counted[1])),
-        )
-        means = [{unit: _mean(values) for unit, values in side.items()} for side in sides]
-        means = [{unit: value for unit, value in side.items() if not math.isnan(value)} for side in means]
-        reason = self._reason(chosen, means)
+        sides = [UnitValues.of(chosen, side) for side in (self.base, self.candidate)]
+        missing = sides[0].missing, sides[1].missing
+        means = self._means(sides)
+        reason = self._reason(chosen, sides, means)
         found = None if reason else self._infer(chosen, means, confidence)
-        units = sorted(means[0].keys() & means[1].keys()) if self.paired else None
-        shown = [[side[unit] for unit in units] if units is not None else [*side.values()] for side in means]
-        center = [float(np.mean(side)) if side else None for side in shown]
+        center = [float(np.mean(side)) if len(side) else None for side in means]
         effect = None if None in center else center[1] - center[0]  # type: ignore[operator]  # not None
         return MetricComparison(
             name=chosen.name,
@@ -87,14 +81,14 @@ class Design:
             confidence=confidence,
             p_value=None if found is None else found.p_value,
             p_corrected=None,
-            n=n,
-            clusters=len(units) if units is not None else (len(means[0]), len(means[1])),
+            n=(len(sides[0].values) - missing[0], len(sides[1].values) - missing[1]),
+            clusters=len(means[0]) if self.paired else (len(means[0]), len(means[1])),
             paired=self.paired,
             method=found.method if found is not None else "none",
             detectable=None if found is None else found.detectable,
             margin=margin,
             missing=missing,
-            worst_case=_worst_case(chosen, sides, paired=self.paired) if any(missing) else None,
+            worst_case=_worst_case(chosen, sides) if any(missing) else None,
             reason=reason or (None if found is None or found.p_value is not None else found.method),
             over_runs=self._aggregates(chosen, confidence) if found is not None else None,
         )
@@ -106,29 +100,71 @@ class Design:
         sides = [_by_task(chosen, side) for side in (self.base, self.candidate)]
         return run_aggregates(*sides, direction=chosen.direction or 1, confidence=confidence)
 
-    def _reason(self, chosen: EpisodeMetric, means: Sequence[Mapping[Any, float]]) -> str | None:
+    def _means(self, sides: Sequence[UnitValues]) -> list[Floats]:
+        """The means of the units with a value; of paired units those with a value on both sides."""
+        known = [~np.isnan(side.means) for side in sides]
+        if self.paired:
+            known = [known[0] & known[1]] * 2
+        return [side.means[kept] for side, kept in zip(sides, known, strict=True)]
+
+    def _reason(
+        self, chosen: EpisodeMetric, sides: Sequence[UnitValues], means: Sequence[Floats]
+    ) -> str | None:
         """Why the metric can't be compared."""
         if chosen.k is not None and self.unit != "task":
             return f"{chosen.name} is estimated for each task, and the units here are {self.unit}s"
-        for name, side in zip(("base", "candidate"), means, strict=True):
-            if not side:
+        for name, side in zip(("base", "candidate"), sides, strict=True):
+            if np.isnan(side.means).all():
                 few = " or k is larger than the number of samples" if chosen.k is not None else ""
                 return f"no {self.unit} of the {name} has a value{few}"
-        if self.paired and not means[0].keys() & means[1].keys():
-            return "no task has a value on both sides"
-        return None
+        return None if len(means[0]) else "no task has a value on both sides"
 
-    def _infer(
-        self, chosen: EpisodeMetric, means: Sequence[Mapping[Any, float]], confidence: float
-    ) -> Inference:
+    def _infer(self, chosen: EpisodeMetric, means: Sequence[Floats], confidence: float) -> Inference:
         if self.paired:
-            shared = sorted(means[0].keys() & means[1].keys())
-            sides = [[side[unit] for unit in shared] for side in means]
-            return inference.paired(*sides, binary=chosen.binary, confidence=confidence)
-        sides = [[*side.values()] for side in means]
+            return inference.paired(*means, binary=chosen.binary, confidence=confidence)
         if self.unit == "run":
-            return inference.of_runs(*sides, confidence=confidence)
-        return inference.unpaired(*sides, binary=chosen.binary, confidence=confidence)
+            return inference.of_runs(*means, confidence=confidence)
+        return inference.unpaired(*means, binary=chosen.binary, confidence=confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitValues:
+    """The values of one metric on one side, unit by unit; NaN where missing."""
+
+    values: Floats
+    """One per episode; one per unit for pass@k."""
+    sizes: Sequence[int]
+    """Number of values of each unit."""
+    means: Floats
+    """Mean of each unit's values; NaN if it has none."""
+
+    @classmethod
+    def of(cls, chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> UnitValues:
+        """The values of these units."""
+        if chosen.k is None:
+            sizes = [*map(len, side.values())]
+            values = chosen.column(chain.from_iterable(side.values()))
+        else:
+            sizes = [1] * len(side)
+            values = np.array([chosen.values(episodes)[0] for episodes in side.values()], float)
+        return cls(values=values, sizes=sizes, means=_unit_means(values, sizes))
+
+    @property
+    def missing(self) -> int:
+        """Number of missing values."""
+        return int(np.isnan(self.values).sum())
+
+    def filled(self, value: float) -> Floats:
+        """The mean of each unit if all missing values were `value`."""
+        return _unit_means(np.where(np.isnan(self.values), value, self.values), self.sizes)
+
+
+def _unit_means(values: Floats, sizes: Sequence[int]) -> Floats:
+    if len(values) == len(sizes):  # one value each
+        return values
+    listed = values.tolist()
+    ends = [*accumulate(sizes)]
+    return np.array([_mean(listed[end - size : end]) for size, end in zip(sizes, ends, strict=True)], float)
 
 
 def _windowed(
@@ -170,34 +206,18 @@ def by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures
     return found
 
 
-def _values(chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> dict[Any, list[float]]:
-    return {unit: chosen.values(episodes) for unit, episodes in side.items()}
-
-
-def _missing(values: Iterable[float]) -> int:
-    return sum(map(math.isnan, values))
-
-
 def _mean(values: Iterable[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan
 
 
-def _worst_case(
-    chosen: EpisodeMetric, sides: Sequence[Mapping[Any, list[float]]], *, paired: bool
-) -> float | None:
-    known = [value for side in sides for values in side.values() for value in values if not math.isnan(value)]
-    if not known:
+def _worst_case(chosen: EpisodeMetric, sides: Sequence[UnitValues]) -> float | None:
+    """The effect if each missing value were the worst value that was seen."""
+    known = np.concatenate([side.values[~np.isnan(side.values)] for side in sides])
+    if not len(known):
         return None
-    worst = max(known) if chosen.direction < 0 else min(known)
+    worst = float(known.max() if chosen.direction < 0 else known.min())
     if chosen.name == "success" or chosen.k is not None:
         worst = 0.0
-    filled = [
-        {unit: _mean(worst if math.isnan(v) else v for v in values) for unit, values in side.items()}
-        for side in sides
-    ]
-    shared = filled[0].keys() & filled[1].keys() if paired else None
-    means = [
-        _mean(value for unit, value in side.items() if shared is None or unit in shared) for side in filled
-    ]
-    return means[1] - means[0]
+    base, candidate = (_mean(side.filled(worst).tolist()) for side in sides)
+    return candidate - base

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from mttp.model.episodes import Run
-from mttp.study.sample import EpisodeFigures, Sample
+from mttp.study.sample import Sample
 
 __all__ = ["REFUSED", "SideDifference", "differences"]
 
@@ -52,19 +53,24 @@ def differences(base: Sample, candidate: Sample) -> tuple[SideDifference, ...]:
     """The differences of two sides: those that make a comparison doubtful first."""
     found = [
         *_tasks(base, candidate),
-        *_sets("spec", "reward spec", base, candidate, lambda one: _spec(one.spec)),
-        *_sets("grader", "grader", base, candidate, lambda one: " ".join(filter(None, one.grader))),
-        *_sets("environment", "id", base, candidate, lambda one: one.env),
+        *_sets("spec", "reward spec", base, candidate, attrgetter("spec"), _spec),
+        *_sets(
+            "grader", "grader", base, candidate, attrgetter("grader"), lambda one: " ".join(filter(None, one))
+        ),
+        *_sets("environment", "id", base, candidate, attrgetter("env")),
         *_config(base.runs, candidate.runs),
         *_packages(base.runs, candidate.runs),
-        *_sets("policy", "version", base, candidate, lambda one: one.policy_version or ""),
+        *_sets("policy", "version", base, candidate, attrgetter("policy_version")),
         *_runs(base.runs, candidate.runs),
     ]
     return tuple(found)
 
 
 def _tasks(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    before, after = (_all(side.episodes, _task) for side in (base, candidate))
+    before, after = (
+        {" ".join(filter(None, (one.env, one.task))) for one in side.episodes if one.task is not None}
+        for side in (base, candidate)
+    )
     if before != after and before and after:
         yield SideDifference(
             kind="tasks",
@@ -72,10 +78,6 @@ def _tasks(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
             base=_shown(before - after),
             candidate=_shown(after - before),
         )
-
-
-def _task(one: EpisodeFigures) -> str:
-    return "" if one.task is None else " ".join(filter(None, (one.env, one.task)))
 
 
 def _shown(words: Iterable[str]) -> str:
@@ -89,14 +91,15 @@ def _spec(spec: tuple[str, str, str]) -> str:
     return " ".join(filter(None, (name, version, digest[:8])))
 
 
-def _sets(kind: str, name: str, base: Sample, candidate: Sample, of: Any) -> Iterable[SideDifference]:
-    before, after = (_all(side.episodes, of) for side in (base, candidate))
+def _sets(
+    kind: str, name: str, base: Sample, candidate: Sample, of: Any, text: Callable[[Any], str] = str
+) -> Iterable[SideDifference]:
+    before, after = (
+        {word for value in {*map(of, side.episodes)} if value and (word := text(value))}
+        for side in (base, candidate)
+    )
     if before != after:
         yield SideDifference(kind=kind, name=name, base=_shown(before), candidate=_shown(after))
-
-
-def _all(episodes: Iterable[EpisodeFigures], of: Any) -> set[str]:
-    return {word for one in episodes if (word := of(one))}
 
 
 def _config(base: Iterable[Run], candidate: Iterable[Run]) -> Iterable[SideDifference]:

@@ -120,7 +120,9 @@ def unpaired(
     return _t(effect, error, freedom, confidence, method)
 
 
-def of_runs(base: Sequence[float], candidate: Sequence[float], *, confidence: float = 0.95) -> Inference:
+def of_runs(
+    base: Sequence[float] | Floats, candidate: Sequence[float] | Floats, *, confidence: float = 0.95
+) -> Inference:
     """
     The difference of the means of independent training runs, one value per run: Welch's t.
 

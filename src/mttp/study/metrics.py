@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.estimates import pass_at_k, pass_hat_k
+from mttp.study.inference import Floats
 from mttp.study.sample import EpisodeFigures
 
 __all__ = ["EpisodeMetric", "default_metrics", "metric"]
@@ -33,6 +38,12 @@ class EpisodeMetric:
     estimate: Callable[[int, int, int], float | None] | None = None
     """For `k`: the estimate from samples, passes and k."""
 
+    def column(self, episodes: Iterable[EpisodeFigures]) -> Floats:
+        """The value of each episode; NaN where missing. Of pass@k, whether the episode passed."""
+        found = np.array([*map(self.of, episodes)], float)  # None becomes NaN
+        found[~np.isfinite(found)] = np.nan
+        return found
+
     def values(self, episodes: Iterable[EpisodeFigures]) -> list[float]:
         """The values of one unit's episodes; NaN where missing. A pass@k metric gives one value."""
         found = [_number(self.of(episode)) for episode in episodes]
@@ -47,20 +58,20 @@ def _number(value: float | None) -> float:
 
 
 _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
-    "return": (lambda one: one.return_, 1),
-    "reward": (lambda one: one.reward, 1),
+    "return": (attrgetter("return_"), 1),
+    "reward": (attrgetter("reward"), 1),
     "success": (lambda one: None if one.success is None else float(one.success), 1),
-    "length": (lambda one: one.length, 0),
-    "tokens": (lambda one: one.tokens, -1),
-    "prompt_tokens": (lambda one: one.prompt_tokens, -1),
-    "completion_tokens": (lambda one: one.completion_tokens, -1),
-    "duration": (lambda one: one.duration, -1),
-    "latency": (lambda one: one.latency, -1),
-    "cost": (lambda one: one.cost, -1),
+    "length": (attrgetter("length"), 0),
+    "tokens": (attrgetter("tokens"), -1),
+    "prompt_tokens": (attrgetter("prompt_tokens"), -1),
+    "completion_tokens": (attrgetter("completion_tokens"), -1),
+    "duration": (attrgetter("duration"), -1),
+    "latency": (attrgetter("latency"), -1),
+    "cost": (attrgetter("cost"), -1),
 }
-_MAPS: dict[str, Callable[[EpisodeFigures], dict[str, float]]] = {
-    "components": lambda one: dict(one.components),
-    "metrics": lambda one: dict(one.metrics),
+_MAPS: dict[str, Callable[[EpisodeFigures], Mapping[str, float]]] = {
+    "components": attrgetter("components"),
+    "metrics": attrgetter("metrics"),
 }
 
 
@@ -82,9 +93,8 @@ def metric(name: str, episodes: Sequence[EpisodeFigures]) -> EpisodeMetric:
         return EpisodeMetric(name=name, of=of, direction=1, binary=True, k=k, estimate=estimate)
     head, dot, key = name.partition(".")
     if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
-        return EpisodeMetric(
-            name=name, of=lambda one: _MAPS[head](one).get(key), direction=head == "components"
-        )
+        named = _MAPS[head]
+        return EpisodeMetric(name=name, of=lambda one: named(one).get(key), direction=head == "components")
     known = [*_FIXED, "pass@1", "pass^1", *_own_names(episodes)]
     near = get_close_matches(name, known, n=1)
     advice = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
@@ -98,4 +108,6 @@ def default_metrics(episodes: Sequence[EpisodeFigures]) -> list[str]:
 
 
 def _own_names(episodes: Sequence[EpisodeFigures]) -> list[str]:
-    return sorted({f"{head}.{key}" for head, of in _MAPS.items() for one in episodes for key in of(one)})
+    return sorted(
+        f"{head}.{key}" for head, of in _MAPS.items() for key in {*chain.from_iterable(map(of, episodes))}
+    )

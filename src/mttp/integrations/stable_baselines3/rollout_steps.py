@@ -7,7 +7,7 @@ from typing import Any
 
 from mttp.codec import blocks
 from mttp.codec.plain import Faults
-from mttp.codec.transitions import RowSchema, Thought
+from mttp.codec.transitions import PolicyOutput, RowSchema
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.env_episodes import EnvEpisodes
 from mttp.integrations.options import Options
@@ -56,7 +56,7 @@ class RolloutSteps:
         terminated: bool,
         truncated: bool,
         info: Mapping[str, Any],
-        estimates: Thought,
+        estimates: PolicyOutput,
         *,
         at: int,
     ) -> None:

@@ -31,7 +31,7 @@ def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
     try:
         items = list(given.items())  # type: ignore[attr-defined]  # what is no mapping raises
     except Exception:
-        faults.append(f"{what}_invalid: {scalar_text(given):.80} maps no names")
+        faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a mapping")
         return []
     named = [(_name(key, faults), value) for key, value in items]
     return [(name, value) for name, value in named if name]

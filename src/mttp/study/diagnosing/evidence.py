@@ -16,9 +16,10 @@ from mttp.errors import ReadError, StudyError
 from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
 from mttp.reading import Recording
+from mttp.reading.value_aggregation import episode_figures
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
 from mttp.study.metrics import metric
-from mttp.study.sample import EpisodeFigures, figures
+from mttp.study.sample import EpisodeFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -270,7 +271,7 @@ def _success(episode: Episode) -> float:
 
 
 def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) -> Floats:
-    counted: list[EpisodeFigures] = [figures(episode) for episode in episodes]
+    counted: list[EpisodeFigures] = [episode_figures(episode) for episode in episodes]
     try:
         chosen = metric(name, counted)
     except StudyError as error:

@@ -1,0 +1,290 @@
+"""The figures of one episode that studies use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mttp.codec import summary_fields, templates
+from mttp.model.gradings import Scored
+from mttp.model.spans import SpanRecord
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from mttp.model.scorings import Reward
+
+__all__ = [
+    "NO_REWARD",
+    "EpisodeFigures",
+    "FigureCounts",
+    "ScoreFigures",
+    "is_model_call",
+    "known",
+    "reward_figures",
+    "summed_scores",
+]
+
+_OUTCOMES = {"success": True, "failure": False}
+_VERDICTS = {"pass": True, "fail": False}
+_EXECUTE_TOOL = "execute_tool"
+
+
+class ScoreFigures(NamedTuple):
+    """The scores of one scoring, or of the scorings of several steps."""
+
+    components: Mapping[str, float] = {}
+    """Scores by component; summed over steps."""
+    component_statuses: Mapping[str, str] = {}
+    """Status of the components that are not ok."""
+    failed_checks: tuple[str, ...] = ()
+    """Names of the checks that failed, sorted."""
+    spec: tuple[str, str, str] = ("", "", "")
+    """Name, version and digest of the reward spec; empty strings if there is none."""
+
+    def merged(self, other: ScoreFigures) -> ScoreFigures:
+        """These scores with those of further steps."""
+        found = {
+            name: self.components.get(name, 0.0) + other.components.get(name, 0.0)
+            for name in sorted({**self.components, **other.components})
+        }
+        return ScoreFigures(
+            found,
+            {**self.component_statuses, **other.component_statuses},
+            tuple(sorted({*self.failed_checks, *other.failed_checks})),
+            other.spec if other.spec[0] else self.spec,
+        )
+
+
+_NO_SCORES = ScoreFigures()
+
+
+class FigureCounts:
+    """Counts the spans of an episode that its figures need; repeated spans must not be added."""
+
+    __slots__ = ("_calls", "_closings", "_others", "steps", "tokens")
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}
+        """Index of each step by span id."""
+        self.tokens: tuple[int, int] | None = None
+        """Prompt and completion tokens; None if no step has a token block."""
+        self._calls: list[tuple[str, int]] = []
+        """Parent and duration in nanoseconds of each model call."""
+        self._others: set[str] = set()
+        """Ids of the spans that are not steps."""
+        self._closings: list[tuple[tuple[int, int], dict[str, Any]]] = []
+        """Start, end and metrics of the ends of other processes' parts."""
+
+    def add(self, kind: str, record: SpanRecord) -> None:
+        """Count a span of that kind."""
+        found = record.attributes
+        if kind == names.STEP:
+            self.add_step(record.span_id, found)
+            return
+        self._others.add(record.span_id)
+        if kind == names.STEPS:
+            self._add_tokens(found)
+        elif kind == summary_fields.CALL:
+            if is_model_call(found):
+                self._calls.append((record.parent_id, record.end_time - record.start_time))
+        elif kind == names.SEGMENT:
+            times = record.start_time, record.end_time
+            self._closings.append((times, templates.decode(a.METRIC, found)))
+
+    def add_step(self, span_id: str, attributes: Mapping[str, Any]) -> None:
+        """Count a step."""
+        self.steps[span_id] = summary_fields.count(attributes, a.STEP_INDEX)
+        self._add_tokens(attributes)
+
+    def _add_tokens(self, attributes: Mapping[str, Any]) -> None:
+        if a.TOKEN_COUNT in attributes or a.TOKEN_ENCODING in attributes:
+            given, sampled = self.tokens or (0, 0)
+            more_given, more_sampled = summary_fields.counts(attributes)
+            self.tokens = given + more_given, sampled + more_sampled
+
+    def calls(self) -> tuple[int, int]:
+        """Number and total duration in nanoseconds of the model calls right below steps."""
+        found = [duration for parent, duration in self._calls if parent in self.steps]
+        return len(found), sum(found)
+
+    @property
+    def has_unplaced_calls(self) -> bool:
+        """Whether the parent of a model call is not known, for example a span of another library."""
+        return any(parent not in self.steps and parent not in self._others for parent, _ in self._calls)
+
+    def metrics(self, own: Mapping[str, float]) -> dict[str, float]:
+        """The metrics of the episode with those of other processes."""
+        found: dict[str, float] = {}
+        for _, metrics in sorted(self._closings, key=itemgetter(0)):
+            found = metrics | found
+        return {**found, **own}
+
+
+class EpisodeFigures(NamedTuple):
+    """What a study uses of one episode; None where the recording does not state it."""
+
+    trace_id: str
+    run: str
+    """The run's id."""
+    start_time: int
+    """Nanoseconds since the Unix epoch."""
+    env: str
+    task: str | None
+    seed: str | None
+    split: str | None
+    slices: tuple[str, ...]
+    group: str | None
+    policy_version: str | None
+    """Version of the policy at the first step."""
+    status: str
+    outcome: str
+    stop_reason: str | None
+    truncated: bool | None
+    return_: float | None
+    reward: float | None
+    """Value of the reward of the episode."""
+    reward_status: str
+    verdict: str | None
+    """pass or fail, of the reward of the episode."""
+    grader: tuple[str, str]
+    """Name and version of the grader."""
+    metrics: Mapping[str, float]
+    length: int
+    """Steps."""
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    call_count: int
+    """Model calls of its steps, without calls of tools."""
+    call_nanoseconds: int
+    """Duration of these calls together."""
+    duration: float | None
+    """Seconds."""
+    cost: float | None
+    """US dollars."""
+    inputs_json: str | None
+    """What a reward needs besides the steps, as JSON."""
+    reward_scores: ScoreFigures
+    """Of the reward of the episode."""
+    step_scores: ScoreFigures
+    """Of the last scoring of each step."""
+
+    @property
+    def success(self) -> bool | None:
+        """By the outcome; else by the verdict of the reward."""
+        found = _OUTCOMES.get(self.outcome)
+        return _VERDICTS.get(self.verdict or "") if found is None else found
+
+    @property
+    def scores(self) -> ScoreFigures:
+        """Those of the reward of the episode if it has components or a spec; else those of its steps."""
+        of_episode = self.reward_scores
+        return of_episode if of_episode.components or of_episode.spec[0] else self.step_scores
+
+    @property
+    def components(self) -> Mapping[str, float]:
+        """Of the reward of the episode; else summed over the rewards of its steps."""
+        return self.scores.components
+
+    @property
+    def component_statuses(self) -> Mapping[str, str]:
+        """Status of the components that are not ok, of the same rewards."""
+        return self.scores.component_statuses
+
+    @property
+    def failed_checks(self) -> tuple[str, ...]:
+        """Names of the checks that failed, of the same rewards."""
+        return self.scores.failed_checks
+
+    @property
+    def spec(self) -> tuple[str, str, str]:
+        """Name, version and digest of the reward spec; empty strings if there is none."""
+        return self.scores.spec
+
+    @property
+    def tokens(self) -> int | None:
+        """Prompt and completion tokens together."""
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
+        return self.prompt_tokens + self.completion_tokens
+
+    @property
+    def latency(self) -> float | None:
+        """Mean seconds of the model calls of its steps; None without such a call."""
+        return self.call_nanoseconds / 1e9 / self.call_count if self.call_count else None
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What a reward needs besides the steps, by name."""
+        from mttp.codec.plain import from_json
+
+        found = {} if self.inputs_json is None else from_json(self.inputs_json)
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def unit(self) -> tuple[str, str] | None:
+        """What makes two episodes comparable: environment and task, else environment and seed."""
+        if self.task is not None:
+            return self.env, self.task
+        return None if self.seed is None else (self.env, f"seed {self.seed}")
+
+    def plain(self) -> tuple[Any, ...]:
+        """The fields as plain data."""
+        return (*self[:-2], tuple(self.reward_scores), tuple(self.step_scores))
+
+    @classmethod
+    def of_plain(cls, values: Sequence[Any]) -> EpisodeFigures:
+        """The figures from the result of `plain`."""
+        return cls._make((*values[:-2], _scores_of_plain(values[-2]), _scores_of_plain(values[-1])))
+
+
+def _scores_of_plain(values: Sequence[Any]) -> ScoreFigures:
+    return ScoreFigures._make(values)
+
+
+def is_model_call(attributes: Mapping[str, Any]) -> bool:
+    """Whether a call is one of a model, not of a tool."""
+    return attributes.get(a.GEN_AI_OPERATION_NAME) != _EXECUTE_TOOL
+
+
+def known(value: float | None) -> float | None:
+    """The number; None if it is NaN."""
+    return None if value is None or math.isnan(value) else value
+
+
+def reward_figures(reward: Reward | Scored) -> dict[str, Any]:
+    """The fields of `EpisodeFigures` from the reward of the episode."""
+    return {
+        "reward": known(reward.value),
+        "reward_status": reward.status,
+        "verdict": reward.verdict,
+        "grader": (reward.grader or "", reward.grader_version or ""),
+        "reward_scores": summed_scores([reward]),
+    }
+
+
+NO_REWARD: dict[str, Any] = {
+    "reward": None,
+    "reward_status": "missing",
+    "verdict": None,
+    "grader": ("", ""),
+    "reward_scores": _NO_SCORES,
+}
+"""The result of `reward_figures` for an episode without a reward."""
+
+
+def summed_scores(scorings: Sequence[Reward | Scored]) -> ScoreFigures:
+    """The scores of these scorings together, in order of their steps."""
+    if not scorings:
+        return _NO_SCORES
+    specs = [one.spec for one in scorings if one.spec is not None]
+    spec = (specs[-1].name, specs[-1].version or "", specs[-1].sha256 or "") if specs else ("", "", "")
+    found = {name for one in scorings for name in one.components}
+    return ScoreFigures(
+        {name: math.fsum(one.components.get(name, 0.0) for one in scorings) for name in sorted(found)},
+        {name: status for one in scorings for name, status in one.component_statuses.items()},
+        tuple(sorted({check for one in scorings for check in one.failed_checks})),
+        spec,
+    )
