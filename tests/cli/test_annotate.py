@@ -309,10 +309,7 @@ def test_columns_that_make_no_sense(recording: str, header: str, message: str):
         (("runs/",), "give a file of labels (--from FILE), or one episode and its values"),
         (("runs/", FIRST), "give a file of labels (--from FILE)"),
         (("runs/", FIRST, "--set", "score"), "--set 'score' is not KEY=VALUE"),
-        (
-            ("runs/", FIRST, "--set", "a=1", "--from", "labels.csv"),
-            "--from can't be combined with ID, --set, --step or --explanation",
-        ),
+        (("runs/", FIRST, "--set", "a=1", "--from", "labels.csv"), "--from can't be combined with ID"),
         (("nowhere", FIRST, "--set", "a=1"), "nowhere is not a file or directory"),
         (("runs/*.jsonl", FIRST, "--set", "a=1"), "runs/*.jsonl is not a file or directory"),
         (("runs/", "--from", "nowhere.csv"), "nowhere.csv: No such file or directory"),

@@ -57,8 +57,10 @@ def test_the_headline_says_how_much_was_found_in_how_much():
     """
     clean = mttp.check(Spans(span("mttp.step"), foreign(1)))
 
-    assert "2,400 findings (2,400 of level violation) in 1,200 spans; 1 span of others" == headline(FINDINGS)
-    assert "no findings in 1 span; 1 span of others" == headline(clean)
+    assert "2,400 findings (2,400 of level violation) in 1,200 spans; 1 span of other libraries" == headline(
+        FINDINGS
+    )
+    assert "no findings in 1 span; 1 span of other libraries" == headline(clean)
 
 
 def test_a_finding_is_a_row():
@@ -79,7 +81,7 @@ def test_without_findings_there_is_one_line():
     """
     And one for what the spans say is missing, and nothing else.
     """
-    assert ["no findings in 1 span", "left out: text (1)"] == text_of(mttp.check(Spans(span("mttp.step"))))
+    assert ["no findings in 1 span", "omitted: text (1)"] == text_of(mttp.check(Spans(span("mttp.step"))))
 
 
 def test_markdown_is_a_table():

@@ -176,7 +176,7 @@ def test_the_fixture_fails_a_test(pytester: pytest.Pytester, tmp_path: Path) -> 
         """
     )
 
-    found = pytester.runpytest("-p", "no:cacheprovider", "-n0")
+    found = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n0")
 
     found.assert_outcomes(passed=2, failed=2)
     found.stdout.fnmatch_lines(["*fail: aggregate success min: 0.5, at least*"])

@@ -100,7 +100,7 @@ def test_every_option_is_documented(command: str):
     page = (ROOT / "docs" / "cli.md").read_text()
     text = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
     options = set(re.findall(r"^│ (--[\w-]+)", help_of(command), re.MULTILINE))
-    documented = {word.strip("`,") for word in text.split() if word.startswith("`--")}
+    documented = set(re.findall(r"`(--[\w-]+)", text))
 
     assert options == documented
 
@@ -145,6 +145,16 @@ def test_help_and_version_import_no_command(arguments: tuple[str, ...]):
     names = {f"mttp.cli.{name.replace(' ', '_')}" for name in COMMANDS}
 
     assert set() == found & (HEAVY - OF_TYPER | names)
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "show", "summary", "check", "probe", "eval show", "spec check", "spec test"]
+)
+def test_help_of_a_command_imports_nothing_heavy(command: str):
+    """
+    Modules that decode, score or send are imported when the command runs.
+    """
+    assert set() == loaded(*command.split(), "--help") & (HEAVY - OF_TYPER)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from mttp.transports.otlp.profiles import PROFILES, Profile
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers here have everything at once: who waits longer waits for nothing."""
-    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=0.0, first=0.0))
+    monkeypatch.setattr("mttp.reading.probing.Probe", partial(Probe, quiet=0.0, first=0.0))
     monkeypatch.setattr("mttp.reading.probing.probe.PAUSE_SECONDS", 0.0)
     monkeypatch.setattr("mttp.reading.probing.cases.MANY_SPANS", 50)
     monkeypatch.setattr("mttp.reading.probing.cases.LARGE_DOUBLES", 1000)
@@ -262,7 +262,7 @@ def test_what_arrives_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
                     return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
             return super().answer(asked)
 
-    monkeypatch.setattr("mttp.cli.probe.Probe", partial(Probe, quiet=10.0, first=10.0))
+    monkeypatch.setattr("mttp.reading.probing.Probe", partial(Probe, quiet=10.0, first=10.0))
     with serving(Late()) as place:
         found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
 
@@ -456,7 +456,7 @@ def test_a_query_port_where_nobody_is_is_said() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("localhost:4318",), "'localhost:4318' is no receiver"),
+        (("localhost:4318",), "'localhost:4318' is not the address of a receiver"),
         (
             ("http://h:1", "--query", "http://h:2"),
             "'http://h:2' is not the address of a trace store; start it with one of jaeger://",

@@ -212,7 +212,7 @@ def test_a_file_may_be_followed() -> None:
         (["messages.jsonl", "ftp://x"], "can't send messages to 'ftp://x'"),
         (["ftp://x", "out.jsonl"], "can't receive at 'ftp://x'"),
         (["mttp+http://127.0.0.1:0", "out.jsonl", "--follow"], "unknown option 'follow'"),
-        (["chan://a", "out.jsonl"], "chan://a: the ends of a channel are in one process"),
+        (["chan://a", "out.jsonl"], "chan://a: a channel works within one process"),
     ],
 )
 def test_wrong_usage_is_said_in_a_sentence(messages: str, arguments: list[str], said: str) -> None:

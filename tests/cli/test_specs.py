@@ -278,7 +278,7 @@ def test_two_specs_are_compared():
 
     assert ("major", "minor") == (found["deserved"], found["stated"])
     assert ["range", "components.math.weight"] == [one["what"] for one in found["differences"]]
-    assert "the version bump is major" in invoke("diff", FILE, "major/gsm8k.yaml").stdout
+    assert "the version is a new major version" in invoke("diff", FILE, "major/gsm8k.yaml").stdout
     assert "nothing changed" in invoke("diff", FILE, FILE).stdout
 
 

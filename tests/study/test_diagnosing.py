@@ -258,6 +258,32 @@ def test_a_plateau_is_an_equivalence(tmp_path: Path) -> None:
     assert (NotJudged, DiagnosisFinding) == (type(few), type(many))
 
 
+def test_solved_groups_are_no_disease() -> None:
+    """
+    Groups in which every reward is the highest give no gradient either, with the severity low.
+    """
+    one = diagnosed(runs.saturated, 0)["zero_variance_groups"]
+
+    assert isinstance(one, DiagnosisFinding)
+    assert ("low", True) == (one.severity, "25 at the highest reward, 0 below" in one.evidence)
+
+
+def test_a_single_late_score_is_no_quality(tmp_path: Path) -> None:
+    """
+    Outcomes, of which there are enough, are taken instead.
+    """
+    path = str(tmp_path / "run.jsonl")
+    with mttp.configure(f"file://{path}"):
+        for number in range(30):
+            with mttp.episode(env="maths") as episode:
+                episode.reward(float(number))
+                episode.end(outcome="success" if number > 15 else "failure")
+        mttp.score(episode, 1.0, grader="second-look")
+
+    assert "success" == mttp.diagnose(path).quality
+    assert "second-look" == mttp.diagnose(path, quality="second-look").quality
+
+
 def test_a_time_limit_that_is_success_is_no_disease(tmp_path: Path) -> None:
     """
     Truncated episodes of CartPole have the highest returns.
@@ -409,7 +435,7 @@ def test_no_rewards_at_all_judge_nothing_else(tmp_path: Path) -> None:
 
 def test_a_run_that_is_still_written_is_diagnosed(tmp_path: Path) -> None:
     """
-    A session is read while episodes are open.
+    A session is read while an episode is open, which does not count yet.
     """
     with mttp.configure(f"file://{tmp_path / 'run.jsonl'}") as session:
         for number in range(30):
@@ -418,7 +444,8 @@ def test_a_run_that_is_still_written_is_diagnosed(tmp_path: Path) -> None:
         with mttp.episode(env="maths"):
             one = mttp.diagnose(session)
 
-    assert (31, "up") == (one.episodes, one.reading.reward)
+    assert (30, "up") == (one.episodes, one.reading.reward)
+    assert isinstance(one["missing_rewards"], Cleared)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +454,7 @@ def test_a_run_that_is_still_written_is_diagnosed(tmp_path: Path) -> None:
         ({"quality": "audti"}, "did you mean 'audit'"),
         ({"quality": "sucess"}, "did you mean 'success'"),
         ({"quality": "pass@1"}, "a number per task"),
+        ({"quality": "tokens"}, "less of 'tokens' is better"),
         ({"run": "other"}, "no run is called 'other'; there are run-1"),
     ],
 )
@@ -466,13 +494,31 @@ def test_nothing_to_diagnose_is_an_error(content: str | None, tmp_path: Path) ->
 
 def test_a_recording_without_episodes_is_an_error(tmp_path: Path) -> None:
     """
-    Nor is a run that has not begun.
+    Nor is a run that has not begun, or of which no episode has ended.
     """
-    with mttp.configure(f"file://{tmp_path / 'run.jsonl'}"):
+    with mttp.configure(f"file://{tmp_path / 'run.jsonl'}") as session:
         mttp.update(0, loss=1.0)
+        with pytest.raises(ReadError, match="no episodes: there"):
+            mttp.diagnose(session)
+        with mttp.episode(env="maths"), pytest.raises(ReadError, match="no episodes that ended, of 1"):
+            mttp.diagnose(session)
 
-    with pytest.raises(ReadError, match="no episodes"):
-        mttp.diagnose(str(tmp_path / "run.jsonl"))
+
+def test_several_agents_have_the_mean_of_their_returns(tmp_path: Path) -> None:
+    """
+    Their episodes have rewards, although none of the whole episode.
+    """
+    path = str(tmp_path / "run.jsonl")
+    with mttp.configure(f"file://{path}"):
+        for number in range(40):
+            with mttp.episode(env="market") as episode:
+                for name in ("buyer", "seller"):
+                    with episode.agent(name) as agent, agent.step() as step:
+                        step.reward(float(number))
+    one = mttp.diagnose(path)
+
+    assert "up" == one.reading.reward
+    assert isinstance(one["missing_rewards"], Cleared)
 
 
 # Values.

@@ -27,11 +27,12 @@ from mttp.semconv import spans as names
 
 __all__ = ["annotate"]
 
-_SHOWN = 20
+_MOST = 20
+"""Number of invalid rows that are printed."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Bad:
+class _InvalidRow:
     """A row that can't be written."""
 
     place: str
@@ -97,22 +98,22 @@ def annotate(
     """
     rows = _rows(source, episode, facts, step, explanation)
     target = beside(path)
-    stated, bad = _stated(rows, by)
+    parsed, invalid = _parse(rows, by)
     with progress([str(path)]) as advance:
         scan = Scan(path, arrays=False, progress=advance)
-        known = labels.known(scan, [annotation for _, annotation in stated])
+        known = labels.known(scan, [annotation for _, annotation in parsed])
     annotations: list[Annotation] = []
-    for row, annotation in stated:
+    for row, annotation in parsed:
         try:
             annotations.append(known.resolve(annotation))
         except ValueError as error:
-            bad.append(_Bad(row.place, str(error)))
-    _refuse(bad, rows, skip_bad=skip_bad)
+            invalid.append(_InvalidRow(row.place, str(error)))
+    _report_invalid(invalid, rows, skip=skip_bad)
     if not annotations:
         raise ConfigureError("there is nothing to write: no row has a value")
     if not dry_run:
         write_whole(target, list(_records(annotations, known)))
-    _tell(annotations, bad, None if dry_run else target, json=json)
+    _print_result(annotations, invalid, None if dry_run else target, json=json)
 
 
 def _rows(
@@ -142,30 +143,30 @@ def _rows(
     return rows
 
 
-def _stated(
+def _parse(
     rows: Sequence[labels.LabelRow], by: str | None
-) -> tuple[list[tuple[labels.LabelRow, Annotation]], list[_Bad]]:
+) -> tuple[list[tuple[labels.LabelRow, Annotation]], list[_InvalidRow]]:
     """Return the annotations of the valid rows, and the invalid rows."""
-    stated: list[tuple[labels.LabelRow, Annotation]] = []
-    bad: list[_Bad] = []
+    parsed: list[tuple[labels.LabelRow, Annotation]] = []
+    invalid: list[_InvalidRow] = []
     for row in rows:
         try:
-            stated += [(row, annotation) for annotation in labels.stated(row, by=by)]
+            parsed += [(row, annotation) for annotation in labels.stated(row, by=by)]
         except ValueError as error:
-            bad.append(_Bad(row.place, str(error)))
-    return stated, bad
+            invalid.append(_InvalidRow(row.place, str(error)))
+    return parsed, invalid
 
 
-def _refuse(bad: Sequence[_Bad], rows: Sequence[labels.LabelRow], *, skip_bad: bool) -> None:
+def _report_invalid(invalid: Sequence[_InvalidRow], rows: Sequence[labels.LabelRow], *, skip: bool) -> None:
     """Print the invalid rows; raise ConfigureError unless they are skipped."""
-    for found in bad[:_SHOWN]:
-        say(visible(f"{found.place}: {found.message}"), error=True)
-    if len(bad) > _SHOWN:
-        say(f"… and {len(bad) - _SHOWN:,} more", error=True)
-    if bad and not skip_bad:
-        wrong = len({found.place for found in bad})
+    for row in invalid[:_MOST]:
+        say(visible(f"{row.place}: {row.message}"), error=True)
+    if len(invalid) > _MOST:
+        say(f"… and {len(invalid) - _MOST:,} more", error=True)
+    if invalid and not skip:
+        places = len({row.place for row in invalid})
         raise ConfigureError(
-            f"{wrong:,} of {count(len(rows), 'row')} can't be written, so nothing was written; "
+            f"{places:,} of {count(len(rows), 'row')} can't be written, so nothing was written; "
             "correct these rows, or skip them with --skip-bad"
         )
 
@@ -193,10 +194,14 @@ def _records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Itera
         )
 
 
-def _tell(annotations: Sequence[Annotation], bad: Sequence[_Bad], target: Path | None, *, json: bool) -> None:
+def _print_result(
+    annotations: Sequence[Annotation], invalid: Sequence[_InvalidRow], target: Path | None, *, json: bool
+) -> None:
     episodes = len({annotation.episode for annotation in annotations})
     if json:
-        print_json({"annotations": len(annotations), "episodes": episodes, "file": target, "skipped": bad})
+        print_json(
+            {"annotations": len(annotations), "episodes": episodes, "file": target, "skipped": invalid}
+        )
         return
     what = f"{count(len(annotations), 'annotation')} of {count(episodes, 'episode')}"
     say(f"would write {what}" if target is None else f"wrote {what} to {target}")

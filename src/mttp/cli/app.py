@@ -105,12 +105,12 @@ class CommandGroup(TyperGroup):
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the arguments of the group."""
-        with _shown_usage():
+        with _escaped_usage():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the arguments of the command, and call it."""
-        with _shown_usage():
+        with _escaped_usage():
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints, as typer's own does
@@ -129,15 +129,15 @@ class _WrongUsage(typer.BadParameter):
 
 
 @contextmanager
-def _shown_usage() -> Iterator[None]:
+def _escaped_usage() -> Iterator[None]:
     """Escape control characters of wrong arguments that an error message quotes."""
     try:
         yield
     except TyperException as error:
-        shown = visible(error.format_message(), lines=True)
-        if shown == error.format_message():
+        message = visible(error.format_message(), lines=True)
+        if message == error.format_message():
             raise
-        wrong = _WrongUsage(shown, ctx=getattr(error, "ctx", None))
+        wrong = _WrongUsage(message, ctx=getattr(error, "ctx", None))
         wrong.exit_code = error.exit_code
         raise wrong from error
 
@@ -153,11 +153,11 @@ def _load(name: str) -> Any:
     module = name.replace(" ", "_")
     function = getattr(import_module(f"mttp.cli.{module}"), module)
     alone = typer.Typer(add_completion=False)
-    alone.command(last, cls=Command)(_with_messages(function, _BAD_INPUT.get(group or last, 2)))
+    alone.command(last, cls=Command)(_with_error_messages(function, _BAD_INPUT.get(group or last, 2)))
     return get_command(alone)
 
 
-def _with_messages(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
+def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
     """Return `command` with errors printed as one sentence instead of a traceback."""
 
     @functools.wraps(command)
@@ -211,7 +211,7 @@ def mttp(
     Exit codes:
       0  Everything is fine.
       1  The command found problems, findings or failures.
-      2  Wrong usage, or input that can't be read (3 for gate and the spec commands).
+      2  Wrong usage or unreadable input (3 for gate and the spec commands).
     """
 
 

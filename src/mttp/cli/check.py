@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,13 +19,11 @@ from mttp.cli.output import (
     progress,
     say,
 )
-from mttp.cli.report.findings import document, headline, markdown, render
-from mttp.cli.report.words import count
-from mttp.reading.checking import LEVELS, Findings
-from mttp.reading.checking import check as find
+
+if TYPE_CHECKING:
+    from mttp.reading.checking import Findings
 
 __all__ = ["check"]
-
 
 _DEFAULT = "violation,gradings,faults,problems"
 
@@ -69,6 +67,10 @@ def check(
          or has no mttp spans.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.cli.report.findings import document, markdown, render
+    from mttp.reading.checking import LEVELS
+    from mttp.reading.checking import check as find
+
     words = fail_on(fail_on_, others=LEVELS, strict=strict)
     with progress(paths) as advance:
         findings = find(paths, progress=advance)
@@ -85,6 +87,10 @@ def check(
 
 def _findings(findings: Findings, words: Collection[str]) -> list[str]:
     """Return why the findings fail the command: their level, or no span to check."""
+    from mttp.cli.report.findings import headline
+    from mttp.cli.report.words import count
+    from mttp.reading.checking import LEVELS
+
     if words and not findings.spans:
         others = f"; {count(findings.foreign, 'span')} of other libraries" if findings.foreign else ""
         return [f"nothing was checked: the recording has no mttp spans{others}"]

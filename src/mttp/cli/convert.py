@@ -78,8 +78,8 @@ def _copy(sources: list[str]) -> None:
     """Write a copy of each file whose copy is missing or out of date."""
     for file in find(sources):
         if isinstance(file, File) and not is_parquet(file.path) and copies.find(file.path) is None:
-            made = copies.make(file.path)
-            say(f"wrote {made} ({made.stat().st_size:,} bytes)")
+            copy = copies.make(file.path)
+            say(f"wrote {copy} ({copy.stat().st_size:,} bytes)")
 
 
 def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: bool, strict: bool) -> None:
@@ -98,11 +98,11 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
     say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in refused:
         scan.add_problem("unwritable_span", f"{reason}; it was omitted")
-    _name_left_out(scan.problems)
+    _print_omitted(scan.problems)
     finish(scan.problems, strict=strict)
 
 
-def _name_left_out(problems: list[Problem]) -> None:
+def _print_omitted(problems: list[Problem]) -> None:
     """Print what the format can't hold."""
     for problem in problems:
         if problem.kind in ("other_message", "unwritable_span"):

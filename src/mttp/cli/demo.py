@@ -15,9 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import mttp as package
 from mttp.cli.output import Json, console, print_json, say
-from mttp.cli.report.summary import document, render
 from mttp.errors import ConfigureError, MissingExtra
-from mttp.reading import summarize
 from mttp.semconv import attributes as a
 
 __all__ = ["demo"]
@@ -61,6 +59,9 @@ def demo(
       0  Everything is fine.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.cli.report.summary import document, render
+    from mttp.reading import summarize
+
     example = _example()
     path = _unused() if out == Path() else out
     if path.exists():
@@ -79,12 +80,12 @@ def demo(
 
 
 def _example() -> ModuleType:
-    """`examples/cartpole.py`, from the package or from the checkout it is installed from."""
+    """Import and return `examples/cartpole.py` of the package, or of the checkout."""
     home = Path(package.__file__).parent
     places = (home / "examples" / "cartpole.py", home.parents[1] / "examples" / "cartpole.py")
     path = next((place for place in places if place.is_file()), None)
     if path is None:
-        raise ConfigureError(f"the example is in none of {', '.join(map(str, places))}; install mttp again")
+        raise ConfigureError(f"the example is not at {' or '.join(map(str, places))}; install mttp again")
     spec = spec_from_file_location("mttp_example_cartpole", path)
     assert spec is not None
     assert spec.loader is not None
@@ -100,7 +101,7 @@ def _example() -> ModuleType:
 
 @contextmanager
 def _metrics(to: str | None) -> Iterator[None]:
-    """Send the metrics of training to the receiver each second, over HTTP, within the block."""
+    """Within the block, send training metrics to the receiver every second; only over HTTP."""
     if to is None or not to.startswith(("http://", "https://")):
         yield
         return

@@ -1,28 +1,19 @@
-"""`mttp eval show`: show the evaluations of a recording."""
+"""`mttp eval show`: the evaluations of a recording and the results of their tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
-from mttp.cli.report.evals import (
-    details,
-    document,
-    evals_table,
-    grader_documents,
-    headline,
-    slices_table,
-    tasks_table,
-)
-from mttp.cli.report.graders import table
-from mttp.cli.report.problems import problem_lines
 from mttp.errors import ReadError
-from mttp.model.evaluations import Evaluation
-from mttp.reading.evals import evaluations
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mttp.model.evaluations import Evaluation
 
 __all__ = ["eval_show"]
 
@@ -37,7 +28,9 @@ def eval_show(
     ] = None,
     sizes: Annotated[
         list[int] | None,
-        typer.Option("--k", metavar="K", min=1, help="Estimate pass@k and pass^k for this k; repeatable."),
+        typer.Option(
+            "--k", metavar="K", min=1, help="Estimate pass@k and pass^k for this k; may be repeated."
+        ),
     ] = None,
     json: Json = False,
     strict: Strict = False,
@@ -45,11 +38,11 @@ def eval_show(
     """
     Show the evaluations of a recording: outcomes, scores, pass rates and deltas.
 
-    Skipped, abstained, failed and timed-out tasks are counted separately and are not part of any mean.
-    Below the table are pass@k, the interval of the delta, errors by type, slices, and the health of the
-    graders that scored the episodes.
-    With --baseline, each evaluation is compared with the last one there of the same suite, version and spec.
-    The outcomes of tasks do not change the exit code.
+    Tasks that were skipped, abstained, failed or timed out are counted separately and excluded from means.
+    Below the table are, for each evaluation: pass@k and pass^k for several samples, the interval of the
+    delta, errors by type, slices, and the health of the graders that scored the episodes.
+    With --baseline, each evaluation is compared with the last evaluation of that recording that has the
+    same suite, version and spec. Results of tasks do not change the exit code.
 
     \b
     Examples:
@@ -63,12 +56,16 @@ def eval_show(
       1  The recording has problems, and --strict is given.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.cli.report.evals import document, evals_table, grader_documents
+    from mttp.cli.report.problems import problem_lines
+    from mttp.reading.evals import evaluations
+
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)
     evals = found.evals if baseline is None else _compared(found.evals, baseline)
     if json:
-        shown = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
-        print_json({"evals": shown, "problems": found.problems})
+        documents = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
+        print_json({"evals": documents, "problems": found.problems})
     else:
         out = console()
         out.print(evals_table(evals) if evals else "no evaluations")
@@ -88,7 +85,10 @@ def _print_details(
     *,
     tasks: bool,
 ) -> None:
-    """Print details of an evaluation, its slices, its graders and, with `tasks`, its tasks."""
+    """Print the details, slices and graders of an evaluation, and its tasks if `tasks`."""
+    from mttp.cli.report.evals import details, headline, slices_table, tasks_table
+    from mttp.cli.report.graders import table
+
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
     tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
     if lines or any(tables):
@@ -99,14 +99,15 @@ def _print_details(
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
-    """Compare the evaluations with those of a recording; raises ReadError if it has none to compare with."""
-    from mttp.rewards.evaluating.previous import chosen  # which also records, and so imports OpenTelemetry
+    """Compare evaluations with those of `baseline`; raise ReadError if none of them has a counterpart."""
+    from mttp.reading.evals import evaluations
+    from mttp.rewards.evaluating.previous import chosen  # imports OpenTelemetry
 
-    there = evaluations(baseline).evals
+    previous = evaluations(baseline).evals
     compared, errors = [], []
     for evaluation in evals:
         try:
-            compared.append(evaluation.against(chosen(there, evaluation, where=baseline)))
+            compared.append(evaluation.against(chosen(previous, evaluation, where=baseline)))
         except ReadError as error:
             errors.append(error)
             compared.append(evaluation.against({}))

@@ -1,4 +1,4 @@
-"""Files of spans that commands write, in the format that their name says."""
+"""Writing files of spans, in the format that the file name implies."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from mttp.reading import parquet
 __all__ = ["Format", "Refuse", "Write", "beside", "replace", "write_whole", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
-"""Writes spans to a file; how many there were."""
+"""Writes spans to a file and returns their number."""
 Refuse: TypeAlias = Callable[[SpanRecord, MttpError], None]
-"""Told of a span that the format can't hold, and why."""
+"""Called with a span that the format can't hold, and the error."""
 
 _MESSAGES = (".mttp.jsonl", ".mttp.jsonl.gz", ".mttp.jsonl.zst")
 
 
 class Format(str, Enum):
-    """How spans are written."""
+    """Format of a file of spans."""
 
     OTLP = "otlp"
     MESSAGES = "messages"
@@ -36,9 +36,9 @@ class Format(str, Enum):
 
 def writer(target: Path, format: Format | None = None, *, refuse: Refuse | None = None) -> Write:
     """
-    What writes the format of `target`; raises ConfigureError where its name says none.
+    Return the function that writes `format`, by default the format that the name of `target` implies.
 
-    Without `refuse`, a span that the format can't hold raises.
+    Raises ConfigureError for an unknown name. Without `refuse`, a span that the format can't hold raises.
     """
     openers: dict[str, Callable[[Path], IO[bytes]]] = {
         ".jsonl": lambda path: path.open("wb"),
@@ -52,7 +52,7 @@ def writer(target: Path, format: Format | None = None, *, refuse: Refuse | None 
     if target.suffix not in openers:
         raise ConfigureError(
             f"{target}: its name must end in .parquet, .jsonl, .jsonl.gz or .jsonl.zst, "
-            "or in .mttp.jsonl and so on for messages"
+            "or in .mttp.jsonl, .mttp.jsonl.gz or .mttp.jsonl.zst for messages"
         )
     if format is Format.MESSAGES:
         opener = openers[target.suffix]
@@ -88,27 +88,27 @@ def _lines(
 
 def _messages(records: Iterable[SpanRecord], refuse: Refuse | None) -> Iterator[bytes]:
     """
-    Of each span the lines of its messages, the same however often they are written.
+    Yield the lines of each span's messages; writing a span again gives equal lines.
 
-    What an evaluation's span says in a message of its own is said once, also where that was read beside it.
+    Messages of an evaluation that are not spans are written once, also if the recording has them twice.
     """
-    from mttp.mist import span_messages  # pydantic, which the other formats do without
+    from mttp.mist import span_messages  # imports pydantic
     from mttp.mist.messages import TraceSpan
 
-    said: set[str] = set()
+    written: set[str] = set()
     for record in records:
         try:
-            made = span_messages.envelop(record, timestamp_ns=record.end_time or record.start_time)
+            messages = span_messages.envelop(record, timestamp_ns=record.end_time or record.start_time)
         except MttpError as error:
             if refuse is None:
                 raise
             refuse(record, error)
         else:
-            for message in made:
-                if message.type == TraceSpan.TYPE or message.id not in said:
+            for message in messages:
+                if message.type == TraceSpan.TYPE or message.id not in written:
                     yield message.to_bytes() + b"\n"
                 if message.type != TraceSpan.TYPE:
-                    said.add(message.id)
+                    written.add(message.id)
 
 
 def beside(path: Path) -> Path:
@@ -144,14 +144,14 @@ def write_whole(target: Path, records: Sequence[SpanRecord]) -> None:
 
 
 def replace(partial: Path, target: Path) -> None:
-    """Put a file that was written in the place of another, whose permissions it takes over."""
+    """Rename `partial` to `target`, with the permissions of an existing `target`."""
     if target.exists():
         shutil.copymode(target, partial)
     partial.replace(target)
 
 
 def _private(path: Path, opener: Callable[[Path], IO[bytes]]) -> IO[bytes]:
-    """A new file of messages: for its owner alone, as the transports make them."""
+    """Open a new file of messages that only its owner can read, like those of the transports."""
     path.touch(mode=0o600)
     path.chmod(0o600)
     return opener(path)

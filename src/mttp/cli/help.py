@@ -1,4 +1,4 @@
-"""The help of a command, in panels that are readable at 80 columns."""
+"""The help of a command in panels that fit 80 columns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _metavar(param: Any) -> str:
 
 
 def _row(param: Any, kind: str) -> tuple[Text, Text]:
-    """What an argument or option is called, and what it does."""
+    """Return the name and the help of an argument or option."""
     name = Text(_metavar(param) if kind == "argument" else ", ".join(sorted(param.opts, key=len)), "cyan")
     if kind == "option" and not param.is_flag and not param.count:
         name.append(f" {_metavar(param)}", style="yellow")
@@ -63,14 +63,12 @@ def _row(param: Any, kind: str) -> tuple[Text, Text]:
 
 
 def _default(param: Any) -> list[str]:
-    """The default, where it is no plain absence."""
-    stated = param.show_default if isinstance(param.show_default, str) else param.default
-    if not param.show_default or stated == "" or stated is False or not isinstance(stated, _PLAIN):
+    """Return the default as text; nothing for None, false or an empty text."""
+    value = param.show_default if isinstance(param.show_default, str) else param.default
+    if not param.show_default or value == "" or value is False or not isinstance(value, _PLAIN):
         return []
-    shown = (
-        stated.value if isinstance(stated, Enum) else f"{stated:g}" if isinstance(stated, float) else stated
-    )
-    return [f"[default: {shown}]"]
+    text = value.value if isinstance(value, Enum) else f"{value:g}" if isinstance(value, float) else value
+    return [f"[default: {text}]"]
 
 
 def _required(param: Any) -> list[str]:
@@ -78,19 +76,19 @@ def _required(param: Any) -> list[str]:
 
 
 def _commands(command: Any, ctx: Any) -> list[tuple[Text, Text]]:
-    """The commands of a group, each with its sentence."""
+    """Return the commands of a group, each with the first paragraph of its help."""
     names: Sequence[str] = command.list_commands(ctx) if hasattr(command, "list_commands") else ()
     found = [command.get_command(ctx, name) for name in names]
     return [(Text(str(one.name), "cyan"), Text((one.help or "").partition("\n\n")[0])) for one in found]
 
 
 def _verbatim(lines: Iterable[str]) -> list[tuple[Text]]:
-    """The lines of a section, their indentation removed."""
+    """Return the lines of a section without their indentation."""
     return [(Text(line),) for line in inspect.cleandoc("\n" + "\n".join(lines)).split("\n")]
 
 
 def _panel(console: Console, title: str, rows: Sequence[Sequence[RenderableType]]) -> None:
-    """The rows in a panel; nothing where there are none."""
+    """Print the rows in a panel; print nothing without rows."""
     if not rows:
         return
     table = Table.grid(padding=(0, 2, 0, 0))

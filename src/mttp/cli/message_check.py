@@ -1,4 +1,4 @@
-"""`mttp message check`: check each line of a stream of messages."""
+"""`mttp message check`: validate each line of a stream of messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["message_check"]
 
 @dataclass
 class _CheckCounts:
-    """Counts of valid messages, and the errors."""
+    """Counts and errors of the lines read so far."""
 
     messages: int = 0
     """Number of valid messages."""
@@ -33,8 +33,9 @@ class _CheckCounts:
     with_checksum: int = 0
     """Number of valid messages with a checksum."""
     long_lines: int = 0
-    """Number of valid messages that are too long for the readers of other MIST tools."""
+    """Number of valid messages longer than the file and stdio readers of the reference accept."""
     errors: list[dict[str, object]] = field(default_factory=list)
+    """One object for each invalid line."""
 
 
 def message_check(
@@ -45,8 +46,8 @@ def message_check(
     """
     Check messages line by line: envelope, version, checksum and payload.
 
-    Each invalid line is one error, with its line number and, if known, the position of the byte.
-    Checking goes on after an error.
+    Each invalid line is one error, with its line number and, if known, its byte position. An error does not
+    stop the check.
 
     \b
     Examples:
@@ -60,7 +61,7 @@ def message_check(
       1  A line is not a valid message.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.mist.messages import read_lines  # pydantic, which no other command needs
+    from mttp.mist.messages import read_lines  # imports pydantic
 
     tally = _CheckCounts()
     with _opened(source) as stream:
@@ -86,7 +87,7 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
 
 
 def _check(line: MessageLine, tally: _CheckCounts) -> dict[str, object] | None:
-    """Count a line; return its error, or None if it is valid."""
+    """Count a line, and return its error, or None if it is valid."""
     try:
         message = line.get()
         message.decode()
@@ -112,9 +113,9 @@ def _print_tally(tally: _CheckCounts) -> None:
     for kind, number in sorted(tally.types.items()):
         say(f"  {kind} {number:,}")
     if tally.with_checksum:
-        say(f"{count(tally.with_checksum, 'message')} with a checksum, all of them right")
+        say(f"{count(tally.with_checksum, 'message')} with a valid checksum")
     if tally.long_lines:
         say(
-            f"{count(tally.long_lines, 'line')} too long for the stack's own readers "
-            "of files and standard input, which take 1,048,575 bytes"
+            f"{count(tally.long_lines, 'line')} too long for the reference readers "
+            "of files and standard input, which accept 1,048,575 bytes"
         )

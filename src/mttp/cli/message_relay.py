@@ -31,18 +31,18 @@ _STDIO = "mttp+stdio:"
 
 @dataclass
 class _RelayCounts:
-    """Counts of forwarded, invalid and lost messages."""
+    """Counts of the messages by result."""
 
     relayed: int = 0
-    """Number of messages that TO accepted."""
+    """Number of forwarded messages."""
     types: Counter[str] = field(default_factory=Counter)
-    """Number of accepted messages by type."""
+    """Number of forwarded messages by type."""
     bad: Counter[str] = field(default_factory=Counter)
     """Number of invalid messages by kind of error."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Number of valid messages that TO did not accept, by cause."""
+    """Number of valid messages that were not forwarded, by cause."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Number of requests that the listener rejected before a message was read."""
+    """Number of rejected requests by cause; no message was read from them."""
 
 
 def message_relay(
@@ -54,7 +54,7 @@ def message_relay(
     ],
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Wait for lines that are appended to a file.")
+        bool, typer.Option("--follow", help="Wait for new lines at the end of the file.")
     ] = False,
     max_retry_seconds: Annotated[
         float,
@@ -62,7 +62,7 @@ def message_relay(
             "--max-retry-seconds",
             metavar="SECONDS",
             min=0,
-            help="How long to retry while TO does not accept messages.",
+            help="How long to retry while TO accepts nothing.",
         ),
     ] = 30.0,
     json: Json = False,
@@ -70,13 +70,13 @@ def message_relay(
     """
     Forward messages unchanged from one address to another.
 
-    Payloads and unknown fields are forwarded unchanged. Each message is verified; messages that are invalid,
-    or that TO rejects, are reported and skipped. The command ends with its file or standard input;
-    a listener runs until it is interrupted, and then forwards the messages that it has received.
+    Payloads and unknown fields do not change. Each message is verified; a message that is invalid, or that
+    TO rejects, is reported and skipped. The command ends at the end of its file or standard input; a
+    listener runs until it is interrupted, and then forwards the messages that it holds.
 
-    An address may have options. A listener holds up to capacity=256 messages of max_bytes=10MiB each, and
-    max_unfinished_bytes=256MiB of incomplete requests; it answers 503 beyond that. With token=SECRET it
-    answers 401 to requests without the token. Listening needs the extra `receive`.
+    Addresses take options. A listener holds capacity=256 messages of at most max_bytes=10MiB each, and
+    max_unfinished_bytes=256MiB of unfinished messages; beyond these limits it answers 503. With token=SECRET
+    it answers 401 to requests without the token. Listening needs the extra `receive`.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def message_relay(
       1  A message was not forwarded.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.mist.receiving import receive  # pydantic, which other commands do without
+    from mttp.mist.receiving import receive  # imports pydantic
     from mttp.mist.sending import dial
 
     tally, from_, to = _RelayCounts(), _address(source), _address(target)
@@ -111,7 +111,7 @@ def message_relay(
 
 
 def _relay(receiver: Receiver, sender: Sender, tally: _RelayCounts, advance: Callable[[], object]) -> None:
-    """Forward messages until the source ends or TO stops accepting them."""
+    """Forward messages until the receiver ends or TO stops accepting them."""
     for message in receiver:
         try:
             sender.send(message)
@@ -147,21 +147,21 @@ def _named(message: Message) -> str:
 
 
 def _address(given: str) -> str:
-    """Return the address of a file, or of standard input and output; addresses are returned unchanged."""
+    """Return the address of a file name or `-`; return an address unchanged."""
     if given == "-":
         return "mttp+stdio://"
     if given.startswith("chan:"):
-        raise ConfigureError(f"{given}: the ends of a channel are in one process; name a file or a receiver")
+        raise ConfigureError(f"{given}: a channel works within one process; give a file or a receiver")
     return given if "://" in given else f"mttp+file://{quote(str(Path(given)))}"
 
 
 @contextmanager
 def _interruptible(receiver: Receiver) -> Iterator[None]:
-    """On a signal, stop receiving and forward the rest; on a second signal, exit at once."""
+    """Close the receiver on the first signal, so that held messages are forwarded; the second interrupts."""
 
     def stop(number: int, _: object) -> None:
         signal.signal(number, signal.default_int_handler)
-        Thread(target=receiver.close, daemon=True).start()  # this one may hold what that waits for
+        Thread(target=receiver.close, daemon=True).start()  # this thread may hold a lock that close needs
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -185,13 +185,13 @@ def _progress() -> Iterator[Callable[[], object]]:
 
 
 def _print(tally: _RelayCounts, *, error: bool, json: bool) -> None:
-    """The figures, where no messages go."""
+    """Print the counts: to standard error if messages go to standard output."""
     if json:
         print_json(vars(tally), error=error)
         return
     say(f"relayed {count(tally.relayed, 'message')}", error=error)
     for kind, number in sorted(tally.types.items()):
         say(f"  {kind} {number:,}", error=error)
-    for what, counts in (("bad", tally.bad), ("not taken", tally.lost), ("turned down", tally.refused)):
+    for what, counts in (("bad", tally.bad), ("not forwarded", tally.lost), ("rejected", tally.refused)):
         for kind, number in sorted(counts.items()):
             say(f"  {what}: {kind} {number:,}", error=error)

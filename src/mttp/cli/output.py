@@ -1,4 +1,4 @@
-"""What the commands share: where they print, a progress bar, and how they end."""
+"""Options, output, progress bars and exit codes that commands share."""
 
 from __future__ import annotations
 
@@ -55,19 +55,20 @@ Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 if the recor
 SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A reward spec, YAML or JSON.", show_default=False)
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code, wherever that lies.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Let the spec call any code.")]
 TrustModule = Annotated[
     list[str] | None,
     typer.Option(
         "--trust-module",
         metavar="MODULE",
-        help="Let the spec call the code of this module and those below it; may be repeated.",
+        help="Let the spec call code of this module and its submodules; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 _LARGE = 20_000_000
-_WIDTH_OF_A_PIPE = 160
+"""Bytes from which reading shows a progress bar."""
+_PIPE_WIDTH = 160
 
 
 def leave_quietly() -> None:
@@ -77,12 +78,12 @@ def leave_quietly() -> None:
 
 
 def say(text: str = "", *, error: bool = False) -> None:
-    """Print lines to standard output, or error; characters that act on a terminal are spelled out."""
+    """Print lines to standard output, or error, with control characters escaped."""
     _print(visible(text, lines=True), error=error)
 
 
 def print_json(document: object, *, error: bool = False) -> None:
-    """Print one JSON document; characters that act on a terminal are escaped in it."""
+    """Print one JSON document with control characters escaped."""
     from mttp.reading.jsonable import to_json
 
     _print(visible_json(to_json(document, indent=2)), error=error)
@@ -95,16 +96,16 @@ def _print(text: str, *, error: bool) -> None:
 
 
 def _replace_unknown_characters(stream: Any) -> None:
-    """Have characters that the encoding of a stream lacks replaced, where it would raise."""
+    """Make a stream replace characters that its encoding lacks, instead of raising."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
 
 
 def console(*, error: bool = False) -> Console:
     """
-    Standard output, or error; where it is no terminal, wide, without colour, and without blanks at line ends.
+    Return a rich console for standard output, or error, without markup and with control characters escaped.
 
-    Text is no markup, and characters in it that act on a terminal are spelled out.
+    If the stream is not a terminal, lines are wide, without colours and trailing spaces.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -129,19 +130,24 @@ def console(*, error: bool = False) -> Console:
     to_terminal = Output(highlight=False, markup=False, stderr=error)
     if to_terminal.is_terminal:
         return to_terminal
-    return Piped(highlight=False, markup=False, stderr=error, width=_WIDTH_OF_A_PIPE)
+    return Piped(highlight=False, markup=False, stderr=error, width=_PIPE_WIDTH)
 
 
 @contextmanager
 def progress(
     sources: Sequence[str], *, doing: str = "reading", least: int | None = None
 ) -> Iterator[Progress | None]:
-    """A bar on standard error while much is read, or a trace store answers, if that is a terminal."""
+    """
+    Show a progress bar on standard error if that is a terminal and `least` bytes or more are read.
+
+    Yields the callback that advances the bar, or None. For a trace store, whose size is unknown, it shows a
+    spinner.
+    """
     from mttp.reading.sources import size
 
     errors = console(error=True)
     total = size(sources) if errors.is_terminal else 0
-    if errors.is_terminal and not total:  # a trace store, which does not say how much there is
+    if errors.is_terminal and not total:  # a trace store, which does not state its size
         with errors.status(doing):
             yield None
         return
@@ -157,17 +163,19 @@ def progress(
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
-    """A sign of life on standard error while something takes its time, if that is a terminal."""
+    """Show a spinner on standard error, if that is a terminal."""
     with console(error=True).status(doing):
         yield
 
 
 def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:
-    """The receiver at an address, to send to; raises ConfigureError where it is wrong."""
+    """Return a transport to the receiver at `url`; raise ConfigureError for a wrong address or header."""
     from mttp import transports
 
     if not url.startswith(transports.RECEIVERS):
-        raise ConfigureError(f"{url!r} is no receiver; write http://HOST:4318 or grpc://HOST:4317")
+        raise ConfigureError(
+            f"{url!r} is not the address of a receiver; write http://HOST:4318 or grpc://HOST:4317"
+        )
     options: dict[str, Any] = {} if profile is None else {"profile": profile}
     pairs = [item.partition("=") for item in header or ()]
     if any(not equals for _, equals, _ in pairs):
@@ -178,28 +186,28 @@ def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | No
 
 
 FAIL_ON: Final = ("gradings", "faults", "problems")
-"""What `--fail-on` may name of every recording: failed gradings, recorded faults, problems of the files."""
+"""Words of `--fail-on` for every recording: failed gradings, recorded faults, problems of the files."""
 
 
 def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> frozenset[str]:
     """
-    The words of `--fail-on`, separated by commas; `none` alone is no word, and `strict` adds `FAIL_ON`.
+    Return the words of `--fail-on`, which are separated by commas; `strict` adds `FAIL_ON`.
 
-    Raises typer.BadParameter for a word that is none of these nor of `others`.
+    Raises typer.BadParameter for an unknown word, and for `none` beside other words.
     """
     words = [word.strip() for word in given.split(",")]
     known = (*others, *FAIL_ON, "none")
     for word in words:
         if word not in known:
-            said = f"{word!r} is none of {', '.join(known)}"
-            raise typer.BadParameter(said, param_hint="--fail-on")
+            message = f"{word!r} is not one of {', '.join(known)}"
+            raise typer.BadParameter(message, param_hint="--fail-on")
     if "none" in words and len(words) > 1:
-        raise typer.BadParameter("none stands alone", param_hint="--fail-on")
+        raise typer.BadParameter("none can't be combined with other words", param_hint="--fail-on")
     return frozenset(words) - {"none"} | frozenset(FAIL_ON if strict else ())
 
 
 def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
-    """Why the command fails, a sentence for each of `words` that applies."""
+    """Return the reasons why the command fails, one for each of `words` that applies."""
     from mttp.cli.report.words import count
 
     reasons = {
@@ -211,7 +219,7 @@ def failures(words: Collection[str], *, gradings: int, faults: int, problems: Se
 
 
 def fail(reasons: Sequence[str]) -> None:
-    """Say why on standard error and exit with 1, where there is a reason."""
+    """Print the reasons to standard error and exit with 1, if there are any."""
     for reason in reasons:
         say(f"mttp: {reason}", error=True)
     if reasons:
@@ -219,5 +227,5 @@ def fail(reasons: Sequence[str]) -> None:
 
 
 def finish(problems: Sequence[Problem], *, strict: bool) -> None:
-    """Exit with 1 where there are problems and that was asked for."""
+    """Exit with 1 if `strict` and there are problems."""
     fail(failures(["problems"] if strict else [], gradings=0, faults=0, problems=problems))

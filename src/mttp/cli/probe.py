@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
-from rich.table import Table
 
 from mttp.cli.output import Json, console, print_json, receiver, say
-from mttp.cli.report.words import count, printed
-from mttp.codec.secrets import without_secrets
 from mttp.errors import ConfigureError
-from mttp.reading import stores
-from mttp.reading.probing import Probe, ProbeReport
+
+if TYPE_CHECKING:
+    from mttp.reading.probing import ProbeReport
 
 __all__ = ["probe"]
 
@@ -62,6 +60,10 @@ def probe(
       0  Everything is fine.
       2  Wrong usage, or a receiver that can't be reached.
     """
+    from mttp.codec.secrets import without_secrets
+    from mttp.reading import stores
+    from mttp.reading.probing import Probe
+
     transport = receiver(url, header=header)
     address = query or _guessed(url, transport.profile)
     if address and not stores.is_address(address):
@@ -70,19 +72,18 @@ def probe(
             f"--query {without_secrets(address)!r} is not the address of a trace store; "
             f"start it with one of {known}"
         )
-    with _telling() as tell:
+    with _status_line() as show_status:
         job = Probe(
             transport=transport,
             store=stores.open(address) if address else None,
             wait=wait,
-            on_progress=tell,
+            on_progress=show_status,
         )
         report = job.run()
     transport.shutdown()
     if json:
-        print_json(
-            {**{name: getattr(report, name) for name in ProbeReport.__slots__}, "silent": report.silent}
-        )
+        facts = {name: getattr(report, name) for name in type(report).__slots__}
+        print_json(facts | {"silent": report.silent})
     else:
         _show(report, every=all_)
 
@@ -97,26 +98,34 @@ def _guessed(url: str, profile: str) -> str:
 
 
 @contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
+def _status_line() -> Iterator[Callable[[str], None]]:
     """Show a status line on standard error, if that is a terminal."""
     with console(error=True).status("probing") as status:
-        yield lambda what: status.update(what)
+        yield lambda text: status.update(text)
 
 
 def _show(report: ProbeReport, *, every: bool) -> None:
+    """Print the report; `every` also lists the values that arrived unchanged."""
+    from rich.table import Table
+
+    from mttp.cli.report.words import printed
+
     out = console()
-    shown = [finding for finding in report.findings if every or finding.outcome != "whole"]
-    if shown:
+    listed = [finding for finding in report.findings if every or finding.outcome != "whole"]
+    if listed:
         table = Table(box=None, pad_edge=False, header_style="")
         for title in ("value", "", "result"):
             table.add_column(title, overflow="fold")
-        for finding in shown:
+        for finding in listed:
             table.add_row(printed(finding.case), _WORDS[finding.outcome], printed(finding.detail))
         out.print(table, "")
     say("\n".join(_conclusion(report)))
 
 
 def _conclusion(report: ProbeReport) -> Sequence[str]:
+    """Return the lines below the table."""
+    from mttp.cli.report.words import count
+
     whole = sum(finding.outcome == "whole" for finding in report.findings)
     total = count(len(report.findings), "case")
     if not report.query:

@@ -101,18 +101,18 @@ def push(
     Exit codes:
       0  Everything is fine.
       1  The receiver rejected some spans.
-      2  Wrong usage, bad input, or the receiver accepted nothing.
+      2  Wrong usage, unreadable input, or the receiver accepted nothing.
     130  Interrupted; run the same command again to resume.
     """
     transport = receiver(to, header=header, profile=profile)
     withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
     about = _about(paths, transport, content=content, token_ids=content or token_ids, now=now)
-    noted = PushState(state or _beside(paths, to), about)
-    so_far = {} if dry_run else noted.load(restart=restart)
+    progress_file = PushState(state or _beside(paths, to), about)
+    so_far = {} if dry_run else progress_file.load(restart=restart)
     shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
 
-    def note(pushed: Pushed) -> None:
-        noted.save(spans=pushed.spans, shift=shift, lost=dict(pushed.lost))
+    def save(pushed: Pushed) -> None:
+        progress_file.save(spans=pushed.spans, shift=shift, lost=dict(pushed.lost))
 
     job = Push(
         transport=transport,
@@ -122,11 +122,11 @@ def push(
         max_retry_seconds=max_retry_seconds,
         dry=dry_run,
         on_trouble=lambda message: say(visible(f"mttp: {message}"), error=True),
-        on_progress=None if dry_run else note,
+        on_progress=None if dry_run else save,
         pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
     )
     if not dry_run:
-        note(job.pushed)  # fails before anything is sent
+        save(job.pushed)  # fails before anything is sent
     began = time.monotonic()
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
         scan = Scan(paths, arrays=True, as_written=True, progress=advance)
@@ -141,12 +141,12 @@ def push(
             raise
     transport.shutdown()
     if not dry_run:
-        noted.remove()
+        progress_file.remove()
     document = _document(job, dry_run=dry_run, seconds=time.monotonic() - began)
     if json:
         print_json(document | {"problems": scan.problems})
     else:
-        _tell(job, document, scan.problems)
+        _print_report(job, document, scan.problems)
     if job.pushed.lost:
         raise typer.Exit(1)
 
@@ -170,7 +170,7 @@ def _beside(paths: Sequence[str], to: str) -> Path:
 
 def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:
     pushed: Pushed = job.pushed
-    left_out = [
+    omitted = [
         {"attribute": key, "reason": why, "spans": number}
         for (key, why), number in sorted(pushed.omitted.items())
     ]
@@ -186,11 +186,11 @@ def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:
         "seconds": seconds,
         "lost": dict(pushed.lost),
         "message": pushed.message,
-        "left_out": left_out,
+        "left_out": omitted,
     }
 
 
-def _tell(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> None:
+def _print_report(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> None:
     pushed = job.pushed
     verb = "would push" if document["dry_run"] else "pushed"
     what = f"{count(pushed.spans - pushed.resumed, 'span')} of {count(len(pushed.traces), 'trace')}"

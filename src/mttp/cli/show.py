@@ -103,11 +103,12 @@ def show(
     errors and faults. In a chat, each step shows only its new messages.
     With --json, --limit defaults to all.
 
-    A condition compares a column with a value.
-    The columns are episode, run, env, task, split, slice, group, policy, status, outcome, stop_reason,
-    error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return, length,
-    duration, advantage, cost_usd, seed, terminated, truncated, complete, start, metrics.NAME, metadata.NAME
-    and components.NAME. ~ searches for a regular expression; none matches a missing value.
+    A condition compares a column with a value. The columns are episode, run, env, task, split, slice,
+    group, policy, status, outcome,
+    stop_reason, error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return,
+    length, duration, advantage, cost_usd, seed, terminated, truncated, complete, start,
+    metrics.NAME, metadata.NAME and components.NAME. ~ searches for a regular expression; none matches a
+    missing value.
 
     \b
     Examples:
@@ -154,7 +155,11 @@ def _check_run(recording: Recording, name: str | None) -> None:
 
 
 def _picked(recording: Recording, name: str, *, of: int) -> Episode:
-    """Return the episode by a prefix of its trace id, or the last, best or worst one of `of` episodes."""
+    """
+    Return the episode by a prefix of its trace id, or the last, best or worst one.
+
+    `of` is the number of episodes before the conditions.
+    """
     if name not in _PICKS:
         return recording.episode(name)
     episodes = recording.episodes
@@ -199,8 +204,8 @@ def _print_document(recording: Recording, episodes: Sequence[Episode], limit: in
     names = ("runs", "groups", "updates", "annotations", "evals")
     facts = {name: getattr(recording, name) for name in names}
     facts |= {"graders": graders.documents(summary.graders, len(summary)), "faults": summary.faults}
-    shown = [document(episode) for episode in episodes[: limit or None]]
-    print_json(facts | {"episodes": shown, "problems": recording.problems})
+    documents = [document(episode) for episode in episodes[: limit or None]]
+    print_json(facts | {"episodes": documents, "problems": recording.problems})
 
 
 def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
@@ -219,9 +224,9 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
         out.print(episodes_table(episodes, limit=_rows(limit)))
     elif not of:
         out.print("no episodes")
-    apart = {"group": len(recording.groups), "update": len(recording.updates)}
-    apart |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
-    if counts := counted(apart):
+    others = {"group": len(recording.groups), "update": len(recording.updates)}
+    others |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
+    if counts := counted(others):
         out.print("", ", ".join(counts), sep="\n")
     if any(one.failed for one in summary.graders):
         out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")

@@ -1,4 +1,4 @@
-"""`mttp spec check`: check a reward spec against its schema, its code, its lock and lint rules."""
+"""`mttp spec check`: check a reward spec against its schema, code, lock and lint rules."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def spec_check(
     file: SpecFile,
     *,
     no_import: Annotated[
-        bool,
-        typer.Option("--no-import", help="Do not import code; signatures and decorators are not checked."),
+        bool, typer.Option("--no-import", help="Do not import code; signatures and decorators are unchecked.")
     ] = False,
     trust: Trust = False,
     trust_module: TrustModule = None,
@@ -37,7 +36,7 @@ def spec_check(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A finding is an error; under --strict, a warning.
+      1  A finding is an error; with --strict, also a warning.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """

@@ -1,4 +1,4 @@
-"""`mttp spec diff`: compare two reward specs."""
+"""`mttp spec diff`: the differences between two reward specs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["spec_diff"]
 
 def spec_diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A reward spec.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="B", help="Its successor.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="B", help="The newer reward spec.", show_default=False)],
     *,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="RUN", help="Score these recorded episodes by both; may be repeated."),
+        typer.Option("--on", metavar="RUN", help="Rescore these episodes with both specs; may be repeated."),
     ] = None,
     trust: Trust = False,
     trust_module: TrustModule = None,
@@ -28,8 +28,9 @@ def spec_diff(
     """
     Compare two reward specs: what changed, and which new version that requires.
 
-    With --on, both specs score the recorded inputs of a run's episodes: how many rewards change, which
-    verdicts flip and how the ranking changes, overall and by slice, and why episodes have no valid reward.
+    With --on, both specs rescore the recorded inputs of a run's episodes. The report says how many rewards
+    change, which verdicts flip and how the order changes, overall and by slice, and why episodes have no
+    valid reward.
 
     \b
     Examples:

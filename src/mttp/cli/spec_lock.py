@@ -1,4 +1,4 @@
-"""`mttp spec lock`: write the versions and digests of a reward spec and its includes."""
+"""`mttp spec lock`: write the lock file of a reward spec."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def spec_lock(
     """
     Write versions and digests of a reward spec and its includes to FILE.lock.
 
-    With a lock, `mttp spec check` reports changes under an unchanged version, a run logs a warning about
-    them, and an include is resolved to its locked version.
+    With a lock, `mttp spec check` reports changes under an unchanged version, a run warns of them, and an
+    include that has several versions resolves to the locked version.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def spec_lock(
     \b
     Exit codes:
       0  Everything is fine.
-      1  Under --check: there is no lock, or it differs.
+      1  With --check: the lock is missing or differs.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """

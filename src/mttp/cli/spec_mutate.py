@@ -1,4 +1,4 @@
-"""`mttp spec mutate`: test whether the cases of a reward spec detect inserted faults."""
+"""`mttp spec mutate`: mutation testing of a reward spec's cases."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def spec_mutate(
     """
     Insert faults into a reward spec, and list those that no case detects.
 
-    One fault at a time: a component is dropped, negated, fixed at its highest value or doubled; a gate is
-    removed; two weights are swapped. Each component is called once per case.
+    Inserts one fault at a time: drop a component, negate it, replace its score by the best one, or double
+    it; remove a gate; swap two weights. Components are called once for each case.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def spec_mutate(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A case fails without a fault; with --strict, a fault is not detected.
+      1  The cases fail without a fault; with --strict, a fault is not detected.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """

@@ -1,4 +1,4 @@
-"""`mttp spec show`: show a reward spec and its includes."""
+"""`mttp spec show`: a reward spec with its includes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def spec_show(file: SpecFile, *, json: Json = False) -> None:
     """
     Show a reward spec: its components, their shares of the reward, gates and digests.
 
-    Does not import the code of the spec.
+    The code of the spec is not imported.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`mttp spec test`: score the cases of a reward spec."""
+"""`mttp spec test`: score the cases of a reward spec, or recorded episodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["spec_test"]
 
 _MAX_BYTES: Final = 64 << 20
-"""Largest size of a table of human scores."""
+"""Maximum size of the file of human scores."""
 
 
 def spec_test(
@@ -47,7 +47,7 @@ def spec_test(
             metavar="RATE",
             min=0.0,
             max=1.0,
-            help="Exit with 1 if a larger share of scores differs between repeats.",
+            help="Exit with 1 if a larger share of cases or episodes scores differently between repeats.",
         ),
     ] = None,
     on: Annotated[
@@ -57,7 +57,7 @@ def spec_test(
         ),
     ] = None,
     human: Annotated[
-        Path | None, typer.Option("--human", metavar="CSV", help="Human scores: columns case and human.")
+        Path | None, typer.Option("--human", metavar="CSV", help="Human scores, in columns case and human.")
     ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="PATH", help="Also write JUnit XML to this file.")
@@ -69,11 +69,11 @@ def spec_test(
     """
     Score the cases of a reward spec, and compare the scores with the expected ones.
 
-    Shows the score of each component, differences between repeats, components that no case covers, and the
-    agreement of rewards with human scores.
+    Shows the score of each component, differences between repeats, gaps in the coverage of the cases, and
+    the agreement of rewards with human scores.
 
-    With --on, the spec scores the recorded inputs of a run's episodes, and its rewards are compared with
-    the scores, outcomes and labels of later annotations.
+    With --on, the spec scores the recorded inputs of a run's episodes instead; the rewards are compared
+    with the scores, outcomes and labels of later annotations.
 
     \b
     Examples:
@@ -85,8 +85,8 @@ def spec_test(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A case differs from its expectation, or more scores are unstable
-         than allowed; with --on, an episode can't be scored.
+      1  A case fails, or a larger share is unstable than allowed;
+         with --on, scoring an episode fails, or none can be scored.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
@@ -96,14 +96,14 @@ def spec_test(
         raise typer.BadParameter("needs --repeats 2 or more", param_hint="--max-unstable")
     if on and (human is not None or junit is not None):
         raise typer.BadParameter(
-            "can't be combined with --human or --junit, which apply to cases", param_hint="--on"
+            "can't be combined with --human or --junit, which need cases", param_hint="--on"
         )
     spec = RewardSpec.load(file, trust=trust or trust_module or ())
     if on:
         failed, unstable = _on_episodes(spec, on, repeats=repeats, json=json)
     else:
-        people = None if human is None else _people(human)
-        failed, unstable = _on_cases(spec, people, junit, repeats=repeats, json=json)
+        scores = None if human is None else _human_scores(human)
+        failed, unstable = _on_cases(spec, scores, junit, repeats=repeats, json=json)
     rate = unstable.rate if unstable is not None else None
     is_unstable = max_unstable is not None and rate is not None and rate > max_unstable
     if is_unstable:
@@ -113,27 +113,27 @@ def spec_test(
 
 
 def _on_cases(
-    spec: RewardSpec, people: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
+    spec: RewardSpec, human: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
-    """Score and print the cases; return whether one failed, and the instability."""
+    """Score the cases and print the results; return whether one failed, and their instability."""
     from mttp.cli.report import trials
     from mttp.rewards.case_runs import run_cases
 
     with working(f"scoring {len(spec.document.cases):,} cases"):
-        trial = run_cases(spec.plan, spec.document.cases, repeats=repeats, human=people)
+        report = run_cases(spec.plan, spec.document.cases, repeats=repeats, human=human)
     if junit is not None:
-        junit.write_text(trials.junit(spec, trial), encoding="utf-8")
+        junit.write_text(trials.junit(spec, report), encoding="utf-8")
     if json:
-        print_json(trials.document(spec, trial))
+        print_json(trials.document(spec, report))
     else:
-        console().print(trials.render(spec, trial))
-    return bool(trial.failed), trial.instability
+        console().print(trials.render(spec, report))
+    return bool(report.failed), report.instability
 
 
 def _on_episodes(
     spec: RewardSpec, on: list[str], *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
-    """Score recorded episodes and print the results."""
+    """Score recorded episodes and print the results; return whether scoring failed, and their instability."""
     from mttp.cli.report import validation
     from mttp.reading import read
     from mttp.rewards.validation import validate
@@ -149,8 +149,8 @@ def _on_episodes(
     return not found.episodes or "error" in found.statuses, found.instability
 
 
-def _people(path: Path) -> dict[str, float]:
-    """Return human scores by case."""
+def _human_scores(path: Path) -> dict[str, float]:
+    """Return the human scores by case."""
     try:
         text = regular_files.read(path, _MAX_BYTES).decode("utf-8-sig")
         rows = csv.DictReader(StringIO(text, newline=""))

@@ -18,8 +18,6 @@ from mttp.cli.output import (
     progress,
     say,
 )
-from mttp.cli.report.summary import document, markdown, render
-from mttp.reading import summarize
 
 __all__ = ["summary"]
 
@@ -62,6 +60,9 @@ def summary(
       1  The recording has something that --fail-on or --strict names.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.cli.report.summary import document, markdown, render
+    from mttp.reading import summarize
+
     words = fail_on(fail_on_, strict=strict)
     with progress(paths) as advance:
         found = summarize(paths, progress=advance)

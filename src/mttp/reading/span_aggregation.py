@@ -46,7 +46,8 @@ class SpanAggregator:
 
     An open episode keeps the ids of its spans, an ended one a row of numbers and its trace id.
     Spans of other processes than the one that started an episode are kept until `finish`.
-    With `figures`, the figures of each episode for a study are kept, and the counts of runs are left out.
+    With `figures`, the figures of each episode for a study are kept instead of its row; of the aggregate only
+    groups, updates and annotations are counted.
     """
 
     def __init__(self, *, figures: bool = False) -> None:
@@ -173,10 +174,8 @@ class SpanAggregator:
 
     def _close(self, ended: EpisodeSummary) -> None:
         """Add the row of an episode."""
-        row = self._rows[int(ended.row.trace_id, 16)] = len(self.aggregate)
-        if self._has_figures:
-            self.aggregate.add_row(ended.row)
-        else:
+        row = self._rows[int(ended.row.trace_id, 16)] = len(self._roots)
+        if not self._has_figures:
             self.aggregate.add(ended)
         self.duplicates += ended.duplicates
         self._roots.append(int(ended.root or "0", 16))
@@ -206,7 +205,7 @@ class SpanAggregator:
                 episode.steps.steps = steps
                 episode.first = min(filter(None, (episode.first, theirs.first)), key=_start)
             self._close(episode.ended(trace_id))
-            self._merge_part(len(self.aggregate) - 1, theirs)
+            self._merge_part(len(self._roots) - 1, theirs)
         for trace_id, theirs in self._theirs.items():
             place = self._rows.get(int(trace_id, 16))
             if place is None:
@@ -216,7 +215,7 @@ class SpanAggregator:
             if lacking := theirs.parts.lacking():
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
             self._merge_part(place, theirs)
-        for row, scoring in self._undecided.items():
+        for row, scoring in {} if self._has_figures else self._undecided.items():
             self.aggregate.run_of(row).add_gradings(scoring.gradings)
         self._add_late()
 
@@ -250,36 +249,33 @@ class SpanAggregator:
     def _set_outcome(self, row: int, outcome: object) -> None:
         if outcome not in ("success", "failure", "unknown"):
             return
-        self.aggregate.labels["outcomes"].replace(row, str(outcome))
         if self._has_figures:
             self._replace(row, outcome=str(outcome))
+        else:
+            self.aggregate.labels["outcomes"].replace(row, str(outcome))
 
     def _replace(self, row: int, **changes: Any) -> None:
         self.figures[row] = self.figures[row]._replace(**changes)
 
     def _merge_part(self, row: int, theirs: PartialEpisode) -> None:
         """Merge the part that other processes recorded into an episode."""
-        figures, flags = self.aggregate, self._flags[row]
-        run = figures.run_of(row)
         self.duplicates += theirs.duplicates
         effective, graded = theirs.scored()
         effective = self._effective(row, effective)
+        if theirs.figured is not None:
+            self._merge_figures(row, theirs, theirs.figured, effective)
+            return
+        figures = self.aggregate
+        run = figures.run_of(row)
         run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
         run.add_gradings(() if effective is None else gradings(effective[1]))
-        if theirs.figured is not None:
-            self._merge_figures(row, theirs, theirs.figured, effective)
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]
-        own: dict[str, Any] = {
-            "length": figures.lengths[row],
-            "return_": None if math.isnan(return_) else return_,
-            "return_basis": "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None,
-        }
-        own |= segments.combined(own, theirs.steps, effective)
-        if self._has_figures:
-            self._replace(row, length=own["length"], return_=known(own["return_"]))
+        own = self._combined(
+            row, figures.lengths[row], None if math.isnan(return_) else return_, theirs, effective
+        )
         figures.lengths[row] = own["length"]
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
         if effective is not None:
@@ -288,12 +284,15 @@ class SpanAggregator:
     def _merge_figures(
         self, row: int, theirs: PartialEpisode, counted: FigureCounts, effective: tuple[str, Scored] | None
     ) -> None:
-        """Merge what other processes add to the figures, except length and return."""
+        """Merge what other processes add to the figures."""
         own, (count, nanoseconds) = self.figures[row], counted.calls()
         changes: dict[str, Any] = {} if effective is None else reward_figures(effective[1])
         if counted.tokens is not None:
             changes["prompt_tokens"] = (own.prompt_tokens or 0) + counted.tokens[0]
             changes["completion_tokens"] = (own.completion_tokens or 0) + counted.tokens[1]
+        if own.duration is not None:
+            found = self._combined(row, own.length, own.return_, theirs, effective)
+            changes |= {"length": found["length"], "return_": known(found["return_"])}
         self._replace(
             row,
             **changes,
@@ -306,6 +305,20 @@ class SpanAggregator:
             self._flags[row] |= _REWARDED
         if counted.has_unplaced_calls:
             self._unplaced.add(own.trace_id)
+
+    def _combined(
+        self,
+        row: int,
+        length: int,
+        return_: float | None,
+        theirs: PartialEpisode,
+        effective: tuple[str, Scored] | None,
+    ) -> dict[str, Any]:
+        """Length and return of an episode with what other processes did."""
+        flags = self._flags[row]
+        basis = "episode" if flags & _TOTAL else "steps" if flags & _STEPS else None
+        own = {"length": length, "return_": return_, "return_basis": basis}
+        return own | segments.combined(own, theirs.steps, effective)
 
     def _effective(self, row: int, theirs: tuple[str, Scored] | None) -> tuple[str, Scored] | None:
         """The other process's scoring, if it is the effective one of the episode."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mttp.errors import StudyError
+from mttp.reading.garbage import gc_disabled
 from mttp.study.comparison import Comparison, Flip, MetricComparison
 from mttp.study.design import Design, Window, by_unit
 from mttp.study.differences import REFUSED, SideDifference, differences
@@ -18,6 +19,7 @@ __all__ = ["compare", "refuse_differences", "slice_values"]
 _WINDOW = 100
 
 
+@gc_disabled()
 def compare(
     base: Side,
     candidate: Side,

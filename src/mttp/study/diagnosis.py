@@ -23,7 +23,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisFinding:
-    """One disease that a detector found."""
+    """One problem that a detector found."""
 
     kind: str = ""
     """The detector's name, such as `reward_hacking`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from mttp.errors import StudyError
+from mttp.reading.garbage import gc_disabled
 from mttp.study.comparing import refuse_differences
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
@@ -16,6 +17,7 @@ from mttp.study.sample import Sample, Side, load
 __all__ = ["gate"]
 
 
+@gc_disabled()
 def gate(
     candidate: Side,
     *,

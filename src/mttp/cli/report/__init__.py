@@ -1,1 +1,1 @@
-"""Summaries, episodes and findings as text for people and as documents for programs."""
+"""Reports of commands, as text for people and as JSON documents."""

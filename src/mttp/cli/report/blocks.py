@@ -1,4 +1,4 @@
-"""A curve drawn with block characters."""
+"""Curves drawn with block characters."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _EIGHTHS = len(_BLOCKS) - 1
 
 
 def sparkline(points: Sequence[float | None]) -> str:
-    """One line: the lowest point is the lowest block, the highest the highest, a missing one a space."""
+    """Return a curve as one line of blocks, scaled from the lowest to the highest point; None is a space."""
     return "".join(
         " " if height is None else _BLOCKS[1 + round(height * (_EIGHTHS - 1))] for height in _heights(points)
     )
 
 
 def plot(points: Sequence[float | None], *, rows: int = 6) -> list[str]:
-    """Lines from top to bottom, each with the value at its upper edge before it."""
+    """Return a curve as `rows` lines from top to bottom, each labelled with the value at its upper edge."""
     known = [point for point in points if point is not None]
     if not known:
         return []
@@ -39,7 +39,7 @@ def _cell(height: int | None, row: int) -> str:
 
 
 def _heights(points: Sequence[float | None]) -> list[float | None]:
-    """The points on a scale from 0 to 1; a flat curve lies in the middle."""
+    """Return the points scaled to 0 to 1; all 0.5 for a flat curve."""
     known = [point for point in points if point is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     span = high - low

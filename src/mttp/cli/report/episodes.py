@@ -22,7 +22,7 @@ SORTS: dict[str, Callable[[Episode], float | None]] = {
     "length": lambda episode: episode.length,
     "duration": lambda episode: episode.duration,
 }
-"""What episodes can be sorted by."""
+"""Sort keys of episodes, by name."""
 
 _STYLES = {"completed": "green", "error": "red", "aborted": "yellow", "unfinished": "yellow"}
 _ID_DIGITS = 8
@@ -30,7 +30,7 @@ _NUMBERS = ("return", "steps", "duration")
 
 
 def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -> list[Episode]:
-    """The episodes in that order, lowest first; those where it is not known come last."""
+    """Return the episodes sorted by a key of `SORTS`; episodes without a value come last."""
     of = SORTS[key]
 
     def place(episode: Episode) -> tuple[bool, float]:
@@ -43,14 +43,14 @@ def sorted_by(episodes: Sequence[Episode], key: str, *, reverse: bool = False) -
 
 
 def document(episode: Episode) -> dict[str, Any]:
-    """An episode as an object of plain data, without its steps."""
+    """Return an episode as an object of plain data, without its steps."""
     found: dict[str, Any] = jsonable(episode)
     del found["steps"]
     return found | {"duration": episode.duration, "scores": jsonable(episode.scores)}
 
 
 def runs_table(runs: Sequence[Run], *, limit: int | None) -> Listing:
-    """One row per run."""
+    """Return a table with one row per run."""
     rows = [
         {
             "run": printed(run.id),
@@ -82,8 +82,8 @@ def _revision(run: Run) -> str:
 
 
 def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing:
-    """One row per episode; an id has as many digits as tell it from the others."""
-    shown = episodes[:limit]
+    """Return a table with one row per episode; ids are prefixes that are unique among the episodes."""
+    listed = episodes[:limit]
     digits = _digits([episode.trace_id for episode in episodes])
     rows = [
         {
@@ -97,7 +97,7 @@ def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing
             "steps": printed(number(episode.length)),
             "duration": printed(duration(episode.duration)),
         }
-        for episode, started in zip(shown, _moments(shown), strict=True)
+        for episode, started in zip(listed, _moments(listed), strict=True)
     ]
     return Listing(
         rows=rows,
@@ -110,16 +110,17 @@ def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing
 
 
 def _moments(episodes: Sequence[Episode]) -> list[str]:
-    """When each began: the time of day where all began on one day."""
+    """Return the start of each episode: the time of day if all started on one day, else date and time."""
     moments = [moment(episode.start_time) for episode in episodes]
     days = {text.partition(" ")[0] for text in moments}
     return [text.partition(" ")[2] for text in moments] if len(days) == 1 and NOTHING not in days else moments
 
 
 def _digits(ids: Sequence[str]) -> int:
-    different = set(ids)
+    """Return the number of digits in which the ids differ."""
+    distinct = set(ids)
     digits = _ID_DIGITS
-    while digits < 32 and len({id_[:digits] for id_ in different}) < len(different):
+    while digits < 32 and len({id_[:digits] for id_ in distinct}) < len(distinct):
         digits += 1
     return digits
 

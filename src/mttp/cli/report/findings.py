@@ -1,4 +1,4 @@
-"""The findings of a check as a document, as text and as Markdown."""
+"""Findings of a check as a document, as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _ID_DIGITS = 8
 
 
 def document(findings: Findings) -> dict[str, Any]:
-    """The findings as an object of plain data."""
+    """Return the findings as an object of plain data."""
     found: dict[str, Any] = jsonable(findings)
     return {"findings": found.pop("all")} | found
 
 
 def headline(findings: Findings) -> str:
-    """What was found in how much, in a sentence."""
+    """Return the numbers of findings by level, and of checked spans."""
     times = sum(findings.levels.values())
     levels = ", ".join(f"{number:,} of level {level}" for level, number in findings.levels.items())
     found = f"{count(times, 'finding')} ({levels})" if times else "no findings"
-    others = f"; {count(findings.foreign, 'span')} of others" if findings.foreign else ""
+    others = f"; {count(findings.foreign, 'span')} of other libraries" if findings.foreign else ""
     return f"{found} in {count(findings.spans, 'span')}{others}"
 
 
 def render(findings: Findings) -> RenderableType:
-    """The findings as text: a row for each, with the place where it was first found."""
+    """Return the findings as text: a row for each, with the trace of its first occurrence."""
     parts: list[RenderableType] = [Text(headline(findings), style="bold")]
     if findings.all:
         parts += [Text(), _table(findings)]
@@ -68,7 +68,7 @@ def _table(findings: Findings) -> Table:
 
 
 def _subject(finding: Finding) -> str:
-    """What the finding is about."""
+    """Return the kind and name of the signal, as in `resource` or `step`."""
     words = {"span": "", "resource": "resource", "instrumentation_scope": "scope"}
     return f"{words[finding.signal_type]} {finding.signal_name}".strip()
 
@@ -83,11 +83,11 @@ def _unlisted(findings: Findings) -> str:
 
 
 def _omissions(findings: Findings) -> str:
-    return "left out: " + ", ".join(f"{name} ({times:,})" for name, times in findings.omissions.items())
+    return "omitted: " + ", ".join(f"{name} ({times:,})" for name, times in findings.omissions.items())
 
 
 def markdown(findings: Findings) -> str:
-    """The findings as Markdown, for the summary of a job or a comment."""
+    """Return the findings as Markdown, for a CI job summary or a comment."""
     lines = [f"**{headline(findings)}**"]
     if findings.all:
         lines += [

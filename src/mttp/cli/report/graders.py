@@ -19,9 +19,10 @@ _IMPORTANT = ("grader", "mean", "valid", *_FAILED, "abstained", "missing", "pass
 
 def documents(graders: Sequence[GraderHealth], episodes: int) -> list[dict[str, Any]]:
     """
-    Each grader as an object of plain data.
+    Return each grader as an object of plain data.
 
-    `of` is how many scores there could be: of an episode's graders the number of episodes, else of gradings.
+    `of` is the number of possible scores: for graders of episodes the number of episodes, or of gradings if
+    that is larger; for others the number of gradings.
     """
     return [
         {name: getattr(one, name) for name in GraderHealth.__dataclass_fields__}
@@ -36,7 +37,7 @@ class _Row(NamedTuple):
 
 
 def _columns(graders: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns that say something."""
+    """Return the names of the columns with values."""
     states = [state for state in _STATES if any(one[state] for one in graders)]
     verdicts = ["pass"] if any(one["verdicts"] for one in graders) else []
     return ["mean", "min", "max", "valid", *states, *verdicts]
@@ -67,7 +68,7 @@ def _cells(one: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def notes(graders: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which errors there were, and which checks failed, a line for each grader."""
+    """Return lines with the errors and the failed checks of each grader."""
     found = []
     for one in graders:
         whole = _whole(one)
@@ -80,13 +81,13 @@ def notes(graders: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def table(graders: Sequence[Mapping[str, Any]]) -> Listing:
-    """The graders as a table, with their errors and failed checks below."""
+    """Return the graders as a table, with their errors and failed checks below."""
     columns = _columns(graders)
     rows = []
     for row in _rows(graders):
         cells = zip(columns, row.cells, strict=True)
-        shown = {name: printed(text or NOTHING, style=_style(name, text)) for name, text in cells}
-        rows.append({"grader": printed(row.name), **shown})
+        texts = {name: printed(text or NOTHING, style=_style(name, text)) for name, text in cells}
+        rows.append({"grader": printed(row.name), **texts})
     lines = [printed(line).plain for line in notes(graders)]
     return Listing(rows=rows, important=_IMPORTANT, right=columns, notes=lines)
 
@@ -96,9 +97,9 @@ def _style(column: str, text: str) -> str:
 
 
 def markdown(graders: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table of graders as lines of Markdown."""
+    """Return the table of graders as lines of Markdown."""
     columns = _columns(graders)
     lines = [f"| grader | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [f"| {cell(row.name.strip())} | {' | '.join(row.cells)} |" for row in _rows(graders)]
-    said = notes(graders)
-    return [*lines, *([""] if said else []), *(f"- {cell(line)}" for line in said)]
+    items = [f"- {cell(line)}" for line in notes(graders)]
+    return [*lines, *([""] if items else []), *items]

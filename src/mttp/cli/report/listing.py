@@ -1,4 +1,4 @@
-"""A table whose most important columns stay in a narrow terminal; the rest goes on lines below each row."""
+"""A table for narrow terminals: columns that do not fit go on lines below each row."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Rows of cells by column; a column that says nothing in any row is left out."""
+    """Rows of cells by column; a column without values is omitted."""
 
     rows: Sequence[Mapping[str, Text]]
-    """The cells, in the order in which columns are shown; the first row has every column."""
+    """The cells by column; the first row has every column, in the order of the table."""
     important: Sequence[str]
-    """Columns from the most important one on; columns that are not named here come last."""
+    """Columns in order of importance; columns that are not listed here come last."""
     right: Collection[str] = ()
     """Columns that are aligned on the right."""
     spare: Collection[str] = ()
-    """Columns that are left out where there is no room for them."""
+    """Columns that are omitted if they do not fit."""
     nothing: Mapping[str, str] = field(default_factory=dict)
-    """What a column has where it says nothing; `-` unless stated."""
+    """Texts that count as a missing value, by column, besides `-`."""
     notes: Sequence[str] = ()
     """Lines below the table."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = self.rows[0] if self.rows else ()
-        names = [name for name in columns if any(self._says(row, name) for row in self.rows)]
-        shown = self._fitting(names, options.max_width)
-        widths = {name: self._width(name) for name in shown}
-        yield self._line({name: Text(_title(name), style="bold") for name in shown}, widths)
+        names = [name for name in columns if any(self._has_value(row, name) for row in self.rows)]
+        fitting = self._fitting(names, options.max_width)
+        widths = {name: self._width(name) for name in fitting}
+        yield self._line({name: Text(_title(name), style="bold") for name in fitting}, widths)
         for row in self.rows:
             yield self._line(row, widths)
-            below = [name for name in names if name not in shown and name not in self.spare]
-            rest = [(name, row[name]) for name in below if self._says(row, name)]
+            below = [name for name in names if name not in fitting and name not in self.spare]
+            rest = [(name, row[name]) for name in below if self._has_value(row, name)]
             if rest:
                 yield Padding(_details(rest), (0, 0, 0, _GAP), expand=False)
         yield from map(Text, self.notes)
 
-    def _says(self, row: Mapping[str, Text], name: str) -> bool:
-        """Whether a row says anything in a column."""
+    def _has_value(self, row: Mapping[str, Text], name: str) -> bool:
+        """Return whether a row has a value in a column."""
         return name in row and row[name].plain not in (self.nothing.get(name, NOTHING), NOTHING)
 
     def _fitting(self, names: Sequence[str], width: int) -> list[str]:
-        """The columns that there is room for, in order of importance; in the order of the table."""
+        """Return the columns that fit, chosen by importance, in the order of the table."""
         chosen: set[str] = set()
         room = width + _GAP
         for name in sorted(names, key=self._rank):

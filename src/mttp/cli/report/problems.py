@@ -13,7 +13,7 @@ __all__ = ["problem_lines"]
 
 
 def problem_lines(problems: Sequence[Problem], *, limit: int = 5) -> Text:
-    """How many problems there are, then the first of them."""
+    """Return the number of problems, then the first `limit` of them."""
     lines = [Text(count(len(problems), "problem") + ":", style="yellow")]
     lines += [printed(f"  {problem}") for problem in problems[:limit]]
     if len(problems) > limit:

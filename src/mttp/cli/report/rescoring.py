@@ -1,4 +1,4 @@
-"""What a change of a reward spec does to recorded episodes, as text and as a document."""
+"""Recorded episodes rescored with two reward specs, as text and as a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ID_DIGITS = 8
 
 
 def document(found: Rescoring) -> dict[str, Any]:
-    """A rescoring as an object of plain data; of the episodes only those whose reward or verdict changed."""
+    """Return a rescoring as an object of plain data, with the episodes whose reward or verdict changed."""
     return {
         **{one.name: jsonable(one) for one in found.slices[:1]},
         "slices": [jsonable(one) for one in found.slices[1:]],
@@ -33,7 +33,7 @@ def document(found: Rescoring) -> dict[str, Any]:
 
 
 def render(found: Rescoring) -> RenderableType:
-    """A rescoring as text: a row for each slice, then the episodes that changed most."""
+    """Return a rescoring as text: a row for each slice, then the episodes that changed most."""
     parts: list[RenderableType] = [_slices(found)]
     changed = sorted((one for one in found.episodes if one.changed or one.flipped), key=_size, reverse=True)
     if changed:
@@ -52,7 +52,7 @@ def render(found: Rescoring) -> RenderableType:
 
 
 def _why(which: str, reasons: Mapping[str, int]) -> Iterator[Text]:
-    """Why a spec has no valid reward for some episodes."""
+    """Yield the reasons why a spec has no valid reward for some episodes."""
     yield Text(f"invalid by {which}:")
     for reason, episodes in list(reasons.items())[:_MOST]:
         yield printed(f"  {count(episodes, 'episode')}: {shortened(reason)}")
@@ -61,7 +61,7 @@ def _why(which: str, reasons: Mapping[str, int]) -> Iterator[Text]:
 
 
 def _size(one: Rescored) -> tuple[bool, float]:
-    """How much an episode changed."""
+    """Return the sort key for the change of an episode: lost or gained rewards, then flips, then values."""
     if one.before is None or one.after is None:
         return True, float(one.changed)
     return one.flipped, abs(one.after - one.before)

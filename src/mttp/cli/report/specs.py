@@ -1,4 +1,4 @@
-"""Reward specs as text and as documents: what one is, and what is wrong with it."""
+"""Reward specs, their findings and their differences as text and as documents."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = [
 ]
 
 _RARE = ("relative", "always", "criteria", "values")
-"""Fields of a component that are said where they are stated."""
+"""Fields of a component that its document has only if the spec sets them."""
 _COVERAGES = {"full": "", "partial": "yellow", "opaque": "red"}
 
 
 def document(spec: RewardSpec, share: float = 1.0) -> dict[str, Any]:
-    """A spec and what it includes as an object of plain data; `share` is its part of the whole reward."""
+    """Return a spec and its includes as an object of plain data; `share` is its part of the whole reward."""
     shares = _shares(spec, share)
     return {
         **jsonable(spec.identity),
@@ -49,7 +49,7 @@ def document(spec: RewardSpec, share: float = 1.0) -> dict[str, Any]:
 
 
 def _component(spec: RewardSpec, part: ComponentEntry, share: float | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": part.name,
         "kind": part.kind,
         "share": share,
@@ -59,28 +59,32 @@ def _component(spec: RewardSpec, part: ComponentEntry, share: float | None) -> d
         "scope": part.scope,
     }
     if part.name in spec.included:
-        return said | {"include": document(spec.included[part.name], share or 0.0)}
-    said |= {key: value for key in _RARE if (value := getattr(part, key))}
+        return entry | {"include": document(spec.included[part.name], share or 0.0)}
+    entry |= {key: value for key in _RARE if (value := getattr(part, key))}
     code = spec.codes[part.use or part.name]
-    return said | {"use": part.use, "code_coverage": code.coverage, "code_gaps": list(code.gaps)}
+    return entry | {"use": part.use, "code_coverage": code.coverage, "code_gaps": list(code.gaps)}
 
 
 def _shares(spec: RewardSpec, whole: float) -> dict[str, float | None]:
-    """How much of the reward each component may move, of all that moves it; None of what is in no sum."""
-    moved = {
+    """
+    Return each component's share of the reward's range, or None for a check or a component of steps.
+
+    A component can change the reward by its weight times its range.
+    """
+    changes = {
         part.name: abs(part.weight) * (part.range[1] - part.range[0] if part.range is not None else 1.0)
         for part in spec.parts
         if part.kind != "check" and part.scope == "terminal"
     }
-    total = sum(moved.values())
+    total = sum(changes.values())
     return {
-        part.name: whole * moved[part.name] / total if total and part.name in moved else None
+        part.name: whole * changes[part.name] / total if total and part.name in changes else None
         for part in spec.parts
     }
 
 
 def _gates(spec: RewardSpec, part: ComponentEntry) -> bool:
-    """Whether it, or a check of the spec that it includes, may leave nothing but the floor."""
+    """Return whether a component, or a check in its included spec, can reduce the reward to the floor."""
     if part.kind == "verifier":
         return spec.document.combine == "gated"
     inner = spec.included.get(part.name)
@@ -97,11 +101,11 @@ def _combination(spec: RewardSpec) -> str:
 
 
 def render(spec: RewardSpec) -> RenderableType:
-    """A spec as text: its identity, how it combines, and its tree with shares of the whole."""
-    said = document(spec)
+    """Return a spec as text: its identity, its combination, and its tree with shares of the reward."""
+    data = document(spec)
     facts = Table.grid(padding=(0, 2))
     for name in ("sha256", "code_sha256", "code_coverage", "combine", "range", "floor", "on_invalid"):
-        facts.add_row(name, printed(_fact(said[name])))
+        facts.add_row(name, printed(_fact(data[name])))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("component", no_wrap=True)
     table.add_column("kind")
@@ -109,7 +113,7 @@ def render(spec: RewardSpec) -> RenderableType:
         table.add_column(name, justify="right")
     for name in ("gates", "code", "from"):
         table.add_column(name, overflow="fold")
-    _add_rows(table, said["components"], "")
+    _add_rows(table, data["components"], "")
     parts: list[RenderableType] = [Text(f"{spec.name} {spec.version}", style="bold"), facts, Text(), table]
     if spec.code_gaps:
         parts += [Text(), Text("not in code_sha256:")]
@@ -145,19 +149,19 @@ def _fact(value: Any) -> str:
 
 
 def headline(findings: Sequence[LintFinding]) -> str:
-    """How much is wrong, in a few words."""
+    """Return the numbers of errors and warnings."""
     errors = sum(one.severity == "error" for one in findings)
     return f"{count(errors, 'error')}, {count(len(findings) - errors, 'warning')}"
 
 
 def finding_line(finding: LintFinding, path: str) -> str:
-    """A finding in a line, as compilers print theirs."""
+    """Return a finding as one line, in the format of compilers."""
     place = ":".join(str(part) for part in (path, finding.line, finding.column) if part is not None)
     return f"{place}: {finding.severity}: {finding.rule}: {finding.reason}; {finding.fix}"
 
 
 def findings_document(spec: RewardSpec, findings: Sequence[LintFinding]) -> dict[str, Any]:
-    """A spec's identity and what is wrong with it as an object of plain data."""
+    """Return a spec's identity and findings as an object of plain data."""
     errors = sum(one.severity == "error" for one in findings)
     return {
         "spec": jsonable(spec.identity),
@@ -169,7 +173,7 @@ def findings_document(spec: RewardSpec, findings: Sequence[LintFinding]) -> dict
 
 
 def differences_document(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> dict[str, Any]:
-    """What changed between two specs as an object of plain data."""
+    """Return the differences between two specs as an object of plain data."""
     return {
         "before": jsonable(before.identity),
         "after": jsonable(after.identity),
@@ -180,32 +184,32 @@ def differences_document(before: RewardSpec, after: RewardSpec, found: list[Diff
 
 
 def render_differences(before: RewardSpec, after: RewardSpec, found: list[Difference]) -> RenderableType:
-    """What changed between two specs as text."""
+    """Return the differences between two specs as text."""
     parts: list[RenderableType] = [
         Text(f"{before.name} {before.version} to {after.name} {after.version}", style="bold")
     ]
     if found:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in ("bump", "what", "before", "after"):
+        for name in ("bump", "change", "before", "after"):
             table.add_column(name)
         for one in found:
-            table.add_row(one.bump, *(printed(_said(part)) for part in (one.what, one.before, one.after)))
+            table.add_row(one.bump, *(printed(_text(part)) for part in (one.what, one.before, one.after)))
         parts += [Text(), table, Text()]
     parts.append(_verdict(deserved(found), stated(before, after)))
     return Group(*parts)
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
-def _verdict(wanted: Bump, raised: Bump | None) -> Text:
-    """Return the required version bump and the actual one."""
+def _verdict(required: Bump, actual: Bump | None) -> Text:
+    """Return the version bump that the differences require, and the actual one."""
     meaning = {
-        "major": "rewards have another meaning: requires a new major version",
-        "minor": "rewards have the same meaning and other values: requires a new minor version",
-        "patch": "all scores are unchanged: requires a new patch version",
+        "major": "rewards change their meaning: requires a new major version",
+        "minor": "rewards keep their meaning and change their values: requires a new minor version",
+        "patch": "rewards do not change: requires a new patch version",
         "none": "nothing changed",
     }
-    has = "the version was lowered" if raised is None else f"the version bump is {raised}"
-    return Text(f"{meaning[wanted]}; {has}")
+    versions = {None: "the version went down", "none": "the version is the same"}
+    return Text(f"{meaning[required]}; {versions.get(actual) or f'the version is a new {actual} version'}")

@@ -22,14 +22,14 @@ from mttp.reading.summary import Summary
 __all__ = ["document", "markdown", "render"]
 
 _MOST_RUNS = 10
-"""Runs that are shown in full; a document has all."""
+"""Number of runs in a text report; a document has all."""
 _COURSES = ("loss", "kl", "entropy")
 _FIXED = ("eval", "replay")
-"""Kinds of runs whose policy stays the same, so that their episodes are samples of one thing."""
+"""Kinds of runs whose policy does not change, so that their episodes are samples of one distribution."""
 
 
 def document(summary: Summary) -> dict[str, Any]:
-    """The summary as an object of plain data: the figures of each run, and totals."""
+    """Return the summary as an object of plain data: the figures of each run, and totals."""
     facts = {
         "sources": summary.sources,
         "runs": [_run(id_, of_run) for id_, of_run in summary.by_run.items()],
@@ -43,7 +43,7 @@ def document(summary: Summary) -> dict[str, Any]:
 
 
 def _run(id_: str, summary: Summary) -> dict[str, Any]:
-    """Who a run is, and its figures."""
+    """Return the identity of a run and its figures."""
     runs = summary.runs
     first = runs[0] if runs else None
     return {
@@ -59,7 +59,7 @@ def _run(id_: str, summary: Summary) -> dict[str, Any]:
 
 
 def _seconds(runs: list[Run]) -> float | None:
-    """Seconds from the start of the first process to the end of the last; None while one goes on."""
+    """Return the seconds from the first process's start to the last one's end; None if one has no end."""
     starts, ends = [run.start_time for run in runs], [run.end_time for run in runs]
     if not runs or None in starts or None in ends:
         return None
@@ -113,11 +113,11 @@ def _figures(summary: Summary) -> dict[str, Any]:
 
 
 def _interval(summary: Summary) -> Interval:
-    """The interval for the mean return, where the episodes are samples of one thing."""
+    """Return the interval for the mean return; only episodes of one unchanged policy have one."""
     if len(summary.by_run) > 1:
-        return Interval(reason="these are several runs; each has figures of its own")
+        return Interval(reason="there are several runs; each run has its own figures")
     if not summary.runs:
-        return Interval(reason="the kind of the run is not known: its span is not in the recording")
+        return Interval(reason="the kind of the run is unknown: its span is not in the recording")
     kinds = sorted({run.kind for run in summary.runs} - {*_FIXED})
     if kinds:
         return Interval(reason=f"a run of kind {kinds[0]} changes its policy; see first and last")
@@ -125,7 +125,7 @@ def _interval(summary: Summary) -> Interval:
 
 
 def render(summary: Summary, *, terminal: bool) -> RenderableType:
-    """The summary as text; on a terminal the learning curve is a plot, else one line."""
+    """Return the summary as text; on a terminal the learning curve is a plot, else one line."""
     facts = document(summary)
     parts: list[RenderableType] = [_headline(facts)]
     for title, found in _sections(facts):
@@ -133,15 +133,15 @@ def render(summary: Summary, *, terminal: bool) -> RenderableType:
         if title:
             parts.append(printed(title, style="bold underline"))
         parts += _section(found, terminal=terminal)
-    if left := _left_out(facts):
-        parts += [Text(), Text(left)]
+    if more := _unlisted_runs(facts):
+        parts += [Text(), Text(more)]
     if summary.problems:
         parts += [Text(), problem_lines(summary.problems)]
     return Group(*parts)
 
 
 def _sections(facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A title and figures for each run, then the totals; a single run has no title."""
+    """Yield a title and figures for each run, then the totals; a single run has no title."""
     if len(facts["runs"]) < 2:
         seconds = facts["runs"][0]["seconds"] if facts["runs"] else None
         yield "", {**facts["totals"], "seconds": seconds, "duplicates": facts["duplicates"]}
@@ -161,9 +161,9 @@ def _title(run: Mapping[str, Any]) -> str:
     return f"run {named}{f', {what}' if what else ''}: {episodes}"
 
 
-def _left_out(facts: Mapping[str, Any]) -> str:
-    left = len(facts["runs"]) - _MOST_RUNS
-    return f"… and {count(left, 'more run')}; --json has the figures of each" if left > 0 else ""
+def _unlisted_runs(facts: Mapping[str, Any]) -> str:
+    unlisted = len(facts["runs"]) - _MOST_RUNS
+    return f"… and {count(unlisted, 'more run')}; --json has all" if unlisted > 0 else ""
 
 
 def _section(facts: Mapping[str, Any], *, terminal: bool) -> list[RenderableType]:
@@ -177,7 +177,7 @@ def _section(facts: Mapping[str, Any], *, terminal: bool) -> list[RenderableType
 
 
 def markdown(summary: Summary) -> str:
-    """The summary as Markdown, for the page of a job or a comment."""
+    """Return the summary as Markdown, for a CI job summary or a comment."""
     facts = document(summary)
     lines = [f"**{_headline(facts).plain}**"]
     for title, found in _sections(facts):
@@ -188,8 +188,8 @@ def markdown(summary: Summary) -> str:
             lines += [f"| mean return over time | {_curve(found['curve'], terminal=False).plain} |"]
         if found["graders"]:
             lines += ["", *graders.markdown(found["graders"])]
-    if left := _left_out(facts):
-        lines += ["", left]
+    if more := _unlisted_runs(facts):
+        lines += ["", more]
     if summary.problems:
         lines += ["", f"**{count(len(summary.problems), 'problem')}**", ""]
         lines += [f"- {cell(str(problem))}" for problem in summary.problems]
@@ -198,16 +198,17 @@ def markdown(summary: Summary) -> str:
 
 def _headline(facts: Mapping[str, Any]) -> Text:
     total = facts["totals"]
-    apart = {
+    others = {
         "group": total["groups"],
         "update": total["updates"]["count"],
         "annotation": total["annotations"],
+        "evaluation": facts["evals"],
     }
     counts = (
         count(total["episodes"], "episode"),
         count(total["steps"], "step"),
         count(len(facts["runs"]), "run"),
-        *counted(apart | {"evaluation": facts["evals"]}),
+        *counted(others),
     )
     return Text(", ".join(counts), style="bold")
 
@@ -241,7 +242,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "reward spec": _specs(facts["spec"]),
         "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
         "faults": shares(facts["faults"]) if facts["faults"] else "",
-        "left out": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
+        "omitted": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
         "duration": f"{duration(durations['total'])} in all{_part(durations)}; "
         f"{_spread(durations, duration)}",
         "length": _spread(facts["length"], number),
@@ -249,12 +250,12 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "updates": _updates(facts["updates"]),
         "tokens": _tokens(facts["tokens"]),
         "cost": _cost(facts["cost"]),
-        "duplicates": f"{count(facts['duplicates'], 'span')} left out" if facts.get("duplicates") else "",
+        "duplicates": f"{count(facts['duplicates'], 'span')} ignored" if facts.get("duplicates") else "",
     }
 
 
 def _part(found: Mapping[str, Any]) -> str:
-    """` (25 of 30)` where not all are known."""
+    """Return ` (25 of 30)` if not all values are known, else nothing."""
     return "" if found["count"] == found["of"] else f" ({of(found['count'], found['of'])})"
 
 
@@ -275,8 +276,8 @@ def _window(name: str, window: Mapping[str, Any]) -> str:
     return f"{name} {window['episodes']:,}{part}: {number(window['mean'])}"
 
 
-def _spread(figures: Mapping[str, Any], say: Callable[[float | None], str]) -> str:
-    return f"min {say(figures['min'])}, median {say(figures['median'])}, max {say(figures['max'])}"
+def _spread(figures: Mapping[str, Any], text: Callable[[float | None], str]) -> str:
+    return f"min {text(figures['min'])}, median {text(figures['median'])}, max {text(figures['max'])}"
 
 
 def _specs(specs: Mapping[str, Any]) -> str:

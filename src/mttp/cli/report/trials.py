@@ -1,4 +1,4 @@
-"""The cases of a reward spec as text, as documents and as JUnit XML: what they show, and what they miss."""
+"""Results of the cases of a reward spec, and of mutation testing, as text, documents and JUnit XML."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ __all__ = [
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def document(spec: RewardSpec, trial: CaseReport) -> dict[str, Any]:
-    """The outcomes as an object of plain data."""
+def document(spec: RewardSpec, report: CaseReport) -> dict[str, Any]:
+    """Return the results as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
-        "passed": not trial.failed,
-        "failed": trial.failed,
-        "cases": [_case(outcome) for outcome in trial.outcomes],
+        "passed": not report.failed,
+        "failed": report.failed,
+        "cases": [_case(outcome) for outcome in report.outcomes],
         "better": [
             {"better": one.stated.better, "than": one.stated.than, "margin": one.margin, "miss": one.miss}
-            for one in trial.orders
+            for one in report.orders
         ],
-        "coverage": jsonable(trial.coverage),
-        "instability": instability_document(trial.instability),
-        "agreement": jsonable(trial.agreement),
+        "coverage": jsonable(report.coverage),
+        "instability": instability_document(report.instability),
+        "agreement": jsonable(report.agreement),
     }
 
 
 def instability_document(found: Instability | None) -> dict[str, Any] | None:
-    """How much differs from time to time as an object of plain data; None where nothing was repeated."""
+    """Return the instability of repeated scorings as an object of plain data; None without repeats."""
     if found is None:
         return None
     interval = share_interval(found.unstable, found.samples)
@@ -62,15 +62,15 @@ def instability_document(found: Instability | None) -> dict[str, Any] | None:
 
 
 def instability_line(found: Instability, noun: str) -> str:
-    """How much differs from time to time, in a line."""
-    said = (
+    """Return the instability of repeated scorings as one line."""
+    counts = (
         f"unstable: {found.unstable:,} of {count(found.samples, noun)}, scored {found.repeats:,} times each"
     )
     if found.rate is None:
-        return said
+        return counts
     interval = share_interval(found.unstable, found.samples)
     within = f", {100 * interval[0]:.1f} to {100 * interval[1]:.1f} % ({SHARE_INTERVAL})" if interval else ""
-    return f"{said}: {100 * found.rate:.1f} %{within}"
+    return f"{counts}: {100 * found.rate:.1f} %{within}"
 
 
 def _case(outcome: CaseResult) -> dict[str, Any]:
@@ -92,47 +92,47 @@ def _case(outcome: CaseResult) -> dict[str, Any]:
     }
 
 
-def render(spec: RewardSpec, trial: CaseReport) -> RenderableType:
-    """The outcomes as text: a row for each case with what each component gave, then what is lacking."""
-    parts: list[RenderableType] = [Text(_headline(spec, trial), style="bold")]
-    if trial.outcomes:
-        parts += [Text(), _table(trial)]
-    parts += [printed(f"  {line}", style=style) if line else Text() for line, style in _notes(trial)]
+def render(spec: RewardSpec, report: CaseReport) -> RenderableType:
+    """Return the results as text: a row per case with the score of each component, then failures and gaps."""
+    parts: list[RenderableType] = [Text(_headline(spec, report), style="bold")]
+    if report.outcomes:
+        parts += [Text(), _table(report)]
+    parts += [printed(f"  {line}", style=style) if line else Text() for line, style in _notes(report)]
     return Group(*parts)
 
 
-def _headline(spec: RewardSpec, trial: CaseReport) -> str:
-    failures = sum(not outcome.passed for outcome in trial.outcomes) + sum(
-        rivalry.miss is not None for rivalry in trial.orders
+def _headline(spec: RewardSpec, report: CaseReport) -> str:
+    failures = sum(not outcome.passed for outcome in report.outcomes) + sum(
+        order.miss is not None for order in report.orders
     )
-    said = f"{spec.name} {spec.version}: {count(len(trial.outcomes), 'case')}"
-    if trial.orders:
-        said += f", {count(len(trial.orders), 'order')} among them"
-    return f"{said}; {f'{failures:,} failed' if failures else 'all as expected'}"
+    tests = f"{spec.name} {spec.version}: {count(len(report.outcomes), 'case')}"
+    if report.orders:
+        tests += f" and {count(len(report.orders), 'order')}"
+    return f"{tests}; {f'{failures:,} failed' if failures else 'all passed'}"
 
 
-def _table(trial: CaseReport) -> Table:
-    names = [one.name for one in trial.coverage]
+def _table(report: CaseReport) -> Table:
+    names = [one.name for one in report.coverage]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "case", "kind"):
         table.add_column(name, no_wrap=True)
     for name in ("reward", *names):
         table.add_column(printed(name), justify="right", overflow="fold")
     table.add_column("time", justify="right", no_wrap=True)
-    for outcome in trial.outcomes:
+    for outcome in report.outcomes:
         table.add_row(
             Text("ok") if outcome.passed else Text("FAILED", style="red"),
             printed(outcome.case.name),
             outcome.case.kind,
             number(outcome.value),
-            *(_given(outcome, name) for name in names),
+            *(_component_score(outcome, name) for name in names),
             duration(outcome.seconds / len(outcome.results)),
         )
     return table
 
 
-def _given(outcome: CaseResult, name: str) -> Text:
-    """What a component gave, of several times the lowest and the highest."""
+def _component_score(outcome: CaseResult, name: str) -> Text:
+    """Return the score of a component; if repeats differ, the lowest and the highest."""
     grades = [result.components[name] for result in outcome.results if name in result.components]
     values = sorted(grade.value for grade in grades if grade.value is not None)
     if len(values) < len(grades) or not values:
@@ -142,45 +142,45 @@ def _given(outcome: CaseResult, name: str) -> Text:
     return Text(number(values[0]), style="yellow" if grades[0].verdict == "fail" else "")
 
 
-def _notes(trial: CaseReport) -> Iterator[tuple[str, str]]:
-    """Lines below the table, and how they look."""
-    if trial.failed:
+def _notes(report: CaseReport) -> Iterator[tuple[str, str]]:
+    """Yield the lines below the table, each with its style."""
+    if report.failed:
         yield "", ""
-    for miss in trial.failed:
+    for miss in report.failed:
         yield miss, "red"
-    gaps = [f"{one.name} {one.gap}" for one in trial.coverage if one.gap]
+    gaps = [f"{one.name} {one.gap}" for one in report.coverage if one.gap]
     unstable = [
-        f"{outcome.case.name}: {name} gave the same input {' and '.join(map(number, _different(values)))}"
-        for outcome in trial.outcomes
+        f"{outcome.case.name}: {name} scored the same input {' and '.join(map(number, _different(values)))}"
+        for outcome in report.outcomes
         for name, values in outcome.unstable.items()
     ]
     if gaps or unstable:
         yield "", ""
     for line in gaps:
-        yield f"{line}: no case shows it otherwise", "yellow"
+        yield f"{line}: no case shows anything else", "yellow"
     for line in unstable:
         yield line, "yellow"
-    if trial.instability is not None:
+    if report.instability is not None:
         yield "", ""
-        yield instability_line(trial.instability, "case"), "yellow" if trial.instability.unstable else ""
-    if trial.agreement is not None:
-        found = trial.agreement
+        yield instability_line(report.instability, "case"), "yellow" if report.instability.unstable else ""
+    if report.agreement is not None:
+        found = report.agreement
         yield "", ""
         yield (
-            f"people agree on {number(found.accuracy and 100 * found.accuracy)} % of "
-            f"{count(found.pairs, 'pair')} that they tell apart; Kendall's tau-b {number(found.tau_b)}, "
+            f"human scores agree on {number(found.accuracy and 100 * found.accuracy)} % of "
+            f"{count(found.pairs, 'pair')} that they rank; Kendall's tau-b {number(found.tau_b)}, "
             f"{count(found.cases, 'case')}",
             "",
         )
 
 
 def _different(values: Sequence[float | None]) -> list[float | None]:
-    """The different values, lowest first, and nothing last."""
+    """Return the distinct values in ascending order, None last."""
     return sorted(set(values), key=lambda value: (value is None, value or 0.0))
 
 
 def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
-    """The faults as an object of plain data."""
+    """Return the faults as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
         "failed": mutation.report.failed,
@@ -192,15 +192,15 @@ def mutation_document(spec: RewardSpec, mutation: Mutation) -> dict[str, Any]:
 
 
 def render_mutation(spec: RewardSpec, mutation: Mutation) -> RenderableType:
-    """The faults as text: how many were noticed, and those that were not."""
+    """Return the faults as text: the number of detected faults, then the undetected ones."""
     if mutation.report.failed:
         lines = [printed(f"  {miss}", style="red") for miss in mutation.report.failed]
-        said = f"{spec.name} {spec.version}: its cases fail without any fault, so none was tried"
-        return Group(Text(said, style="bold"), *lines)
+        headline = f"{spec.name} {spec.version}: no fault was tried, because cases fail without one"
+        return Group(Text(headline, style="bold"), *lines)
     survivors = mutation.survivors
     caught = len(mutation.mutants) - len(survivors)
-    said = f"{spec.name} {spec.version}: {caught:,} of {count(len(mutation.mutants), 'fault')} noticed"
-    parts: list[RenderableType] = [Text(said, style="bold")]
+    headline = f"{spec.name} {spec.version}: {caught:,} of {count(len(mutation.mutants), 'fault')} detected"
+    parts: list[RenderableType] = [Text(headline, style="bold")]
     if survivors:
         parts += [Text(), _survivors(survivors)]
     return Group(*parts)
@@ -208,9 +208,9 @@ def render_mutation(spec: RewardSpec, mutation: Mutation) -> RenderableType:
 
 def _survivors(survivors: Sequence[Mutant]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("not detected", "fault"):
+    for name in ("undetected fault", "kind"):
         table.add_column(name, no_wrap=True)
-    table.add_column("what would")
+    table.add_column("detected by")
     for one in survivors:
         table.add_row(printed(one.fault), one.kind, _remedy(one))
     return table
@@ -218,26 +218,26 @@ def _survivors(survivors: Sequence[Mutant]) -> Table:
 
 def _remedy(mutant: Mutant) -> str:
     if mutant.changed:
-        return f"an expected value in {', '.join(mutant.changed[:3])}, whose reward it changes"
+        return f"an expected value in {', '.join(mutant.changed[:3])}, whose reward changes"
     return f"a case in which {' and '.join(mutant.components)} makes a difference"
 
 
-def junit(spec: RewardSpec, trial: CaseReport) -> str:
-    """The outcomes as JUnit XML; each case is a test, and so is each order among them."""
+def junit(spec: RewardSpec, report: CaseReport) -> str:
+    """Return the results as JUnit XML, with a test for each case and each order."""
     suite = ElementTree.Element("testsuite", name=f"{spec.name} {spec.version}")
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in jsonable(spec.identity).items():
         ElementTree.SubElement(properties, "property", name=f"spec.{name}", value=str(value))
-    for outcome in trial.outcomes:
+    for outcome in report.outcomes:
         test = _test(suite, f"{spec.name}.{outcome.case.kind}", outcome.case.name, outcome.misses)
         test.set("time", f"{outcome.seconds:.6f}")
-    for one in trial.orders:
+    for one in report.orders:
         name = f"{one.stated.better} over {one.stated.than}"
         _test(suite, f"{spec.name}.better", name, () if one.miss is None else (one.miss,))
-    suite.set("tests", str(len(trial.outcomes) + len(trial.orders)))
+    suite.set("tests", str(len(report.outcomes) + len(report.orders)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", "0")
-    suite.set("time", f"{sum(outcome.seconds for outcome in trial.outcomes):.6f}")
+    suite.set("time", f"{sum(outcome.seconds for outcome in report.outcomes):.6f}")
     ElementTree.indent(suite)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
 
@@ -247,6 +247,6 @@ def _test(
 ) -> ElementTree.Element:
     test = ElementTree.SubElement(suite, "testcase", classname=classname, name=name)
     if misses:
-        said = [_NOT_IN_XML.sub("\ufffd", miss) for miss in misses]
-        ElementTree.SubElement(test, "failure", message=said[0]).text = "\n".join(said)
+        messages = [_NOT_IN_XML.sub("\ufffd", miss) for miss in misses]
+        ElementTree.SubElement(test, "failure", message=messages[0]).text = "\n".join(messages)
     return test

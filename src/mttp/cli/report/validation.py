@@ -1,4 +1,4 @@
-"""What a reward spec pays for recorded episodes, and how far people agree, as text and as a document."""
+"""Rewards of a spec for recorded episodes, and their agreement with raters, as text and as a document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEGEND = (
 
 
 def document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
-    """A validation as an object of plain data."""
+    """Return a validation as an object of plain data."""
     return {
         "spec": jsonable(spec.identity),
         "episodes": len(found.episodes),
@@ -58,8 +58,8 @@ def document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
 
 def _agreement(one: RaterAgreement) -> dict[str, Any]:
     interval = share_interval(one.agreed, one.of) if one.compared == "verdict" else None
-    said: dict[str, Any] = jsonable(one)
-    return said | {
+    data: dict[str, Any] = jsonable(one)
+    return data | {
         "agreement": one.agreed / one.of if one.of else None,
         "interval": list(interval) if interval is not None else None,
         "interval_method": SHARE_INTERVAL if interval is not None else None,
@@ -68,14 +68,14 @@ def _agreement(one: RaterAgreement) -> dict[str, Any]:
 
 
 def render(spec: RewardSpec, found: Validation) -> RenderableType:
-    """A validation as text: what was scored and how, then a row for each rater."""
+    """Return a validation as text: statistics of the scoring, then a row for each rater."""
     parts: list[RenderableType] = [
         Text(f"{spec.name} {spec.version}: {count(len(found.episodes), 'episode')} scored", style="bold")
     ]
     parts += [printed(f"  {line}", style=style) for line, style in _lines(found)]
     parts.append(Text())
     if not found.agreements:
-        parts.append(Text("these episodes have no stated score, outcome or label"))
+        parts.append(Text("these episodes have no annotated score, outcome or label"))
         return Group(*parts)
     parts += [_table(found), Text()]
     parts += [Text(line) for line in _LEGEND]
@@ -102,7 +102,7 @@ def _lines(found: Validation) -> Iterator[tuple[str, str]]:
     if found.without_group:
         yield f"{count(found.without_group, 'episode')} without a group, which the spec compares", "yellow"
     if found.unread_labels:
-        yield f"labels that say neither pass nor fail: {_counted(found.unread_labels)}", "yellow"
+        yield f"labels that mean neither pass nor fail: {_counted(found.unread_labels)}", "yellow"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -127,5 +127,5 @@ def _share(one: RaterAgreement) -> str:
     if not one.of:
         return NOTHING
     interval = share_interval(one.agreed, one.of) if one.compared == "verdict" else None
-    said = f"{100 * one.agreed / one.of:.0f} %"
-    return f"{said} [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]" if interval is not None else said
+    rate = f"{100 * one.agreed / one.of:.0f} %"
+    return f"{rate} [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]" if interval is not None else rate

@@ -1,1 +1,1 @@
-"""Detectors of diseases of a training run, each a function of its recording."""
+"""Detectors of problems in a training run, each a function of its recording."""

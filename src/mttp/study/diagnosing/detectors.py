@@ -23,7 +23,7 @@ Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """One disease, the function that looks for it, and what usually fixes it."""
+    """One kind of problem, the function that looks for it, and what usually fixes it."""
 
     kind: str
     detect: Callable[[RunEvidence], Result]
@@ -187,13 +187,13 @@ def diagnose(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """
-    Diagnose a training run: reward hacking, collapse, drift, leakage and other diseases.
+    Diagnose a training run: reward hacking, collapse, drift, leakage and others.
 
     `source` is what `mttp.read` takes, or a Recording.
     `quality` names what the rewards should stand for: a late score by its grader, a split or `held_out` for
     the rewards of held-out episodes, or a metric such as `success`, `components.correct`, `metrics.audit`.
-    By default it is the first of these: a late score of a person, another late score, held-out episodes,
-    recorded outcomes.
+    By default it is the first of these with 8 values: a late score of a person, another late score, held-out
+    episodes, recorded outcomes.
     `run` is the id or name of the run, where the source holds several.
     Training time is the order in which episodes start, in windows that are cut at policy updates where there
     are enough of these.

@@ -14,16 +14,17 @@ import numpy as np
 
 from mttp.errors import ReadError, StudyError
 from mttp.model.episodes import Episode, Step, Update
+from mttp.model.estimates import mean
 from mttp.reading import Recording
 from mttp.reading.value_aggregation import episode_figures
-from mttp.study.diagnosing.trends import TimeTrend, trend_of
+from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
 from mttp.study.metrics import metric
 from mttp.study.sample import EpisodeFigures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXAMPLES", "HELD_OUT", "RunEvidence", "completion_text", "evidence_of", "text_of"]
+__all__ = ["EXAMPLES", "HELD_OUT", "RunEvidence", "completion_text", "evidence_of", "reward_of", "text_of"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
@@ -45,7 +46,7 @@ class RunEvidence:
     recording: Recording
     episodes: tuple[Episode, ...]
     rewards: Floats
-    """The reward of the whole episode, else the return."""
+    """The reward of the whole episode, else the return, else the mean return of its agents."""
     quality: Floats | None
     """The measure that rewards are compared with; None where there is none."""
     quality_name: str | None
@@ -150,22 +151,23 @@ class RunEvidence:
 
 def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -> RunEvidence:
     """
-    The evidence of one run; raises ReadError without episodes.
+    The evidence of one run's episodes that ended; raises ReadError without any.
 
     Raises StudyError for several runs of which `run` chooses none, and for an unknown quality.
     """
     if run is not None:
         recording = _chosen(recording, run)
-    if not recording.episodes:
-        raise ReadError("the recording holds no episodes: there is nothing to diagnose")
-    runs = sorted({episode.run_id for episode in recording.episodes})
+    episodes = tuple(one for one in recording.episodes if one.status != "unfinished")
+    if not episodes:
+        more = f" that ended, of {len(recording.episodes):,}" if recording.episodes else ""
+        raise ReadError(f"the recording holds no episodes{more}: there is nothing to diagnose")
+    runs = sorted({episode.run_id for episode in episodes})
     if len(runs) > 1:
         raise StudyError(
             f"the recording holds {len(runs)} runs ({_listed(runs)}), and training time is that of one: "
             "choose it by run=..., on the command line by --run"
         )
-    episodes = tuple(recording.episodes)
-    rewards = np.array([_number(_reward(episode)) for episode in episodes])
+    rewards = np.array([_number(reward_of(episode)) for episode in episodes])
     held_out = np.array([bool(one.results) or (one.split or "").lower() in HELD_OUT for one in episodes])
     if held_out.all():  # nothing but an evaluation: its own order of episodes is all there is
         held_out = np.zeros(len(episodes), dtype=bool)
@@ -204,18 +206,21 @@ def _number(value: float | None) -> float:
     return float(value) if value is not None and abs(value) <= LARGEST else math.nan
 
 
-def _reward(episode: Episode) -> float | None:
-    return episode.reward.value if episode.reward.value is not None else episode.return_
+def reward_of(episode: Episode) -> float | None:
+    """The reward of the whole episode, else its return, else the mean return of its agents."""
+    if episode.reward.value is not None or episode.return_ is not None:
+        return episode.reward.value if episode.reward.value is not None else episode.return_
+    return mean(agent.return_ for agent in episode.agents)
 
 
 def _quality(
     episodes: Sequence[Episode], rewards: Floats, held_out: Flags, name: str | None
 ) -> tuple[str | None, Floats | None]:
-    """The quality of that name; without a name the first that there is: a late score, held out, success."""
+    """The quality of that name; without a name the first that has enough values for a trend."""
     found = _measures(episodes, rewards, held_out)
     if name is None:
         for measure, values in found.items():
-            if np.isfinite(values()).any():
+            if np.isfinite(values()).sum() >= FEWEST:
                 return measure, values()
         return None, None
     if name in found:
@@ -276,6 +281,8 @@ def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) ->
         ) from error
     if chosen.k is not None:
         raise StudyError(f"{name!r} is a number per task: give a quality that each episode has, e.g. success")
+    if chosen.direction < 0:
+        raise StudyError(f"less of {name!r} is better: give a quality of which more is better, e.g. success")
     values = np.array([_number(chosen.of(one)) for one in counted])
     if not np.isfinite(values).any():
         raise StudyError(f"no episode has a value of {name!r}: there is no quality to compare with")

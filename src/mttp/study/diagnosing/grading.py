@@ -12,7 +12,7 @@ import numpy as np
 from mttp.model.episodes import Episode, Reward
 from mttp.study.diagnosing.agreement import Intraclass, intraclass
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
-from mttp.study.diagnosing.evidence import RunEvidence
+from mttp.study.diagnosing.evidence import RunEvidence, reward_of
 from mttp.study.diagnosing.trends import share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 
@@ -75,7 +75,7 @@ def _status(run: RunEvidence, at: int) -> str:
         return "error in a step"
     if math.isfinite(run.rewards[at]):
         return "ok"
-    return "missing" if episode.reward.value is None and episode.return_ is None else "too large"
+    return "missing" if reward_of(episode) is None else "too large"
 
 
 # Repeated scores.

@@ -78,7 +78,9 @@ def reward_hacking(run: RunEvidence) -> Result:
         return DiagnosisFinding(
             severity="high" if falls else "medium",
             evidence=f"{period}, reward {reward}; {run.quality_name} {quality}",
-            confidence=LIKELY if falls else f"{LIKELY}, that the reward rises more than the quality",
+            confidence=LIKELY
+            if falls
+            else "likely: the intervals of both, in standard deviations, are apart",
             value=quality.change,
             interval=quality.interval,
             n=quality.n,

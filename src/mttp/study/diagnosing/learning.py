@@ -32,20 +32,26 @@ TRUNCATED_HIGH = 0.5
 
 
 def zero_variance_groups(run: RunEvidence) -> Result:
-    """Judge the share of recent groups whose rewards are all equal: they give no gradient (GRPO, RLOO)."""
+    """
+    Judge the share of recent groups whose rewards are all equal: they give no gradient (GRPO, RLOO).
+
+    Groups in which every reward is the highest are solved: they make a finding of the severity low at most.
+    """
     groups = _groups(run)
     if len(groups) < FEWEST_GROUPS:
         return NotJudged(reason=f"{len(groups):,} groups have two rewards or more, not {FEWEST_GROUPS}")
     recent = groups[len(groups) - max(FEWEST_GROUPS, math.ceil(len(groups) / 3)) :]
     flags = [float(np.ptp(rewards)) == 0 for _, rewards in recent]
     share = share_of(flags)
-    top = max(float(rewards.max()) for _, rewards in groups)
-    highest = sum(flag and rewards[0] == top for flag, (_, rewards) in zip(flags, recent, strict=True))
-    evidence = (
-        f"{share} of the recent groups have equal rewards: {highest:,} at the highest reward, "
-        f"{share.count - highest:,} below (Wilson, 95 %)"
-    )
-    severity = severity_of(share.low, ZERO_VARIANCE)
+    top, lowest = (float(one([one(rewards) for _, rewards in groups])) for one in (np.max, np.min))
+    equal_to = [float(rewards[0]) if flag else None for flag, (_, rewards) in zip(flags, recent, strict=True)]
+    highest = equal_to.count(top) if top > lowest else 0
+    unsolved = share_of([one is not None and (one != top or top == lowest) for one in equal_to])
+    which = f"{highest:,} at the highest reward, {share.count - highest:,} below"
+    if top == lowest:
+        which = f"every reward of the run is {top:g}"
+    evidence = f"{share} of the recent groups have equal rewards: {which} (Wilson, 95 %)"
+    severity = severity_of(unsolved.low, ZERO_VARIANCE) or ("low" if share.low >= ZERO_VARIANCE[-1] else None)
     if severity is None:
         return Cleared(evidence=evidence)
     members = [ids[0] for flag, (ids, _) in zip(flags, recent, strict=True) if flag]

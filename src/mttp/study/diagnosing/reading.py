@@ -27,6 +27,9 @@ STOPPING: Final = frozenset({"reward_hacking", "over_optimization", "entropy_col
 """Kinds of findings that, with the severity high, get worse by training on."""
 
 
+_NO_QUALITY = f"no quality: fewer than {FEWEST} late scores, held-out rewards and outcomes were recorded"
+
+
 def reading_of(run: RunEvidence) -> TrainingReading:
     """The reading of a run by the trends of its quality and its reward."""
     validation, reward = _direction(run.quality_trend), _direction(run.reward_trend)
@@ -34,7 +37,9 @@ def reading_of(run: RunEvidence) -> TrainingReading:
     return TrainingReading(
         validation=validation,
         reward=reward,
-        validation_trend=_described(run.quality_trend, run.quality_name or "no quality was recorded"),
+        validation_trend=_NO_QUALITY
+        if run.quality_name is None
+        else _described(run.quality_trend, run.quality_name),
         reward_trend=_described(run.reward_trend, "reward"),
         meaning=meaning,
         action=action,
