@@ -117,7 +117,7 @@ def _split(url: str) -> SplitResult:
     if not parts.hostname:
         raise TransportError(f"no host; write {parts.scheme}://HOST:PORT")
     if "@" in parts.netloc:
-        raise TransportError("an address holds no credentials; give them as headers")
+        raise TransportError("an address can't contain credentials; give them as headers")
     if parts.scheme.startswith("grpc") and (port is None or parts.path.strip("/")):
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         raise TransportError(f"gRPC needs host and port alone; write {parts.scheme}://{host}:4317")

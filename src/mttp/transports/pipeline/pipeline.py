@@ -285,7 +285,7 @@ class Pipeline:
                 self._changed.notify_all()
 
     def close(self) -> bool:
-        """Wait for space within the time left to this episode; else drop the episode and return False."""
+        """Export the remaining spans until the deadline of `begin_close`; return whether all arrived."""
         if _here.writes:
             return False  # an exporter closes the session that calls it: the threads end after this
         if self._thread is None:
@@ -417,7 +417,7 @@ class Pipeline:
                 if ticket > self._answered:
                     self._answer(ticket, written=written)
                 self._weigh()
-                losses = [] if self._retry.failing else self._losses.tell()
+                losses = [] if self._retry.failing else self._losses.unreported()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
