@@ -461,4 +461,4 @@ def test_a_page_for_people_is_no_receiver() -> None:
     with serving(lambda asked: (200, "text/html; charset=utf-8", b"<html>Welcome</html>")) as place:
         said = push("c.jsonl", "--to", f"http://{place}", code=2).stderr
 
-    assert "200 OK: Welcome (a page for people: is a proxy or a user interface at that port?)" in said
+    assert "200 OK: Welcome (an HTML page: is a proxy or a user interface at that port?)" in said

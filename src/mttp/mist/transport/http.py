@@ -32,7 +32,7 @@ _ADVICE = ADVICE | {
 _TLS = "check certificates, and whether the receiver uses TLS: https does, http does not"
 _ADVICE_BY_KIND: dict[Kind, str] = {
     "name": "check the address",
-    "nobody": "is a receiver running there, and is this its port?",
+    "refused": "is a receiver running there, and is this its port?",
     "timeout": "timeout=N waits longer",
     "untrusted": f"certificate=FILE names a file of trusted certificates; {_TLS}",
     "no_tls": _TLS,
@@ -115,16 +115,16 @@ class HttpOutlet:
         except NoReply as error:
             if self._closed:
                 raise closed from error
-            found = error.trouble
+            found = error.error
             advice = _ADVICE_BY_KIND.get(found.kind, "does it receive messages there?")
-            raise SendError(f"{self}: {found.said}; {advice}", cause=found.cause, may_pass=True) from error
+            raise SendError(f"{self}: {found.message}; {advice}", cause=found.cause, may_pass=True) from error
 
     def _check(self, reply: Reply) -> None:
         """Raise SendError unless the reply is a success."""
         status = reply.status
         if 200 <= status < 300:
             return
-        said = reply.said(self._headers)
+        said = reply.summary(self._headers)
         raise SendError(
             f"{said} ({_ADVICE[status]})" if status in _ADVICE else said,
             cause=f"http_{status}",
