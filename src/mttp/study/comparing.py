@@ -9,7 +9,7 @@ from dataclasses import replace
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
 from mttp.study.comparison import Comparison, Flip, MetricComparison
-from mttp.study.design import Design, Window, by_unit
+from mttp.study.design import Design, Window, by_unit, check_window
 from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
@@ -38,8 +38,9 @@ def compare(
     Episodes are paired by task (else by seed) where both sides have the same ones, and clustered by it:
     several samples of a task are not independent.
     Several runs on a side are several seeds: each run is one value.
-    Of training runs the mean of the last `window` episodes of each run counts, or with `window="area"` the
-    area under its learning curve; a learning curve never gets a t interval of its own.
+    Of training runs the mean of the last `window` episodes of each run counts, of the episodes of its last
+    updates (`window="20 updates"`), or the area under its learning curve (`window="area"`); a learning curve
+    never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
     `by` is `split`, `slices`, `env` or `inputs.NAME`: the first metric is also compared within each value.
@@ -49,7 +50,7 @@ def compare(
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
     and where tasks, reward spec or grader differ and are not allowed to.
     """
-    _check_window(window)
+    check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found = differences(before, after)
     refuse_differences(found, frozenset(allow))
@@ -119,11 +120,6 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     if found is not None and not (math.isfinite(found) and found >= 0):
         raise StudyError(f"margin={found!r} of {name}: give a number from 0 on")
     return found
-
-
-def _check_window(window: object) -> None:
-    if window != "area" and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
-        raise StudyError(f"window={window!r}: give a number of episodes from 1 on, or 'area'")
 
 
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
