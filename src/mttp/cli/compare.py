@@ -34,7 +34,11 @@ def compare(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="SLICE", help="Also compare by split, slices, env or inputs.NAME."),
+        typer.Option(
+            "--by",
+            metavar="SLICE",
+            help="Also compare by split, slices, env, inputs.NAME or an attribute such as task.split.",
+        ),
     ] = None,
     margin: Annotated[
         float | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
@@ -17,6 +18,32 @@ from mttp.study.sample import EpisodeFigures, Sample, Side, load
 __all__ = ["compare", "refuse_differences", "slice_values"]
 
 _WINDOW = 100
+_SLICES = (
+    "split",
+    "slices",
+    "env",
+    "group",
+    "task",
+    "seed",
+    "policy_version",
+    "status",
+    "outcome",
+    "stop_reason",
+)
+"""Fields of an episode by whose values it can be sliced."""
+_ATTRIBUTES = {
+    "task.split": "split",
+    "task.slices": "slices",
+    "task.id": "task",
+    "env.id": "env",
+    "env.seed": "seed",
+    "group.id": "group",
+    "policy.version.start": "policy_version",
+    "episode.status": "status",
+    "episode.outcome": "outcome",
+    "episode.stop_reason": "stop_reason",
+}
+"""The same by the names of attributes, without `mttp.`."""
 
 
 @gc_disabled()
@@ -43,7 +70,8 @@ def compare(
     never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
-    `by` is `split`, `slices`, `env` or `inputs.NAME`: the first metric is also compared within each value.
+    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME` or the name of an attribute,
+    such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
     `allow` names differences that are accepted: `tasks`, `spec`, `grader`.
 
@@ -167,7 +195,7 @@ def _slices(
         {name for side in (base, candidate) for one in side.episodes for name in slice_values(one, by)}
     )
     if not names:
-        raise StudyError(f"no episode has a value of {by!r}; slice by split, slices, env or inputs.NAME")
+        raise StudyError(f"no episode has a value of {by!r}; slice by another one")
     found = []
     for name in names:
         sides = [
@@ -187,10 +215,13 @@ def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
     head, _, key = by.partition(".")
     if head == "inputs" and key:
         return (str(one.inputs[key]),) if key in one.inputs else ()
-    values = {"split": (one.split,), "slices": one.slices, "env": (one.env or None,), "group": (one.group,)}
-    if by not in values:
-        raise StudyError(f"there is no slice by {by!r}; slice by {', '.join(values)} or inputs.NAME")
-    return tuple(value for value in values[by] if value is not None)
+    name = _ATTRIBUTES.get(by.removeprefix("mttp."), by)
+    if name not in _SLICES:
+        near = get_close_matches(by, [*_SLICES, *_ATTRIBUTES], n=1)
+        advice = f"; did you mean {near[0]!r}?" if near else f"; slice by {', '.join(_SLICES)} or inputs.NAME"
+        raise StudyError(f"there is no slice by {by!r}{advice}")
+    value = getattr(one, name)
+    return tuple(value) if name == "slices" else (str(value),) if value not in (None, "") else ()
 
 
 def _share(episodes: Sequence[EpisodeFigures]) -> float:
