@@ -270,7 +270,7 @@ def test_an_unknown_slice_has_a_nearest_name(recorded: Recorded) -> None:
     """
     path = recorded("a", suite([1.0, 2.0]))
 
-    with pytest.raises(StudyError, match="there is no slice by 'task.spilt'; did you mean 'task.split'"):
+    with pytest.raises(StudyError, match=r"there is no slice by 'task\.spilt'; did you mean 'task\.split'"):
         mttp.compare(path, path, by="task.spilt")
 
 

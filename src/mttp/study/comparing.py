@@ -15,7 +15,7 @@ from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
-__all__ = ["compare", "refuse_differences", "slice_values"]
+__all__ = ["compare", "corrected", "refuse_differences", "slice_values"]
 
 _WINDOW = 100
 _SLICES = (
@@ -94,7 +94,7 @@ def compare(
         base=before.name,
         candidate=after.name,
         differences=found,
-        metrics=tuple(_corrected(compared, chosen)),
+        metrics=tuple(corrected(compared, chosen)),
         flips=tuple(_flips(before, after)),
         slices=_slices(by, before, after, chosen[0], window, confidence, _margin(margin, chosen[0].name)),
         notes=plan.notes,
@@ -105,7 +105,7 @@ def compare(
 # Verdicts.
 
 
-def _corrected(
+def corrected(
     compared: Sequence[MetricComparison], chosen: Sequence[EpisodeMetric]
 ) -> list[MetricComparison]:
     """The metrics with verdicts: the first one uncorrected, the others by Holm."""
