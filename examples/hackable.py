@@ -1,7 +1,7 @@
 """Train a policy on a reward that can be hacked, until `mttp.diagnose` catches it.
 
-The task is to write a short answer that contains the right word. The reward pays for the word, and by mistake
-for each word of praise, without a limit. A softmax policy learns by REINFORCE which of twelve words to say;
+The task is to write a short answer that contains the right word. The reward counts the word, and by mistake
+each word of praise, without a limit. A softmax policy learns by REINFORCE which of twelve words to say;
 whether the answer is right is recorded as the outcome and never rewarded directly.
 """
 
@@ -43,24 +43,24 @@ def play(weights: Array, rng: np.random.Generator, number: int) -> tuple[list[in
     table = probabilities(weights)
     taken = [int(rng.choice(len(WORDS), p=table[place])) for place in range(LENGTH)]
     answer = [WORDS[word] for word in taken]
-    paid = reward(answer)
+    scores = reward(answer)
     with mttp.episode(env="two-plus-two", task=f"q{number % 10}") as episode:
         with episode.step() as step:
             step.action(" ".join(answer))
-        episode.reward(sum(paid.values()), components=paid)
+        episode.reward(sum(scores.values()), components=scores)
         is_right = answer.count(RIGHT) == 1 and not PRAISE & set(answer)
         episode.end(outcome="success" if is_right else "failure")
-    return taken, sum(paid.values())
+    return taken, sum(scores.values())
 
 
 def learn(weights: Array, batch: list[tuple[list[int], float]]) -> None:
     """One REINFORCE step, with the mean of the batch as baseline."""
-    table, baseline = probabilities(weights), np.mean([paid for _, paid in batch])
-    for taken, paid in batch:
+    table, baseline = probabilities(weights), np.mean([return_ for _, return_ in batch])
+    for taken, return_ in batch:
         for place, word in enumerate(taken):
             slope = -table[place]
             slope[word] += 1
-            weights[place] += LEARNING_RATE * (paid - baseline) * slope / len(batch)
+            weights[place] += LEARNING_RATE * (return_ - baseline) * slope / len(batch)
 
 
 def start() -> Array:
@@ -83,14 +83,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for update in range(options.updates):
             batch = [play(weights, rng, number) for number in range(BATCH)]
             learn(weights, batch)
-            mttp.update(index=update, loss=-float(np.mean([paid for _, paid in batch])))
+            mttp.update(index=update, loss=-float(np.mean([return_ for _, return_ in batch])))
             if update % 20 == 19:
                 session.flush()
                 found = mttp.diagnose(session)
                 worst = found.findings[0].kind if found.findings else "nothing found"
-                print(
-                    f"update {update + 1:3}: mean reward {np.mean([paid for _, paid in batch]):.2f}, {worst}"
-                )
+                mean = np.mean([return_ for _, return_ in batch])
+                print(f"update {update + 1:3}: mean reward {mean:.2f}, {worst}")
                 if found.should_stop:
                     break
     print(found.findings[0].evidence)
