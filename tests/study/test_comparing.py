@@ -264,6 +264,17 @@ def test_slices_may_be_attributes_and_inputs(recorded: Recorded, by: str, names:
     assert names == set(mttp.compare(recorded("a", episodes), recorded("b", episodes), by=by).slices)
 
 
+def test_a_notebook_shows_a_table(recorded: Recorded) -> None:
+    """
+    Of metrics and slices, with their text escaped.
+    """
+    episodes = [{**one, "split": "<b>"} for one in suite([1.0, 2.0, 4.0])]
+    found = mttp.compare(recorded("a", episodes), recorded("b", episodes), by="split")._repr_html_()
+
+    assert "<td>return</td><td>inconclusive</td>" in found
+    assert "<td>return, &lt;b&gt;</td>" in found
+
+
 def test_an_unknown_slice_has_a_nearest_name(recorded: Recorded) -> None:
     """
     In the error.
