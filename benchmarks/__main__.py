@@ -22,7 +22,7 @@ from rows import ROWS, Row, judged
 
 
 def main() -> int:
-    """Answer the command line."""
+    """Run the benchmarks that the command line asks for."""
     options = _options()
     chosen = {
         number: row
@@ -80,7 +80,7 @@ def _asked(names: list[str], number: int, row: Row) -> bool:
 def _measured(
     workloads: list[str], options: argparse.Namespace
 ) -> tuple[dict[str, Rounds], dict[str, Failed]]:
-    """The figures of each workload, and why some have none."""
+    """Return the figures of each workload, and the reasons for missing ones."""
     found: dict[str, Rounds] = {}
     failures: dict[str, Failed] = {}
     for name in workloads:
@@ -95,7 +95,7 @@ def _measured(
 
 
 def _say(text: str) -> None:
-    """Tell what is being done: in one line of a terminal, or in one line each."""
+    """Print the current step: on one line of a terminal, else a line each."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text[:79]}", end="", file=sys.stderr, flush=True)
     elif text:
@@ -118,7 +118,7 @@ def _answered(
 
 
 def _about(before: dict[str, Any], after: dict[str, Any], options: argparse.Namespace, took: float) -> str:
-    """The machine, when and how long, and what that means for the figures."""
+    """Return the machine, the time and duration of the run, and notes about the figures."""
     said = (
         f"{before['processor']}, {before['processors']} processors, Python {before['python']}, "
         f"{before['system']}; {before['time']}, in {took / 60:.0f} minutes; load average {before['load']} "

@@ -21,11 +21,11 @@ from sink import received
 __all__ = ["own_arrived", "sdk_file_arrived", "sink_arrived"]
 
 SAMPLE = 256
-"""Spans of the beginning, and of the end, that are compared."""
+"""Number of spans that are compared, at the beginning and at the end."""
 
 
 class _Expected:
-    """What was recorded, found again by what arrived."""
+    """Compares what arrived with what was recorded."""
 
     def __init__(self) -> None:
         self._chats = chats(lists=True)
@@ -46,7 +46,7 @@ class _Expected:
 
     def episode(self, facts: Mapping[str, Any], *, length: int = 8) -> None:
         number = int(facts["seed"])
-        paid = Chat(number, self._chats[number % len(self._chats)].steps).steps[-1].reward
+        reward = Chat(number, self._chats[number % len(self._chats)].steps).steps[-1].reward
         assert {
             "env": ENV,
             "task": f"chat/{number}",
@@ -55,7 +55,7 @@ class _Expected:
             "terminated": True,
             "outcome": "success",
             "length": length,
-            "return": paid,
+            "return": reward,
         } == {name: value for name, value in facts.items() if name in _EPISODE}, facts
         self.compared["episodes"] += 1
 
@@ -70,7 +70,7 @@ _EPISODE = frozenset({"env", "task", "policy", "policy.version", "terminated", "
 
 
 def own_arrived() -> int:
-    """How many steps a file of mttp's says."""
+    """Return the number of steps in a file of mttp."""
     import mttp
 
     path, expected = Path(f"{LOCAL}.jsonl"), _Expected()
@@ -118,12 +118,12 @@ _Span = tuple[str, dict[str, Any]]
 
 
 def sdk_file_arrived() -> int:
-    """How many steps the SDK's file of JSON lines says."""
+    """Return the number of steps in the SDK's file of JSON lines."""
     return _count(_documents(Path(f"{LOCAL}.jsonl")), _plain)
 
 
 def sink_arrived(by: str = "sdk") -> int:
-    """How many steps a receiver's file says, that the SDK or another library sent."""
+    """Return the number of steps in a receiver's file, sent by the SDK or another library."""
     read = {"sdk": _plain, "mlflow": _mlflow, "langfuse": _langfuse}[by]
     return _count(((span.name, span) for span in received(LOCAL)), lambda span: read(_messages(span)))
 
@@ -167,7 +167,7 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _messages(span: Any) -> list[dict[str, Any]]:
-    """A protobuf message's attributes as JSON has them."""
+    """Return the attributes of a protobuf message as plain data."""
     from google.protobuf.json_format import MessageToDict
 
     found: list[dict[str, Any]] = MessageToDict(span)["attributes"]
@@ -182,7 +182,7 @@ def _value(value: dict[str, Any]) -> Any:
 
 
 def _plain(attributes: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the SDK was told."""
+    """Return the values that the SDK recorded."""
     said = {pair["key"]: _value(pair["value"]) for pair in attributes}
     for name in ("observation", "arguments"):
         if name in said:
@@ -191,7 +191,7 @@ def _plain(attributes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _texts(attributes: list[dict[str, Any]], prefix: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """What a library was told that keeps values as JSON."""
+    """Return the values that a library recorded as JSON."""
     said = {}
     for pair in attributes:
         name, value = pair["key"].removeprefix(prefix), _value(pair["value"])

@@ -16,7 +16,7 @@ from cases import Case, Figures, Measure
 from chat import Chat, chats
 
 SECONDS, QUICK_SECONDS, ROUNDS = 1500.0, 8.0, 3
-"""Episodes."""
+"""Number of episodes."""
 RECEIVED = Path("received")
 
 
@@ -67,7 +67,7 @@ def _sdk(address: str) -> tuple[Callable[[Chat], None], Callable[[], object]]:
 
 
 def burst(make: Callable[[str], tuple[Callable[[Chat], None], Callable[[], object]]]) -> Measure:
-    """A measure of a burst of so many episodes."""
+    """Return a measure of a burst of that many episodes."""
 
     def measure(episodes: float) -> Figures:
         from sink import Sink
@@ -84,7 +84,7 @@ def burst(make: Callable[[str], tuple[Callable[[Chat], None], Callable[[], objec
 
 
 def _lost(figures: Figures) -> Figures:
-    """Count what arrived."""
+    """Count the episodes that arrived."""
     from sink import received
 
     arrived = {span.span_id for span in received(RECEIVED) if _counts(span)}
@@ -93,7 +93,7 @@ def _lost(figures: Figures) -> Figures:
 
 
 def _counts(span: Any) -> bool:
-    """Whether it is one of the burst's, and not a start marker or the run."""
+    """Whether a span belongs to the burst, and is not a start marker or the run."""
     return span.name == "step" or (span.name.startswith("episode") and not span.parent_span_id)
 
 

@@ -16,14 +16,14 @@ from typing import Any
 from cases import Case, Figures, Measure
 
 SECONDS, QUICK_SECONDS, ROUNDS = 1.0, 0.01, 7
-SAME = ("episodes", "paid")
+SAME = ("episodes", "returns")
 STEPS = 100_000
-"""Steps that are played for each second that is asked for."""
+"""Steps per requested second."""
 RECORDED = Path("own.jsonl")
 
 
 def played(*, is_recorded: bool) -> Measure:
-    """A measure of playing, recorded or bare."""
+    """Return a measure of playing, with or without recording."""
 
     def measure(seconds: float) -> Figures:
         import gymnasium
@@ -35,37 +35,37 @@ def played(*, is_recorded: bool) -> Measure:
         session = mttp.configure(f"file://{RECORDED.absolute()}") if is_recorded else None
         if is_recorded:
             mttp.instrument(env)
-        episodes, paid = _play(env, steps)
+        episodes, returns = _play(env, steps)
         if session is not None:
             session.close()
         took = time.perf_counter() - start
-        return {"step_us": 1e6 * took / steps, "episodes": episodes, "paid": paid}
+        return {"step_us": 1e6 * took / steps, "episodes": episodes, "returns": returns}
 
     return measure
 
 
 def _play(env: Any, steps: int) -> tuple[int, float]:
-    """Play so many steps; how many episodes were over by then, and what they were paid."""
+    """Play that many steps; return the number of ended episodes, and their returns together."""
     import numpy as np
 
     env.reset(seed=7)
-    over, paid, so_far = 0, 0.0, 0.0
+    over, returns, so_far = 0, 0.0, 0.0
     for action in np.random.default_rng(0).integers(0, 2, steps).tolist():
         _, reward, terminated, truncated, _ = env.step(action)
         so_far += float(reward)
         if terminated or truncated:
-            over, paid, so_far = over + 1, paid + so_far, 0.0
+            over, returns, so_far = over + 1, returns + so_far, 0.0
             env.reset()
     env.close()
-    return over, paid
+    return over, returns
 
 
 def _arrived(figures: Figures) -> Figures:
-    """Hold what the file says against what was played."""
+    """Compare the file with the played episodes."""
     import mttp
 
     found = [episode.return_ for episode in mttp.read(RECORDED).episodes if episode.terminated]
-    assert (figures["episodes"], figures["paid"]) == (len(found), sum(found)), "not what was played"
+    assert (figures["episodes"], figures["returns"]) == (len(found), sum(found)), "not what was played"
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What is measured: cases of a workload, each in a fresh process, and the environments that some need."""
+"""Cases of a workload, each measured in a fresh process, and the virtual environments that some need."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Case", "Environment", "Figures", "Measure"]
 ROOT = Path(__file__).resolve().parents[1]
 
 Figures: TypeAlias = dict[str, float]
-"""What was measured, by name."""
+"""Figures by name."""
 Measure: TypeAlias = Callable[[float], Figures]
-"""Measures for about so many seconds."""
+"""A function that measures for about that many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +26,27 @@ class Environment:
 
     name: str
     requirements: tuple[str, ...] = ()
-    """What is installed there; nothing where another command makes it."""
+    """Requirements; empty if another command creates the environment."""
     made_by: str = "make bench-install"
-    """The command that makes it."""
+    """The command that creates it."""
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """Path of the interpreter."""
         if self.requirements:
             return ROOT / ".bench" / self.name / "bin" / "python"
         return ROOT / os.environ.get("MTTP_INTEGRATIONS", ".integrations") / self.name / "bin" / "python"
 
     @property
     def absent(self) -> str:
-        """Why it can't be used; empty where it can."""
+        """Why the environment can't be used; empty if it can."""
         is_there = self._stamp.exists() and self._stamp.read_text() == self._wanted
         if is_there if self.requirements else self.python.exists():
             return ""
         return f"{self.name} is not installed: {self.made_by}"
 
     def install(self) -> None:
-        """Make it, unless it is there."""
+        """Create the environment, unless it exists."""
         if not (self.requirements and self.absent):
             return
         import venv
@@ -68,13 +68,13 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One way to do a workload's work."""
+    """One recorder or tool on a workload."""
 
     measure: Measure
-    """Does it, in a process of its own, in an empty folder."""
+    """Runs in a process of its own, in an empty folder."""
     environment: Environment | None = None
-    """Where it runs, if not in this one."""
+    """The virtual environment, if not this one."""
     check: Callable[[Figures], Figures] | None = None
-    """Looks at what the process left in its folder, in another process; more figures."""
+    """Reads the files of the process in another process, and returns further figures."""
     rounds: int | None = None
-    """How many are enough; by default all."""
+    """Maximum number of rounds; by default all."""

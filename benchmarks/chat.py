@@ -3,7 +3,7 @@ The workload that stands for what people record: episodes of a chat with a tool,
 
 An episode has 8 steps. A step observes two new messages of 500 characters each, acts with a text of 300
 characters, and has 256 token ids and 256 log probabilities, as lists or as numpy arrays. Step 4 calls a tool.
-The last step is paid a reward of three weighted components. 64 episodes are different; the seed is 0.
+The last step has a reward of three weighted components. 64 episodes are different; the seed is 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tool(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is recorded of a step."""
+    """The content of a step."""
 
     messages: list[dict[str, str]]
     action: str
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     logprobs: Any
     tool: Tool | None
     scores: dict[str, float]
-    """The reward's components; empty for steps that are not paid."""
+    """The components of the reward; empty for steps without a reward."""
 
     @property
     def reward(self) -> float:
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """What is recorded of an episode."""
+    """The content of an episode."""
 
     number: int
     steps: list[Step]
@@ -58,7 +58,7 @@ class Chat(NamedTuple):
 
 
 def chats(count: int = POOL, *, lists: bool) -> list[Chat]:
-    """So many different episodes."""
+    """Return that many different episodes."""
     random = np.random.default_rng(0)
     words = ["".join(map(chr, random.integers(97, 123, size))) for size in random.integers(2, 11, 2_000)]
 
@@ -82,7 +82,7 @@ def chats(count: int = POOL, *, lists: bool) -> list[Chat]:
 
 
 def facts(step: Step) -> tuple[Any, ...]:
-    """What a step says as plain values, to compare with what arrived."""
+    """Return the content of a step as plain data, to compare with what arrived."""
     return (
         step.messages,
         step.action,

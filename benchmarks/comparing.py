@@ -16,10 +16,10 @@ from pathlib import Path
 from cases import Case, Figures, Measure
 
 SECONDS, QUICK_SECONDS, ROUNDS = 10_000.0, 500.0, 5
-"""Episodes of a side."""
+"""Number of episodes on each side."""
 SAME = ("effect",)
 DISTINCT = 500
-"""Episodes that are different."""
+"""Number of different episodes."""
 SIDES = ("base", "new")
 
 
@@ -61,7 +61,7 @@ def _record(path: Path, shift: float) -> None:
 
 
 def _copied(lines: bytes, number: int) -> bytes:
-    """Episodes with other trace ids and tasks."""
+    """Return the episodes with other trace ids and tasks."""
     end = hashlib.md5(str(number).encode()).hexdigest()[:12].encode()
     other = re.sub(
         rb'("traceId":"|"key":"mttp.episode.id","value":\{"stringValue":")([0-9a-f]{20})[0-9a-f]{12}',

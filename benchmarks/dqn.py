@@ -19,12 +19,12 @@ from usage import cpu_seconds
 SECONDS, QUICK_SECONDS, ROUNDS = 4.0, 0.1, 5
 SAME = ("weights",)
 GRADIENT_STEPS, AHEAD = 250, 100
-"""Gradient steps for each second that is asked for, and ahead of them."""
+"""Gradient steps per requested second, and before the first."""
 STABLE_BASELINES3 = Environment("stable-baselines3", made_by=".ci/integrations stable-baselines3")
 
 
 def trained(*, is_recorded: bool) -> Measure:
-    """A measure of training, recorded or bare."""
+    """Return a measure of training, with or without recording."""
 
     def measure(seconds: float) -> Figures:
         import torch

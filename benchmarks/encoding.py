@@ -22,7 +22,7 @@ START = 1_750_000_000_000_000_000
 
 
 def _spans() -> list[Any]:
-    """The same spans each time."""
+    """Return equal spans each time."""
     import numpy as np
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
@@ -84,7 +84,7 @@ def _own() -> Callable[[list[Any]], bytes]:
 
 
 def encoded(make: Callable[[], Callable[[list[Any]], bytes]]) -> Measure:
-    """A measure of an encoder."""
+    """Return a measure of an encoder."""
 
     def measure(seconds: float) -> Figures:
         encode, spans = make(), _spans()

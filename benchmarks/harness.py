@@ -26,22 +26,22 @@ __all__ = ["Absent", "Failed", "Rounds", "environments", "measured"]
 
 FOLDER = Path(__file__).resolve().parent
 SAMPLED = 0.05
-"""Seconds between two looks at how much memory processes have."""
+"""Seconds between two measurements of the memory of processes."""
 
 Rounds: TypeAlias = list[dict[str, Figures]]
-"""Of each round, the figures of each case."""
+"""Figures of each case, by round."""
 
 
-class Failed(Exception):  # noqa: N818 - it is said of a case
+class Failed(Exception):  # noqa: N818 - the outcome of a case
     """A case could not be measured."""
 
 
 class Absent(Failed):
-    """A case needs an environment that is optional, and is not there."""
+    """A case needs an optional environment that does not exist."""
 
 
 def environments(names: Sequence[str]) -> list[Environment]:
-    """The environments that some workloads need."""
+    """The virtual environments of the workloads."""
     cases = [case for name in names for case in import_module(name).CASES.values()]
     found = {case.environment for case in cases if case.environment is not None}
     return sorted(found, key=lambda one: one.name)
@@ -50,7 +50,7 @@ def environments(names: Sequence[str]) -> list[Environment]:
 def measured(
     name: str, *, quick: bool, rounds: int | None, begins: tuple[str, ...], say: Callable[[str], object]
 ) -> Rounds:
-    """The figures of a workload's module; of the cases whose names begin so."""
+    """Return the figures of a workload, of the cases whose names start with the prefix."""
     workload = import_module(name)
     cases = {case: one for case, one in workload.CASES.items() if case.startswith(begins)}
     for one in cases.values():
@@ -73,7 +73,7 @@ def measured(
 
 
 def _agree(name: str, found: dict[str, Figures], figures: Collection[str]) -> None:
-    """Fail where cases did different work."""
+    """Raise Failed if the cases did different work."""
     for figure in figures:
         values = {case: one[figure] for case, one in found.items() if figure in one}
         if len(set(values.values())) > 1:
@@ -81,7 +81,7 @@ def _agree(name: str, found: dict[str, Figures], figures: Collection[str]) -> No
 
 
 def _fresh(name: str, case: str, one: Case, place: Path, seconds: float) -> Figures:
-    """The figures of a case, measured in a process of its own."""
+    """Measure a case in a process of its own."""
     python = str(one.environment.python) if one.environment else sys.executable
     with tempfile.TemporaryDirectory(dir=place) as folder:
         figures = _run([python, name, case, str(seconds)], Path(folder))
@@ -93,7 +93,7 @@ def _fresh(name: str, case: str, one: Case, place: Path, seconds: float) -> Figu
 
 
 def _run(command: Sequence[str], folder: Path, *, whole: bool = True) -> Figures:
-    """Have `measure.py` run; what it prints, and the time and memory of the whole process."""
+    """Run `measure.py`; return its output, and the time and memory of the whole process."""
     python, *arguments = command
     output, errors = folder / "output.txt", folder / "errors.txt"
     start = time.perf_counter()
@@ -118,21 +118,21 @@ def _run(command: Sequence[str], folder: Path, *, whole: bool = True) -> Figures
 
 
 class _Memory(threading.Thread):
-    """Looks at how much memory a process and its children have, until it has ended."""
+    """Measures the memory of a process and its children until it ends."""
 
     def __init__(self, process: int) -> None:
         super().__init__(daemon=True)
         self._process, self.most = process, 0.0
 
     def run(self) -> None:
-        """Look, again and again."""
+        """Measure repeatedly."""
         while (now := resident_mb(self._process)) > 0:
             self.most = max(self.most, now)
             time.sleep(SAMPLED)
 
 
 def _variables() -> dict[str, str]:
-    """This process's environment without what would configure what is measured."""
+    """Return the environment variables without those that configure the measured libraries."""
     kept: dict[str, Any] = {
         name: value
         for name, value in os.environ.items()

@@ -27,7 +27,7 @@ ITERATION, RATE, MOST, WINDOWS = 0.7e-3, 2_000, 7, 8
 
 
 def slowed(name: str) -> Measure:
-    """A measure of the loop beside a recorder of that name, or beside nothing."""
+    """Return a measure of the loop with that recorder, or without one."""
 
     def measure(seconds: float) -> Figures:
         import recorders
@@ -62,7 +62,7 @@ def slowed(name: str) -> Measure:
 def _window(
     work: Callable[[], object], seconds: float, next_step: Callable[[], object] | None
 ) -> tuple[list[float], int]:
-    """How long each iteration took, and how many steps were recorded."""
+    """Return the duration of each iteration, and the number of recorded steps."""
     times, steps, clock = [], 0, time.perf_counter
     began = start = clock()
     while start < began + seconds:
@@ -78,7 +78,7 @@ def _window(
 
 
 def _work() -> Callable[[], object]:
-    """Multiplications that take 0.7 ms together."""
+    """Matrix multiplications that take 0.7 ms together."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def _work() -> Callable[[], object]:
 
 
 class _Endless:
-    """Records the next step, of episode after episode."""
+    """Records steps, one episode after the other."""
 
     def __init__(self, play: Callable[[Chat], Iterator[None]]) -> None:
         self._play, self._given, self._numbers = play, chats(lists=False), count()
@@ -115,7 +115,7 @@ class _Endless:
             next(self._current)
 
     def finish(self) -> None:
-        """Record what is left of the episode."""
+        """Record the rest of the episode."""
         for _ in self._current:
             pass
 

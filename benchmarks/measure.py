@@ -14,7 +14,7 @@ from importlib import import_module
 
 
 def main(name: str, case: str, *asked: str) -> None:
-    """Do what the command line says."""
+    """Measure the case that the command line names."""
     module = import_module(name)
     if case == "prepare":
         module.prepare("quick" in asked)

@@ -20,11 +20,11 @@ from typing import Any
 from cases import Case, Figures, Measure
 
 SECONDS, QUICK_SECONDS, ROUNDS = 200.0, 2.0, 5
-"""MB of the file."""
+"""Size of the file in MB."""
 SAME = ("groups", "columns")
 RECORDED = Path("../native.jsonl")
 DISTINCT = 200
-"""Episodes that are different."""
+"""Number of different episodes."""
 
 
 # The file.
@@ -43,7 +43,7 @@ def prepare(quick: bool) -> None:
 
 
 def _lines() -> list[tuple[str, bytes]]:
-    """Different episodes: the trace id and the line of each."""
+    """Return the trace id and the line of each different episode."""
     import numpy as np
 
     import mttp
@@ -71,7 +71,7 @@ def _line(spans: list[Any]) -> bytes:
 
 
 def _document(record: Any) -> dict[str, Any]:
-    """A span as OTLP JSON has it."""
+    """Return a span as OTLP JSON."""
     parent = {"parentSpanId": record.parent_id} if record.parent_id else {}
     return {
         "traceId": record.trace_id,
@@ -100,7 +100,7 @@ def _written(value: Any) -> dict[str, Any]:
 
 
 def _answered(name: str, answer: Callable[[], Any]) -> Measure:
-    """A measure of a process that gives one answer."""
+    """Return a measure of a process that returns one result."""
 
     def measure(_: float) -> Figures:
         return {name: zlib.crc32(json.dumps(answer(), sort_keys=True).encode())}
@@ -112,11 +112,11 @@ def _answered(name: str, answer: Callable[[], Any]) -> Measure:
 
 
 def own_groups() -> Any:
-    """By the summary."""
+    """Group by `mttp.summarize`."""
     import mttp
 
     found = mttp.summarize(RECORDED).envs.returns()
-    return sorted([word, paid.episodes, round(paid.mean or 0.0, 9)] for word, paid in found.items())
+    return sorted([word, one.episodes, round(one.mean or 0.0, 9)] for word, one in found.items())
 
 
 SCHEMA = (
@@ -126,7 +126,7 @@ SCHEMA = (
 
 
 def duckdb_groups() -> Any:
-    """By SQL."""
+    """Group by SQL in DuckDB."""
     import duckdb
 
     rows = duckdb.execute(
@@ -142,10 +142,10 @@ def duckdb_groups() -> Any:
         episodes as (
             select
                 list_filter(span.attributes, lambda a: a.key = 'mttp.env.id')[1].value as env,
-                list_filter(span.attributes, lambda a: a.key = 'mttp.episode.return')[1].value as paid
+                list_filter(span.attributes, lambda a: a.key = 'mttp.episode.return')[1].value as return_value
             from spans where span.name like 'episode %'
         )
-        select env.stringValue, count(*), round(avg(paid.doubleValue), 9) from episodes group by all
+        select env.stringValue, count(*), round(avg(return_value.doubleValue), 9) from episodes group by all
         """
     ).fetchall()
     return sorted(list(row) for row in rows)
@@ -155,7 +155,7 @@ def duckdb_groups() -> Any:
 
 
 def orjson_columns() -> Any:
-    """What one would write oneself: each line parsed, each attribute appended to its column."""
+    """Group by hand-written code: parse each line, and append each attribute to its column."""
     import orjson
 
     columns: dict[str, list[Any]] = {}
@@ -189,7 +189,7 @@ def _parsed(value: dict[str, Any]) -> Any:
 
 
 def own_columns() -> Any:
-    """Every episode as a value, with its steps and their numpy arrays."""
+    """Read every episode as a value, with its steps and their numpy arrays."""
     import mttp
 
     episodes = mttp.read(RECORDED).episodes
@@ -205,7 +205,7 @@ def own_columns() -> Any:
 
 
 def _totals(ids: Any, logprobs: Any, rewards: Any, envs: Any, statuses: Any) -> Any:
-    """What shows that everything was read, whatever its order."""
+    """Return a digest of the values that does not depend on their order."""
     return {
         "steps": len(rewards),
         "ids": sum(int(sum(one)) if type(one) is list else int(one.sum()) for one in ids),

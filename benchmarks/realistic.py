@@ -37,7 +37,7 @@ MLFLOW = Environment(
 
 
 def recorded(name: str, *, lists: bool = True, **options: Any) -> Measure:
-    """A measure of a recorder of that name."""
+    """Return a measure of that recorder."""
 
     def measure(seconds: float) -> dict[str, float]:
         given = chats(lists=lists)
@@ -72,7 +72,7 @@ def recorded(name: str, *, lists: bool = True, **options: Any) -> Measure:
 
 
 def _checked(count: str, *arguments: Any) -> Callable[[dict[str, float]], dict[str, float]]:
-    """Counts what arrived, and divides by it."""
+    """Divides the figures by the number of steps that arrived."""
 
     def check(figures: dict[str, float]) -> dict[str, float]:
         import arrived

@@ -19,13 +19,13 @@ from chat import ENV, POLICY, WEIGHTS, Chat, Step
 __all__ = ["LOCAL", "ROOM", "Recorder", "langfuse", "mlflow", "own", "sdk_file", "sdk_otlp"]
 
 LOCAL = Path("recorded")
-"""The file that everything arrives in."""
+"""The file in which all episodes arrive."""
 ROOM = 2**20
-"""Spans that the SDK's queue has room for, so that it loses none; by default 2,048."""
+"""Size of the SDK's queue, so that it loses no spans; the default is 2,048."""
 
 
 class Recorder(NamedTuple):
-    """A way to record."""
+    """One recorder."""
 
     play: Callable[[Chat], Iterator[None]]
     """Records an episode; yields before each step."""
@@ -34,7 +34,7 @@ class Recorder(NamedTuple):
     close: Callable[[], object]
     """Flushes and ends recording."""
     apart: Sequence[int] = ()
-    """Processes that don't count: the receiver."""
+    """Processes that are not measured: the receiver."""
 
 
 def own() -> Recorder:
@@ -122,7 +122,7 @@ def _sdk(exporter: Any, room: int | None) -> Recorder:
                         with tracer.start_as_current_span("tool") as tool:
                             tool.set_attributes({**identity, "step.index": index, **_called(given)})
                     if given.scores:
-                        step.set_attributes(_paid(given))
+                        step.set_attributes(_scoring(given))
             episode.set_attributes(_ended(chat))
 
     def close() -> None:
@@ -133,7 +133,7 @@ def _sdk(exporter: Any, room: int | None) -> Recorder:
 
 
 def _quiet() -> None:
-    """Have nothing logged: a full queue is said in each call, and counted here by what arrives."""
+    """Log nothing: the SDK logs a full queue in each call; losses are counted by what arrives."""
     import logging
 
     logging.disable()
@@ -149,8 +149,8 @@ def _opened(chat: Chat) -> dict[str, Any]:
 
 
 def _ended(chat: Chat) -> dict[str, Any]:
-    paid = chat.steps[-1].reward
-    return {"terminated": True, "outcome": "success", "length": len(chat.steps), "return": paid}
+    reward = chat.steps[-1].reward
+    return {"terminated": True, "outcome": "success", "length": len(chat.steps), "return": reward}
 
 
 def _called(given: Step) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _called(given: Step) -> dict[str, Any]:
     return {"name": name, "arguments": json.dumps(arguments), "id": number, "result": result}
 
 
-def _paid(given: Step) -> dict[str, Any]:
+def _scoring(given: Step) -> dict[str, Any]:
     return {
         "reward": given.reward,
         **{f"score.{name}": score for name, score in given.scores.items()},
@@ -200,7 +200,7 @@ def mlflow() -> Recorder:
                             tool.set_outputs(given.tool.result)
                             tool.set_attributes({"step.index": index, "id": given.tool.id})
                     if given.scores:
-                        step.set_attributes(_paid(given))
+                        step.set_attributes(_scoring(given))
             episode.set_attributes(_ended(chat))
 
     def close() -> None:
@@ -236,7 +236,7 @@ def langfuse() -> Recorder:
                         ) as tool:
                             tool.update(output=result, metadata={"step.index": index, "id": number})
                     if given.scores:
-                        step.update(metadata=_paid(given))
+                        step.update(metadata=_scoring(given))
             episode.update(metadata=_ended(chat))
 
     return Recorder(play, client.flush, client.shutdown, (sink.pid,))

@@ -1,4 +1,4 @@
-"""The rows, and the table of the realistic workload: for a terminal, and as Markdown."""
+"""The rows and the table of the realistic workload, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ COLUMNS = {
     "memory_mb": "peak MB",
     "arrived_pct": "there %",
 }
-"""What is shown of the realistic workload: the figure and its heading."""
+"""Columns of the realistic workload: the figure and its heading."""
 
 
 def machine() -> dict[str, Any]:
-    """The machine, and how busy it is."""
+    """Return the machine and its load."""
     return {
         "processor": _processor(),
         "processors": os.cpu_count(),
@@ -56,7 +56,7 @@ def _processor() -> str:
 
 
 def printed(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str) -> str:
-    """Everything, 80 columns wide."""
+    """Return the report, 80 columns wide."""
     lines = [f"{'':{LABEL}}{'median':>8} {'lowest to highest':^20} must"]
     for row in rows:
         lines += _row(row)
@@ -68,7 +68,7 @@ def printed(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str) ->
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:
-    """A heading and a line for each part; one line where there is one part, and room."""
+    """Return a heading and a line per part, or one line if there is one part and it fits."""
     head, parts = f"{row['number']:>2}  {row['text']}", [_line(part) for part in row["parts"]]
     if [part["text"] for part in row["parts"]] == [""] and len(head) < LABEL:
         return [head + parts[0][len(head) :]]
@@ -96,7 +96,7 @@ def _peers(rounds: Rounds) -> list[str]:
 
 
 def documented(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str) -> str:
-    """Everything as Markdown."""
+    """Return the report as Markdown."""
     lines = [
         "| | what | | median | lowest to highest | must | good | |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -118,7 +118,7 @@ def documented(rows: Sequence[Mapping[str, Any]], realistic: Rounds, about: str)
 
 
 def written(page: Path, figures: str) -> None:
-    """Put the figures between the page's markers."""
+    """Write the figures between the markers of the page."""
     text = page.read_text()
     if BEGIN not in text or END not in text:
         sys.exit(f"{page} has no lines {BEGIN} and {END}")
@@ -134,7 +134,7 @@ def _cells(*cells: Any) -> str:
 
 
 def _medians(rounds: Rounds) -> dict[str, dict[str, float]]:
-    """Of each case, the median of each figure."""
+    """Return the median of each figure, by case."""
     found: dict[str, dict[str, float]] = {}
     for case in rounds[0]:
         rows = [one[case] for one in rounds if case in one]
@@ -159,7 +159,7 @@ def _spaced(unit: str) -> str:
 
 
 def _number(value: float) -> str:
-    """With three digits, or as many as the whole part has."""
+    """Format a number with three significant digits, or all digits of its integer part."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if abs(value) >= 0.1 else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""The rows: what each compares, what it must reach, and what of it was reached."""
+"""The rows of the report: what each compares, and which value it must reach."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Part:
     """One number of a row."""
 
     text: str
-    """What it is of; empty where the row says it."""
+    """What is compared; empty if the row says it."""
     workload: str
     """The module that measures it."""
     value: Value
     must: float | None = None
-    """What has to be reached; None where the number is only stated."""
+    """The required value; None if the number is only reported."""
     good: float | None = None
-    """What would be better still."""
+    """The desired value."""
     at_least: bool = True
-    """Whether more is better."""
+    """Whether higher is better."""
     unit: str = "x"
 
 
@@ -38,24 +38,24 @@ class Row:
     """One of the rows."""
 
     name: str
-    """How it is asked for on the command line."""
+    """Name on the command line."""
     text: str
-    """What is measured, a line."""
+    """Description, one line."""
     parts: Sequence[Part]
 
 
 def _times(other: str, own: str, figure: str) -> Value:
-    """How many times mttp's the other's figure is."""
+    """Return the ratio of the other figure to that of mttp."""
     return lambda found: found[other][figure] / found[own][figure]
 
 
 def _worst(figure: str, *cases: str) -> Value:
-    """The largest of some cases."""
+    """Return the largest figure of several cases."""
     return lambda found: max(found[case][figure] for case in cases)
 
 
 def _added(own: str, other: str, figure: str) -> Value:
-    """How much more mttp's figure is."""
+    """Return the relative difference of mttp's figure."""
     return lambda found: found[own][figure] - found[other][figure]
 
 
@@ -181,11 +181,11 @@ ROWS = (
         ],
     ),
 )
-"""In the order in which they are shown."""
+"""Rows in the order of the report."""
 
 
 def judged(part: Part, rounds: Sequence[Mapping[str, Figures]], *, quick: bool = False) -> dict[str, Any]:
-    """The median of all rounds, the lowest and the highest; a quick run has no verdict."""
+    """Return median, minimum and maximum of all rounds; a quick run has no verdict."""
     values = [part.value(found) for found in rounds]
     middle = median(values)
     return {

@@ -1,7 +1,7 @@
 """
 A receiver of OTLP requests in a process of its own, which appends what it is sent to a file.
 
-Its CPU time and memory count for nobody. It ends with the process that started it.
+Its CPU time and memory are not measured. It ends with the process that started it.
 """
 
 from __future__ import annotations

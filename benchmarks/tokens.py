@@ -5,7 +5,7 @@ Episodes have 8 steps of a reward, 256 token ids and 256 log probabilities, as l
 Blocks of 256 episodes are recorded at full speed, and each is flushed before the next; the first second
 does not count. `caller_us` is CPU time of the recording thread per step, without the flush. mttp writes a
 file at default settings. The SDK has a BatchSpanProcessor whose queue loses nothing, over an exporter that
-does nothing; it is told what mttp records of a step and an episode by itself, and given `.tolist()` of
+does nothing; it gets what mttp records of a step and an episode by itself, and `.tolist()` of
 arrays.
 """
 
@@ -24,7 +24,7 @@ BLOCK, STEPS, TOKENS, VOCABULARY = 256, 8, 256, 150_000
 
 
 def _episodes(*, lists: bool) -> list[list[tuple[float, Any, Any]]]:
-    """A block of episodes: of each step the reward, the ids and the log probabilities."""
+    """A block of episodes: reward, ids and log probabilities of each step."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -44,7 +44,7 @@ def _episodes(*, lists: bool) -> list[list[tuple[float, Any, Any]]]:
 def recorded(
     make: Callable[[], tuple[Callable[[Any], None], Callable[[], object]]], *, lists: bool
 ) -> Measure:
-    """A measure of recording blocks of episodes."""
+    """Return a measure of recording blocks of episodes."""
 
     def measure(seconds: float) -> Figures:
         record, flush = make()
@@ -96,7 +96,7 @@ def _sdk() -> tuple[Callable[[Any], None], Callable[[], object]]:
         for steps in given:
             with tracer.start_as_current_span("episode") as episode:
                 trace_id = f"{episode.get_span_context().trace_id:032x}"
-                identity, paid = {"run.id": "0123456789abcdef", "episode.id": trace_id}, 0.0
+                identity, return_ = {"run.id": "0123456789abcdef", "episode.id": trace_id}, 0.0
                 for index, (reward, ids, logprobs) in enumerate(steps):
                     with tracer.start_as_current_span("step") as step:
                         step.set_attributes(
@@ -112,7 +112,7 @@ def _sdk() -> tuple[Callable[[Any], None], Callable[[], object]]:
                         step.set_attribute(
                             "logprobs", logprobs if type(logprobs) is list else logprobs.tolist()
                         )
-                    paid += reward
+                    return_ += reward
                 episode.set_attributes(
                     {
                         **identity,
@@ -120,7 +120,7 @@ def _sdk() -> tuple[Callable[[Any], None], Callable[[], object]]:
                         "episode.status": "completed",
                         "episode.outcome": "unknown",
                         "episode.length": len(steps),
-                        "episode.return": paid,
+                        "episode.return": return_,
                     }
                 )
 

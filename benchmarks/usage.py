@@ -1,4 +1,4 @@
-"""What processes use: CPU time and memory, with all their children."""
+"""CPU time and memory of processes with all their children."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cpu_seconds(without: Sequence[int] = ()) -> float:
 
 
 def resident_mb(process: int) -> float:
-    """Memory of a process and its children in MB, a receiver's left out."""
+    """Return the memory of a process and its children in MB, without the receiver."""
     pages = sum(_pages(each) for each in (process, *_descendants(process)) if not _is_sink(each))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -38,7 +38,7 @@ def _descendants(process: int) -> Iterator[int]:
 
 
 def _ticks(process: int) -> int:
-    """Clock ticks of a process and of its children that have ended."""
+    """Return the clock ticks of a process and of its ended children."""
     with suppress(OSError):
         after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, after_name[11:15]))

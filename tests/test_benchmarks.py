@@ -400,5 +400,5 @@ def test_a_pole_is_balanced_alike_with_and_without_recording() -> None:
         """
     )
 
-    assert (bare["episodes"], bare["paid"]) == (own["episodes"], own["paid"])
+    assert (bare["episodes"], bare["returns"]) == (own["episodes"], own["returns"])
     assert 10 < bare["episodes"]

@@ -107,7 +107,7 @@ def shown(example: str) -> list[str]:
     return [printed for text in texts for printed in command.findall(text)]
 
 
-@pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py", "gsm8k.py"])
+@pytest.mark.parametrize("example", ["own_grpo.py", "grpo.py", "graded.py", "gsm8k.py", "hackable.py"])
 def test_a_page_shows_what_an_example_prints(example: str) -> None:
     """
     Those that need no more than numpy print the same everywhere, and what they record has no findings.

@@ -109,10 +109,32 @@ def test_learning_curves_are_compared_by_their_area(tmp_path: Path) -> None:
     assert math.isclose(0.94 - 0.74, area["return"].effect or 0, abs_tol=0.01)
 
 
-@pytest.mark.parametrize("window", [0, -1, "curve", True, 1.5])
+def test_a_window_may_be_of_updates(tmp_path: Path) -> None:
+    """
+    The episodes that the last ones learned from, and those after them; all, where there are fewer updates.
+    """
+    paths = []
+    for seed in range(4):
+        paths.append(str(tmp_path / f"{seed}.jsonl"))
+        with mttp.configure(f"file://{paths[-1]}", run_id=str(seed)):
+            for update in range(5):
+                for _ in range(3):
+                    with mttp.episode(env="cart") as episode:
+                        episode.reward(float(update))
+                mttp.update(index=update)
+
+    found = [mttp.compare(paths[:2], paths[2:], window=f"{count} updates")["return"] for count in (1, 2, 9)]
+    one = mttp.compare(mttp.read(paths[0]), mttp.read(paths[1]), window="1 update")
+
+    assert [(4.0, 6), (3.5, 12), (2.0, 30)] == [(one.base, one.n[0]) for one in found]
+    assert (4.0, 3) == (one["return"].base, one["return"].n[0])
+    assert "the episodes of the last 1 update of each run" in one.notes[0]
+
+
+@pytest.mark.parametrize("window", [0, -1, "curve", True, 1.5, "0 updates", "x updates"])
 def test_a_window_is_a_number_or_the_area(window: object, tmp_path: Path) -> None:
     """
     Anything else is an error.
     """
-    with pytest.raises(StudyError, match="give a number of episodes from 1 on, or 'area'"):
+    with pytest.raises(StudyError, match="give a number of episodes from 1 on"):
         mttp.compare("a.jsonl", "b.jsonl", window=window)  # type: ignore[arg-type]

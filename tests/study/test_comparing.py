@@ -244,6 +244,47 @@ def test_a_slice_is_compared_by_itself(recorded: Recorded) -> None:
     assert {"easy": "better", "hard": "worse"} == {name: one.verdict for name, one in found.slices.items()}
 
 
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("task.split", {"easy", "hard"}),
+        ("mttp.task.split", {"easy", "hard"}),
+        ("env.id", {"maths"}),
+        ("status", {"completed"}),
+        ("inputs.level", {"1", "2"}),
+    ],
+)
+def test_slices_may_be_attributes_and_inputs(recorded: Recorded, by: str, names: set[str]) -> None:
+    """
+    By their names, with or without `mttp.`.
+    """
+    facts = [{"split": ["easy", "hard"][n % 2], "inputs": {"level": n % 2 + 1}} for n in range(8)]
+    episodes = [{**one, **more} for one, more in zip(suite(range(8)), facts, strict=True)]
+
+    assert names == set(mttp.compare(recorded("a", episodes), recorded("b", episodes), by=by).slices)
+
+
+def test_a_notebook_shows_a_table(recorded: Recorded) -> None:
+    """
+    Of metrics and slices, with their text escaped.
+    """
+    episodes = [{**one, "split": "<b>"} for one in suite([1.0, 2.0, 4.0])]
+    found = mttp.compare(recorded("a", episodes), recorded("b", episodes), by="split")._repr_html_()
+
+    assert "<td>return</td><td>inconclusive</td>" in found
+    assert "<td>return, &lt;b&gt;</td>" in found
+
+
+def test_an_unknown_slice_has_a_nearest_name(recorded: Recorded) -> None:
+    """
+    In the error.
+    """
+    path = recorded("a", suite([1.0, 2.0]))
+
+    with pytest.raises(StudyError, match=r"there is no slice by 'task\.spilt'; did you mean 'task\.split'"):
+        mttp.compare(path, path, by="task.spilt")
+
+
 def test_within_a_margin_the_sides_are_equivalent(recorded: Recorded) -> None:
     """
     Without one only equal values are.

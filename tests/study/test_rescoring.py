@@ -223,6 +223,40 @@ def test_scores_are_written_beside_the_recording() -> None:
     assert [0.0, 1.0, 0.5] == [one.reward.value for one in found.episodes]
 
 
+def test_a_new_run_has_the_new_rewards() -> None:
+    """
+    Each episode links to the old one, so that both runs can be compared.
+    """
+    path = record([answered("4", reward=0.0, task="a"), answered("5", reward=1.0, task="b"), {"reward": 1.0}])
+    old = mttp.read(path)
+
+    shown = invoke(path, "--spec", "new.yaml", "--out", "new run.jsonl").stdout
+    again = invoke(path, "--spec", "new.yaml", "--out", "new run.jsonl", code=2).stderr
+
+    new = mttp.read("new run.jsonl")
+    assert "wrote 2 episodes to new run.jsonl" in shown
+    assert "new run.jsonl exists already" in again
+    assert [] == new.problems
+    assert [1.0, 0.0] == [one.return_ for one in new]
+    assert ["maths", "maths"] == [one.reward.spec and one.reward.spec.name for one in new]
+    assert [one.trace_id for one in old[:2]] == [one.metadata["rescored_episode"] for one in new]
+    links = [link for span in mttp.scan("new run.jsonl", arrays=True) for link in span.links]
+    assert {(one.trace_id, one.span_id) for one in old[:2]} == {(one.trace_id, one.span_id) for one in links}
+    found = mttp.compare(mttp.read(path).filter(task=["a", "b"]), new, allow=["spec"])
+    assert (0.5, 0.5) == (found["return"].base, found["return"].candidate)
+
+
+def test_it_is_recorded_in_a_session_of_ones_own() -> None:
+    """
+    By `record`.
+    """
+    found = mttp.rescore(record([answered("4")]), spec="new.yaml")
+
+    with mttp.configure("memory://") as session:
+        assert 1 == found.record()
+        assert 1.0 == mttp.read(session)[0].return_
+
+
 def test_the_command_shows_what_changes() -> None:
     """
     --strict exits with 1 on a flip, --json is one document.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
 from mttp.cli.output import Json, console, fail, print_json, progress, say
 from mttp.cli.report.comparison import document, headline, markdown, render
 from mttp.study import compare as compared
-
-if TYPE_CHECKING:
-    from mttp.study.design import Window
 
 __all__ = ["compare"]
 
@@ -37,7 +34,11 @@ def compare(
     ] = None,
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="SLICE", help="Also compare by split, slices, env or inputs.NAME."),
+        typer.Option(
+            "--by",
+            metavar="SLICE",
+            help="Also compare by split, slices, env, inputs.NAME or an attribute such as task.split.",
+        ),
     ] = None,
     margin: Annotated[
         float | None,
@@ -48,7 +49,8 @@ def compare(
         typer.Option(
             "--window",
             metavar="N",
-            help="Last episodes of each training run that count, or area: the area under its curve.",
+            help="Last episodes of each training run that count; 'N updates': the episodes of its last "
+            "updates; area: the area under its curve.",
         ),
     ] = "100",
     allow: Annotated[
@@ -95,7 +97,7 @@ def compare(
             metrics=metric or (),
             by=by,
             margin=margin,
-            window=int(window) if window.isdecimal() else cast("Window", window),
+            window=int(window) if window.isdecimal() else window,
             allow=allow or (),
             confidence=confidence,
             progress=advance,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
 from mttp.cli.files import beside, write_whole
 from mttp.cli.output import Json, Trust, TrustModule, console, fail, print_json, progress, say, working
 from mttp.cli.report.rescored import headline, render
+from mttp.errors import ConfigureError
+
+if TYPE_CHECKING:
+    from mttp.study import RescoredRecording
 
 __all__ = ["rescore"]
 
@@ -21,6 +26,10 @@ def rescore(
     write: Annotated[
         bool, typer.Option("--write", help="Add the new scores to the recording, in a file beside it.")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the episodes with the new rewards as a new run."),
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Exit with 1 if a verdict flips or an episode has no valid reward."),
@@ -39,6 +48,7 @@ def rescore(
     Examples:
       mttp rescore runs/train.jsonl --spec specs/next.yaml
       mttp rescore runs/train.jsonl --spec specs/next.yaml --write
+      mttp rescore runs/train.jsonl --spec specs/next.yaml --out next.jsonl
 
     \b
     Exit codes:
@@ -56,10 +66,24 @@ def rescore(
     target = beside(path) if write else None
     if target is not None:
         write_whole(target, found.late_scores())
+    if out is not None:
+        _record(found, out)
     if json:
-        print_json({**found.to_dict(), "file": target})
+        print_json({**found.to_dict(), "file": target, "out": out})
     else:
         console().print(render(found))
         if target is not None:
             say(f"wrote {len(found.changes):,} scores to {target}")
+        if out is not None:
+            say(f"wrote {len(found.changes):,} episodes to {out}")
     fail([headline(found)] if strict and (found.flips or found.invalid) else [])
+
+
+def _record(found: RescoredRecording, out: Path) -> None:
+    """Write the episodes with the new rewards to a new file."""
+    from mttp.recording.configuration import configure
+
+    if out.exists():
+        raise ConfigureError(f"{out} exists already; name another file by --out")
+    with configure(f"file://{quote(str(out))}", run=f"rescored by {found.grader}", kind="replay"):
+        found.record()

@@ -93,7 +93,9 @@ class RunCounts:
         self.counts = Counts()
         self.cost_usd = 0.0
         self.cost_count = 0
-        self.groups = self.updates = self.annotations = self.invalid_step_rewards = 0
+        self.groups = self.annotations = self.invalid_step_rewards = 0
+        self.update_times: list[int] = []
+        """Start times of the updates, in nanoseconds since the Unix epoch, in the order of reading."""
         self._trends = {name: _TrendBuilder() for name in ("loss", "kl", "entropy")}
 
     def add_gradings(self, gradings: Iterable[Grading]) -> None:
@@ -103,7 +105,7 @@ class RunCounts:
 
     def add_update(self, updated: summary_fields.Updated) -> None:
         """Count an update."""
-        self.updates += 1
+        self.update_times.append(updated.order[0])
         for name, trend in self._trends.items():
             trend.add(updated.order, getattr(updated, name))
 
@@ -121,11 +123,11 @@ class RunCounts:
             "cost_usd",
             "cost_count",
             "groups",
-            "updates",
             "annotations",
             "invalid_step_rewards",
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.update_times += other.update_times
         for name, trend in self._trends.items():
             trend.merge(other._trends[name])
 

@@ -304,7 +304,7 @@ def _of(
         call_output_tokens=counts.call_tokens[1],
         runs=runs,
         groups=counted.groups,
-        updates=counted.updates,
+        updates=len(counted.update_times),
         **trends,
         cost_usd=counted.cost_usd if counted.cost_count else None,
         cost_count=counted.cost_count,

@@ -5,18 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
 from mttp.study.comparison import Comparison, Flip, MetricComparison
-from mttp.study.design import Design, Window, by_unit
+from mttp.study.design import Design, Window, by_unit, check_window
 from mttp.study.differences import REFUSED, SideDifference, differences
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
-__all__ = ["compare", "refuse_differences", "slice_values"]
+__all__ = ["compare", "corrected", "refuse_differences", "slice_values"]
 
 _WINDOW = 100
+_SLICES = (
+    "split",
+    "slices",
+    "env",
+    "group",
+    "task",
+    "seed",
+    "policy_version",
+    "status",
+    "outcome",
+    "stop_reason",
+)
+"""Fields of an episode by whose values it can be sliced."""
+_ATTRIBUTES = {
+    "task.split": "split",
+    "task.slices": "slices",
+    "task.id": "task",
+    "env.id": "env",
+    "env.seed": "seed",
+    "group.id": "group",
+    "policy.version.start": "policy_version",
+    "episode.status": "status",
+    "episode.outcome": "outcome",
+    "episode.stop_reason": "stop_reason",
+}
+"""The same by the names of attributes, without `mttp.`."""
 
 
 @gc_disabled()
@@ -38,18 +65,20 @@ def compare(
     Episodes are paired by task (else by seed) where both sides have the same ones, and clustered by it:
     several samples of a task are not independent.
     Several runs on a side are several seeds: each run is one value.
-    Of training runs the mean of the last `window` episodes of each run counts, or with `window="area"` the
-    area under its learning curve; a learning curve never gets a t interval of its own.
+    Of training runs the mean of the last `window` episodes of each run counts, of the episodes of its last
+    updates (`window="20 updates"`), or the area under its learning curve (`window="area"`); a learning curve
+    never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
-    `by` is `split`, `slices`, `env` or `inputs.NAME`: the first metric is also compared within each value.
+    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME` or the name of an attribute,
+    such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
     `allow` names differences that are accepted: `tasks`, `spec`, `grader`.
 
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
     and where tasks, reward spec or grader differ and are not allowed to.
     """
-    _check_window(window)
+    check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found = differences(before, after)
     refuse_differences(found, frozenset(allow))
@@ -65,7 +94,7 @@ def compare(
         base=before.name,
         candidate=after.name,
         differences=found,
-        metrics=tuple(_corrected(compared, chosen)),
+        metrics=tuple(corrected(compared, chosen)),
         flips=tuple(_flips(before, after)),
         slices=_slices(by, before, after, chosen[0], window, confidence, _margin(margin, chosen[0].name)),
         notes=plan.notes,
@@ -76,7 +105,7 @@ def compare(
 # Verdicts.
 
 
-def _corrected(
+def corrected(
     compared: Sequence[MetricComparison], chosen: Sequence[EpisodeMetric]
 ) -> list[MetricComparison]:
     """The metrics with verdicts: the first one uncorrected, the others by Holm."""
@@ -119,11 +148,6 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     if found is not None and not (math.isfinite(found) and found >= 0):
         raise StudyError(f"margin={found!r} of {name}: give a number from 0 on")
     return found
-
-
-def _check_window(window: object) -> None:
-    if window != "area" and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
-        raise StudyError(f"window={window!r}: give a number of episodes from 1 on, or 'area'")
 
 
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
@@ -171,7 +195,7 @@ def _slices(
         {name for side in (base, candidate) for one in side.episodes for name in slice_values(one, by)}
     )
     if not names:
-        raise StudyError(f"no episode has a value of {by!r}; slice by split, slices, env or inputs.NAME")
+        raise StudyError(f"no episode has a value of {by!r}; slice by another one")
     found = []
     for name in names:
         sides = [
@@ -191,10 +215,13 @@ def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
     head, _, key = by.partition(".")
     if head == "inputs" and key:
         return (str(one.inputs[key]),) if key in one.inputs else ()
-    values = {"split": (one.split,), "slices": one.slices, "env": (one.env or None,), "group": (one.group,)}
-    if by not in values:
-        raise StudyError(f"there is no slice by {by!r}; slice by {', '.join(values)} or inputs.NAME")
-    return tuple(value for value in values[by] if value is not None)
+    name = _ATTRIBUTES.get(by.removeprefix("mttp."), by)
+    if name not in _SLICES:
+        near = get_close_matches(by, [*_SLICES, *_ATTRIBUTES], n=1)
+        advice = f"; did you mean {near[0]!r}?" if near else f"; slice by {', '.join(_SLICES)} or inputs.NAME"
+        raise StudyError(f"there is no slice by {by!r}{advice}")
+    value = getattr(one, name)
+    return tuple(value) if name == "slices" else (str(value),) if value not in (None, "") else ()
 
 
 def _share(episodes: Sequence[EpisodeFigures]) -> float:

@@ -118,3 +118,21 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.verdict}, {self.metrics[0]!r}>"
+
+    def _repr_html_(self) -> str:
+        """A table of the metrics and slices for notebooks."""
+        from mttp.reading.notebook import html_table
+
+        columns = ("metric", "verdict", "base", "candidate", "effect", "interval", "n", "method")
+        named = [(one.name, one) for one in self.metrics]
+        named += [(f"{self.metrics[0].name}, {name}", one) for name, one in self.slices.items()]
+        rows = [
+            (
+                *(name, one.verdict, one.base, one.candidate, one.effect),
+                one.interval and "{:+.4g} to {:+.4g}".format(*one.interval),
+                "{} and {}".format(*one.n),
+                one.reason or one.method,
+            )
+            for name, one in named
+        ]
+        return html_table(f"{self.candidate} against {self.base}: {self.verdict}", columns, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -10,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from mttp.errors import StudyError
 from mttp.study import inference
 from mttp.study.aggregates import RunAggregates, run_aggregates
 from mttp.study.comparison import MetricComparison
@@ -17,10 +19,16 @@ from mttp.study.inference import Floats, Inference
 from mttp.study.metrics import EpisodeMetric
 from mttp.study.sample import EpisodeFigures, Sample
 
-__all__ = ["Design", "Window", "by_unit"]
+__all__ = ["Design", "Window", "by_unit", "check_window"]
 
-Window: TypeAlias = "int | Literal['area']"
-"""The last episodes of each training run, or `area`: the area under its learning curve."""
+Window: TypeAlias = "int | str"
+"""
+What counts of each training run.
+
+A number: its last episodes. `N updates`: the episodes for its last N updates, and those after them.
+`area`: the area under its learning curve.
+"""
+_UPDATES = re.compile(r"([1-9]\d*) updates?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class Design:
         sides = (base, candidate)
         runs = [side.by_run() for side in sides]
         if any(side.is_training for side in sides):
-            kept, note = _windowed(runs, window)
+            kept, note = _windowed(runs, window, [side.updates for side in sides])
             few = [] if min(map(len, runs)) >= 2 else ["one run a side proves little: add seeds"]
             return cls(base=kept[0], candidate=kept[1], unit="run", paired=False, notes=(note, *few))
         if min(map(len, runs)) >= 2:
@@ -167,17 +175,41 @@ def _unit_means(values: Floats, sizes: Sequence[int]) -> Floats:
     return np.array([_mean(listed[end - size : end]) for size, end in zip(sizes, ends, strict=True)], float)
 
 
+def check_window(window: object) -> None:
+    """Raise StudyError for a window that is none."""
+    is_count = isinstance(window, int) and not isinstance(window, bool) and window >= 1
+    if not is_count and not (isinstance(window, str) and (window == "area" or _UPDATES.fullmatch(window))):
+        raise StudyError(f"window={window!r}: give a number of episodes from 1 on, 'N updates' or 'area'")
+
+
 def _windowed(
-    runs: Sequence[Mapping[Any, list[EpisodeFigures]]], window: Window
+    runs: Sequence[Mapping[Any, list[EpisodeFigures]]],
+    window: Window,
+    updates: Sequence[Mapping[Any, Sequence[int]]],
 ) -> tuple[list[dict[Any, list[EpisodeFigures]]], str]:
     """The episodes of each training run that count, and a note that says which."""
+    if isinstance(window, str) and (found := _UPDATES.fullmatch(window)):
+        last = int(found[1])
+        kept = [
+            {run: _since(episodes, times.get(run, ()), last) for run, episodes in side.items()}
+            for side, times in zip(runs, updates, strict=True)
+        ]
+        return kept, f"training runs: the episodes of the last {window} of each run, one value per run"
     if window == "area":
         shortest = min(len(episodes) for side in runs for episodes in side.values())
         kept = [{run: episodes[:shortest] for run, episodes in side.items()} for side in runs]
         note = f"training runs: the area under the curve of the first {shortest:,} episodes of each run"
         return kept, f"{note}, divided by their number; one value per run"
-    kept = [{run: episodes[-window:] for run, episodes in side.items()} for side in runs]
+    kept = [{run: episodes[-int(window) :] for run, episodes in side.items()} for side in runs]
     return kept, f"training runs: the last {window} episodes of each run, one value per run"
+
+
+def _since(episodes: list[EpisodeFigures], updates: Sequence[int], last: int) -> list[EpisodeFigures]:
+    """The episodes that started after the update before the last ones."""
+    if len(updates) <= last:
+        return episodes
+    start = updates[-last - 1]
+    return [one for one in episodes if one.start_time >= start]
 
 
 def _by_task(chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> dict[str, list[float]]:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from opentelemetry.trace import NonRecordingSpan, SpanContext, use_span
+
 from mttp.errors import StudyError
 from mttp.model.episodes import Annotation, Episode, Spec
 from mttp.model.results import RewardResult
@@ -150,6 +152,23 @@ class RescoredRecording(Recording):
             kept += [record for record in memory.records() if not record.name.startswith("run")]
         return kept
 
+    def record(self) -> int:
+        """
+        Record the scored episodes again in the current session, with their new rewards; return their number.
+
+        Each links to the episode that it is a copy of, and names it in its metadata as `rescored_episode`.
+        """
+        session = configuration.recording_session()
+        results = self.results or {}
+        if session is None:
+            raise StudyError("there is no session to record to; call mttp.configure before")
+        for episode in self.episodes:
+            if (result := results.get(episode.trace_id)) is not None:
+                place = SpanContext(int(episode.trace_id, 16), int(episode.span_id, 16), is_remote=True)
+                with use_span(NonRecordingSpan(place)):
+                    session.record(_copy(episode, result))
+        return len(results)
+
     def __repr__(self) -> str:
         counts = f"{len(self.changes):,} scored by {self.grader}, {len(self.flips):,} flips"
         return f"<RescoredRecording of {len(self.episodes):,} episodes: {counts}>"
@@ -216,6 +235,24 @@ def _with_score(episode: Episode, result: RewardResult | None, spec: Spec) -> Ep
         end_time=result.end_time,
     )
     return replace(episode, annotations=(*episode.annotations, annotation))
+
+
+def _copy(episode: Episode, result: RewardResult) -> Episode:
+    """The episode with the new reward in place of the recorded one, and without later facts."""
+    return replace(
+        episode,
+        trace_id="",
+        id="",
+        run_id="",
+        reward=result.reward,
+        rewards=(result.reward,),
+        return_=result.value,
+        return_basis="episode",
+        advantage=None,
+        annotations=(),
+        results=(),
+        metadata={**episode.metadata, "rescored_episode": episode.trace_id},
+    )
 
 
 def _change(episode: Episode, result: RewardResult) -> RewardChange:

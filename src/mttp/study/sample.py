@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -34,8 +34,8 @@ class Sample:
     """In order of start."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recordings, in words."""
-    updates: Mapping[str, int] = field(default_factory=dict)
-    """Policy updates by run id."""
+    updates: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Start times of policy updates by run id, in order."""
 
     def by_run(self) -> dict[str, list[EpisodeFigures]]:
         """The episodes of each run, in order of start."""
@@ -47,7 +47,7 @@ class Sample:
     @property
     def is_training(self) -> bool:
         """Whether a run updated its policy while it recorded these episodes."""
-        return any(self.updates.get(run, 0) > 0 for run in {episode.run for episode in self.episodes})
+        return any(self.updates.get(run) for run in {episode.run for episode in self.episodes})
 
 
 def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Sample:
@@ -64,15 +64,16 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     )
     if not episodes:
         raise ReadError(f"{name} holds no episodes: there is nothing to compare")
-    updates: Counter[str] = Counter()
+    updates: defaultdict[str, list[int]] = defaultdict(list)
     for one in parts:
-        updates.update(one.updates)
+        for run, times in one.updates.items():
+            updates[run] += times
     return Sample(
         name=name,
         runs=tuple(run for one in parts for run in one.runs),
         episodes=tuple(episodes),
         problems=tuple(problem for one in parts for problem in one.problems),
-        updates=updates,
+        updates={run: sorted(times) for run, times in updates.items()},
     )
 
 
@@ -95,15 +96,18 @@ def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] 
         runs=tuple(found.runs),
         episodes=tuple(episodes),
         problems=tuple(problem.message for problem in found.problems),
-        updates={run: counts.updates for run, counts in found.spans.aggregate.runs.items()},
+        updates={run: counts.update_times for run, counts in found.spans.aggregate.runs.items()},
     )
 
 
 def _of_values(recording: Recording) -> Sample:
+    updates: defaultdict[str, list[int]] = defaultdict(list)
+    for update in recording.updates:
+        updates[update.run_id].append(update.start_time or 0)
     return Sample(
         name=", ".join(map(str, recording.sources)),
         runs=tuple(recording.runs),
         episodes=tuple(map(episode_figures, recording.episodes)),
         problems=tuple(problem.message for problem in recording.problems),
-        updates=Counter(update.run_id for update in recording.updates),
+        updates=updates,
     )

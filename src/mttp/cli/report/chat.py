@@ -1,4 +1,4 @@
-"""Chat messages in observations and actions: found, compared with those before, and put in words."""
+"""Finds chat messages in observations and actions, and writes them as lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mttp.reading.jsonable import to_json
 __all__ = ["Message", "message_lines", "messages", "new_messages", "speaker"]
 
 Message: TypeAlias = Mapping[str, Any]
-"""A message as chat APIs have it: a role, and content, parts or tool calls."""
+"""A chat message: a role, and content, parts or tool calls."""
 
 
 def messages(content: object) -> list[Message] | None:
-    """The messages that `content` is, alone, in a list or under `messages`; None where it is no chat."""
+    """Return the messages in `content`: one, a list, or under `messages`; None if it is not a chat."""
     if isinstance(content, Mapping):
         if isinstance(content.get("role"), str):
             return [content]
@@ -26,7 +26,7 @@ def messages(content: object) -> list[Message] | None:
 
 
 def new_messages(shown: Sequence[Message], before: Sequence[Message]) -> list[Message]:
-    """The messages of a step, without those at the beginning that the steps before had."""
+    """Return the messages of a step without the leading ones that earlier steps had."""
     same = 0
     for one, other in zip(shown, before, strict=False):
         if _essence(one) != _essence(other):
@@ -36,18 +36,18 @@ def new_messages(shown: Sequence[Message], before: Sequence[Message]) -> list[Me
 
 
 def _essence(message: Message) -> tuple[str, ...]:
-    """What two records of one message have in common."""
+    """Return the parts by which two records of one message are equal."""
     return message["role"], *message_lines(message)
 
 
 def speaker(message: Message) -> str:
-    """The role, with the name of the tool or person where one is stated."""
+    """Return the role, with the name of the tool or person if there is one."""
     name = message.get("name")
     return f"{message['role']} {name}" if name else str(message["role"])
 
 
 def message_lines(message: Message) -> list[str]:
-    """What a message says: its reasoning, its text, then a line for each tool call."""
+    """Return the reasoning, the text, and a line per tool call."""
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     lines = [f"(thinks) {reasoning}"] if isinstance(reasoning, str) else []
     content = message.get("content", message.get("parts"))
@@ -61,7 +61,7 @@ def message_lines(message: Message) -> list[str]:
 
 
 def _part(part: object) -> str:
-    """A part of a message: its text, else what kind of part it is and what it holds."""
+    """Return the text of a part of a message, else its JSON."""
     if not isinstance(part, Mapping):
         return part if isinstance(part, str) else to_json(part)
     for key in ("text", "content"):

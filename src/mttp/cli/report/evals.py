@@ -37,7 +37,7 @@ _IMPORTANT = (
 _IMPORTANT_OF_TASK = ("task", "sample", "outcome", "score", "passed", "delta", "error", "baseline", "episode")
 _ID_DIGITS = 8
 CLUSTERED_INTERVAL = "Student t, 95 %, clustered by task"
-"""How the interval of a pass rate is made where tasks have several samples."""
+"""Method of the interval of a pass rate with several samples per task."""
 
 
 def document(
@@ -56,13 +56,13 @@ def document(
 
 
 def grader_documents(evaluation: Evaluation, graders: Sequence[GraderHealth]) -> list[dict[str, Any]]:
-    """The graders of the evaluation's episodes as plain data."""
+    """Return the graders of the evaluation's episodes as plain data."""
     episodes = {result.episode for result in evaluation.latest().values() if result.episode}
     return documents(graders, len(episodes))
 
 
 def _summary(summary: EvalSummary) -> dict[str, Any]:
-    """A summary as plain data, with what follows from it and how each interval is made."""
+    """Return a summary as plain data, with derived figures and the method of each interval."""
     found: dict[str, Any] = jsonable(asdict(summary))
     low_high, method = _rate_interval(summary)
     return found | {
@@ -80,10 +80,10 @@ def _interval(found: tuple[float, float] | None, method: str, tasks: int) -> dic
 
 def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, str]:
     """
-    The interval of the pass rate, and how it is made.
+    Return the interval of the pass rate, and its method.
 
-    Samples of one task depend on each other: what counts is how many tasks there are. Where these are all
-    alike their spread says nothing, and the interval is that of one sample of each.
+    Samples of one task depend on each other, so the interval is clustered by task. If all tasks have the same
+    pass rate, their spread is zero, and the interval is that of one sample per task.
     """
     rate, tasks = summary.pass_rate, summary.judged_tasks
     if rate is None:
@@ -95,7 +95,7 @@ def _rate_interval(summary: EvalSummary) -> tuple[tuple[float, float] | None, st
 
 
 def evals_table(evals: Sequence[Evaluation]) -> Listing:
-    """One row per evaluation: how many tasks came to which end, and the figures of those scored."""
+    """Return a table with one row per evaluation: tasks by outcome, and figures of the scored ones."""
     summaries = [evaluation.summary() for evaluation in evals]
     rows = [_row(evaluation, summary) for evaluation, summary in zip(evals, summaries, strict=True)]
     is_judged = any(summary.pass_rate is not None for summary in summaries)
@@ -121,7 +121,7 @@ def _row(evaluation: Evaluation, summary: EvalSummary) -> dict[str, Text]:
 
 
 def _figures(summary: EvalSummary) -> dict[str, Text]:
-    """The means of a summary, and of how many results they are where these are not all."""
+    """Return the means of a summary, with the number of results if not all have a score."""
     return {
         "mean": printed(number(summary.mean) + _share(summary.mean, summary.scored, summary.results)),
         "pass rate": printed(_rate(summary)),
@@ -134,13 +134,13 @@ def _share(figure: float | None, of: int, among: int) -> str:
 
 
 def _rate_methods(evals: Sequence[Evaluation]) -> str:
-    """How the intervals of the pass rates are made."""
+    """Return the method of the intervals of the pass rates."""
     methods = (_rate_interval(summary)[1] for summary in (one.summary() for one in evals) if summary.judged)
     return "; ".join(dict.fromkeys(methods)) or SHARE_INTERVAL
 
 
 def _rate(summary: EvalSummary) -> str:
-    """The share that passed, and its interval."""
+    """Return the pass rate with its interval."""
     if summary.pass_rate is None:
         return NOTHING
     interval, _ = _rate_interval(summary)
@@ -149,7 +149,7 @@ def _rate(summary: EvalSummary) -> str:
 
 
 def _comparison(summary: EvalSummary) -> Text:
-    """The mean difference to the baseline, and what can be said of it."""
+    """Return the mean difference to the baseline, with its interval and verdict."""
     if summary.delta is None:
         return printed(NOTHING)
     said = summary.comparison or ""
@@ -157,19 +157,19 @@ def _comparison(summary: EvalSummary) -> Text:
 
 
 def _by_type(errors: Mapping[str, int]) -> dict[str, int]:
-    """Errors by type, as people read it: OpenTelemetry has a word of its own for what has no type."""
+    """Return errors by type; OpenTelemetry's `_OTHER` is written as other."""
     return {"other" if kind == OTHER_ERROR else kind: found for kind, found in errors.items()}
 
 
 def _delta(delta: float | None) -> Text:
-    """A task's difference to its baseline, and its direction."""
+    """Return the difference of a task to its baseline, with its direction."""
     if delta is None:
         return printed(NOTHING)
     return printed(f"{delta:+.4g} {'▲' if delta > 0 else '▼' if delta < 0 else '='}")
 
 
 def tasks_table(evaluation: Evaluation) -> Listing:
-    """One row per task, with the result that counts; those that have none come last."""
+    """Return a table with one row per task and its effective result; tasks without a result come last."""
     latest = evaluation.latest()
     rows = [_task(result, evaluation) for result in latest.values()]
     rows += [
@@ -182,7 +182,7 @@ def tasks_table(evaluation: Evaluation) -> Listing:
 
 
 def _sample(sample: int, evaluation: Evaluation) -> Text:
-    """Which sample it is, where there are several."""
+    """Return the number of the sample, if there are several."""
     return printed(number(sample) if evaluation.samples > 1 or sample else NOTHING)
 
 
@@ -203,7 +203,7 @@ def _task(result: TaskResult, evaluation: Evaluation) -> dict[str, Text]:
 
 
 def headline(evaluation: Evaluation) -> Text:
-    """Which evaluation the lines below are of."""
+    """Return the title of the details of an evaluation."""
     tasks = count(evaluation.summary().tasks, "task")
     samples = f" of {count(evaluation.samples, 'sample')}" if evaluation.samples > 1 else ""
     named = " ".join(filter(None, (evaluation.suite, evaluation.suite_version)))
@@ -211,7 +211,7 @@ def headline(evaluation: Evaluation) -> Text:
 
 
 def details(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> list[Text]:
-    """What a row can't say of an evaluation, each on a line of its own; nothing where there is no more."""
+    """Return the lines of details that the table of evaluations has no column for."""
     summary = evaluation.summary(sizes=sizes)
     lines = [
         *([summary.delta_text()] if summary.delta is not None else []),
@@ -244,7 +244,7 @@ def _time_line(name: str, found: TimeQuantiles | None) -> list[str]:
 
 
 def slices_table(evaluation: Evaluation, *, sizes: Sequence[int] = ()) -> Listing | None:
-    """One row per slice of the tasks; None where there are no slices."""
+    """Return a table with one row per slice; None without slices."""
     found = evaluation.by_slice(sizes=sizes)
     rows = [_slice(name, summary) for name, summary in found.items()]
     return Listing(rows=rows, important=_IMPORTANT, right=_RIGHT) if rows else None

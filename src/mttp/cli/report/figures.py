@@ -1,4 +1,4 @@
-"""The figures that a report states about numbers; NaN and the infinities are none."""
+"""Statistics of numbers for reports; NaN and infinities are left out."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ __all__ = [
 ]
 
 INTERVAL = "Student t, 95 %"
-"""How an interval for a mean is computed."""
+"""Method of the interval of a mean."""
 SHARE_INTERVAL = "Wilson, 95 %"
-"""How an interval for a share is computed."""
+"""Method of the interval of a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a set of numbers amounts to; None where there are none."""
+    """Statistics of a set of numbers; None without numbers."""
 
     count: int
-    """How many there are."""
+    """Number of finite numbers."""
     mean: float | None = None
-    """Their mean."""
+    """Arithmetic mean."""
     min: float | None = None
-    """The lowest."""
+    """Lowest number."""
     median: float | None = None
-    """The one in the middle."""
+    """Median."""
     max: float | None = None
-    """The highest."""
+    """Highest number."""
 
 
 def figures(values: NDArray[Any]) -> Figures:
-    """The figures of the numbers among `values`."""
+    """Return the statistics of the finite numbers among `values`."""
     known = values[np.isfinite(values)]
     if not len(known):
         return Figures(0)
@@ -59,14 +59,14 @@ def figures(values: NDArray[Any]) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval for a mean, or the reason why there is none."""
+    """The 95 % interval of a mean, or the reason why there is none."""
 
     bounds: tuple[float, float] | None = None
-    """Its lower and upper end; None where there is none."""
+    """Lower and upper bound; None without an interval."""
     method: str | None = None
-    """How it was computed, and over how many tasks where it is clustered by them."""
+    """Method, with the number of tasks if clustered by task."""
     reason: str | None = None
-    """Why there is none."""
+    """Why there is no interval."""
 
 
 def mean_interval(values: NDArray[Any], tasks: Sequence[str]) -> Interval:
@@ -99,7 +99,7 @@ def mean_interval(values: NDArray[Any], tasks: Sequence[str]) -> Interval:
 
 
 def _why_none(error: float) -> str:
-    """Why there is no interval for a mean with that standard error."""
+    """Return why a mean with that standard error has no interval."""
     if error == 0:
         return "too few numbers, all equal"
     try:
@@ -111,18 +111,18 @@ def _why_none(error: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Episodes at one end of a run, and the mean over those whose number is known."""
+    """The first or last episodes of a run, and the mean of their known numbers."""
 
     episodes: int
-    """How many episodes it takes."""
+    """Number of episodes."""
     count: int
-    """How many of them have a number that is known."""
+    """Number of episodes with a known number."""
     mean: float | None
-    """The mean of these numbers."""
+    """Mean of the known numbers."""
 
 
 def windows(values: NDArray[Any]) -> tuple[Window, Window] | None:
-    """The first and the last fifth of `values`, at most 100 each; None of fewer than two."""
+    """Return the first and the last fifth of `values`, at most 100 each; None for fewer than two."""
     size = min(-(-len(values) // 5), 100)
     if len(values) < 2:
         return None
@@ -131,7 +131,7 @@ def windows(values: NDArray[Any]) -> tuple[Window, Window] | None:
 
 
 def share_interval(count: int, of: int) -> tuple[float, float] | None:
-    """The 95 % interval for a share, by Wilson; None of nothing."""
+    """Return the 95 % Wilson interval of a share; None for n = 0."""
     if not of:
         return None
     z = NormalDist().inv_cdf(0.975)
@@ -141,7 +141,7 @@ def share_interval(count: int, of: int) -> tuple[float, float] | None:
 
 
 def curve(values: NDArray[Any], *, points: int = 60) -> list[float | None]:
-    """The mean of `values` in each of at most `points` stretches; None where one has no number."""
+    """Return the mean of `values` in each of at most `points` windows; None for a window without a number."""
     if not len(values):
         return []
     stretches = np.array_split(values, min(points, len(values)))

@@ -1,4 +1,4 @@
-"""One episode as a tree: what was seen, done and paid, step by step."""
+"""One episode as a tree: observations, actions and rewards, step by step."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "l
 
 
 def tree(episode: Episode, *, limit: int | None = None, full: bool = False) -> Tree:
-    """The episode with its first `limit` steps; with `full`, no text is shortened."""
+    """Return the tree of an episode with its first `limit` steps; with `full`, texts are not shortened."""
     return _Drawing(text_limit=None if full else _TEXT_LIMIT).episode(episode, limit)
 
 
 class _Drawing:
-    """One episode on its way to a tree."""
+    """Builds the tree of one episode."""
 
     def __init__(self, *, text_limit: int | None) -> None:
         self._text_limit = text_limit
         self._conversations: dict[str | None, list[Message]] = {}
-        """The messages so far, by agent."""
+        """The messages of the steps before, by agent."""
 
     def episode(self, episode: Episode, limit: int | None) -> Tree:
-        """The whole tree."""
+        """Return the tree."""
         root = Tree(_headline(episode))
         root.add(_pairs({"started": moment(episode.start_time)} | self._identity(episode)))
         self._add_content(root, "inputs", episode.inputs)
@@ -65,9 +65,9 @@ class _Drawing:
             self._add_annotation(root, annotation, episode)
         for result in episode.results:
             self._add_result(root, result)
-        is_paid_by_step = any(step.reward_status != "missing" for step in episode.steps)
+        has_step_rewards = any(step.reward_status != "missing" for step in episode.steps)
         for step in episode.steps[:limit]:
-            self._add_step(root, step, is_paid_by_step=is_paid_by_step)
+            self._add_step(root, step, has_step_rewards=has_step_rewards)
         more = len(episode.steps) - len(episode.steps[:limit])
         if more:
             root.add(printed(f"… and {count(more, 'more step')}; --limit 0 shows all"))
@@ -84,7 +84,7 @@ class _Drawing:
         return self._stated(episode, _IDENTITY) | known
 
     def _stated(self, value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
-        """What is known of these, by name as people read it."""
+        """Return the values that are not None, by name with spaces."""
         named = {name.replace("_", " "): getattr(value, name) for name in names}
         return {
             name: found if isinstance(found, str) else self._brief(found)
@@ -102,11 +102,11 @@ class _Drawing:
             self._add_reward(branch, reward)
         self._add_own(branch, agent)
 
-    def _add_step(self, root: Tree, step: Step, *, is_paid_by_step: bool) -> None:
+    def _add_step(self, root: Tree, step: Step, *, has_step_rewards: bool) -> None:
         before = self._conversations.setdefault(step.agent, [])
-        seen, said = messages(step.observation), messages(step.action)
+        seen, sent = messages(step.observation), messages(step.action)
         new = new_messages(seen or [], before)
-        words = _step_reward(step) if is_paid_by_step else []
+        words = _step_reward(step) if has_step_rewards else []
         words.append(duration(_seconds(step)))
         words += [name for name in ("terminated", "truncated") if getattr(step, name)]
         if seen and len(new) < len(seen):
@@ -117,11 +117,11 @@ class _Drawing:
             self._add_content(branch, "observation", step.observation)
         for message in new:
             self._add_message(branch, message)
-        if said is None:
+        if sent is None:
             self._add_content(branch, "assistant" if seen else "action", step.action)
-        for message in said or []:
+        for message in sent or []:
             self._add_message(branch, message)
-        self._conversations[step.agent] = [*(seen or before), *(said or [])]
+        self._conversations[step.agent] = [*(seen or before), *(sent or [])]
         if known := self._stated(step, _OF_STEP):
             branch.add(_pairs(known))
         if step.tokens is not None:
@@ -135,17 +135,17 @@ class _Drawing:
         self._add_own(branch, step)
 
     def _add_message(self, parent: Tree, message: Message) -> None:
-        """A message: who speaks, then what is said."""
+        """Add a message: its role, then its content."""
         self._add_text(parent, speaker(message), "\n".join(message_lines(message)))
 
     def _add_text(self, parent: Tree, name: str, text: str) -> None:
-        """A text under its name; of several lines, each on its own."""
+        """Add a text under its name; several lines start on a new line."""
         gap = "\n" if "\n" in text else "  "
-        said = printed(gap + self._short(text), style="not bold", lines=True)
-        parent.add(printed(name, style="bold").append_text(said))
+        shown = printed(gap + self._short(text), style="not bold", lines=True)
+        parent.add(printed(name, style="bold").append_text(shown))
 
     def _add_result(self, root: Tree, result: TaskResult) -> None:
-        """What it showed in an evaluation."""
+        """Add the result of the episode in an evaluation."""
         facts = {name: getattr(result, name) for name in ("score", "baseline_score", "delta")}
         words = [
             f"{name.replace('_', ' ')} {number(fact)}" for name, fact in facts.items() if fact is not None
@@ -156,24 +156,24 @@ class _Drawing:
         root.add(_titled(f"result of task {result.task}{sample}", [result.outcome.replace("_", " "), *words]))
 
     def _add_annotation(self, parent: Tree, annotation: Annotation, episode: Episode | None = None) -> None:
-        """What was stated later, by whom and when."""
+        """Add an annotation: its value, author and time."""
         if annotation.reward is not None:
-            said = _paid(annotation.reward)
+            value = _reward_value(annotation.reward)
         elif annotation.rejected:
             is_chosen = episode is None or annotation.episode == episode.trace_id
             others = annotation.rejected if is_chosen else (annotation.episode,)
-            said = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
+            value = ("to " if is_chosen else "of ") + ", ".join(other[:8] for other in others)
         else:
-            said = self._brief(annotation.value)
+            value = self._brief(annotation.value)
         by = "" if annotation.by is None else f" by {annotation.by}"
-        words = [said + by, *([annotation.explanation] if annotation.explanation else [])]
+        words = [value + by, *([annotation.explanation] if annotation.explanation else [])]
         if annotation.reward is not None and annotation.reward.label:
             words.insert(1, annotation.reward.label)
         text = f"{annotation.key}  {', '.join(map(self._short, words))}  {moment(annotation.start_time)}"
         parent.add(printed(text, style="magenta"))
 
     def _add_reward(self, parent: Tree, reward: Reward) -> None:
-        words = [_paid(reward)]
+        words = [_reward_value(reward)]
         if reward.spec is not None:
             words.append(f"by {reward.spec.name} {reward.spec.version or ''}".rstrip())
         words += [text for text in (reward.grader, reward.verdict, reward.label) if text]
@@ -198,7 +198,7 @@ class _Drawing:
             branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
 
     def _add_grade(self, parent: Tree, grade: Grade) -> None:
-        """A component as its spec graded it."""
+        """Add the grade of a component, and its parts."""
         words = [grade.status if grade.value is None else number(grade.value)]
         if grade.weight is not None and grade.value is not None:
             words[0] += f" x {number(grade.weight)}"
@@ -226,7 +226,7 @@ class _Drawing:
         self._add_error(branch, call)
 
     def _add_own(self, parent: Tree, value: Episode | Agent | Step) -> None:
-        """The user's own facts, then what went wrong."""
+        """Add metrics, metadata and unknown attributes, then errors, faults and omissions."""
         for name in ("metrics", "metadata", "extra"):
             if items := getattr(value, name):
                 parent.add(_pairs({name: ""} | {key: self._brief(item) for key, item in items.items()}))
@@ -250,7 +250,7 @@ class _Drawing:
             parent.add(printed(f"{name}  {self._brief(content)}"))
 
     def _brief(self, content: Any) -> str:
-        """Content on one line: an array with its shape, text as it is, the rest as JSON."""
+        """Return content on one line: an array with its shape, text unchanged, other values as JSON."""
         if isinstance(content, np.ndarray):
             values = np.array2string(
                 content.ravel(), threshold=8, edgeitems=3, precision=4, max_line_width=10**6
@@ -283,7 +283,7 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
     if tokens.count is not None:
         yield f"{tokens.count:,} sampled"
     if tokens.prompt_count is not None:
-        yield f"{tokens.prompt_count:,} given"
+        yield f"{tokens.prompt_count:,} prompt"
     if tokens.parent is not None:
         yield f"after {tokens.parent[1]:,} of step {tokens.parent[0]}"
     if tokens.logprobs is not None and len(tokens.logprobs):
@@ -293,17 +293,17 @@ def _token_words(tokens: Tokens) -> Iterator[str]:
     if tokens.tokenizer is not None:
         yield tokens.tokenizer
     if tokens.omitted_reason is not None:
-        yield f"left out: {tokens.omitted_reason}"
+        yield f"omitted: {tokens.omitted_reason}"
 
 
 def _step_reward(step: Step) -> list[str]:
-    """What a step paid, in an episode that pays by step."""
+    """Return the reward of a step, or its status."""
     if step.reward_status == "missing":
         return ["no reward"]
     return [f"reward {number(step.reward) if step.reward_status == 'ok' else step.reward_status}"]
 
 
-def _paid(reward: Reward) -> str:
+def _reward_value(reward: Reward) -> str:
     if reward.status == "ok":
         return number(reward.value)
     if reward.value is not None:
