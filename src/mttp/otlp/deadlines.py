@@ -1,4 +1,4 @@
-"""Reading from a socket until a time, however slowly its bytes come."""
+"""Reads from a socket until a deadline."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["Deadline"]
 
 
 class Deadline(RawIOBase):
-    """What a socket sends; after the time is up reading raises TimeoutError."""
+    """The bytes of a socket; reading after the deadline raises TimeoutError."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.until = math.inf
-        """When the time is up, on the monotonic clock."""
+        """The deadline on the monotonic clock."""
         self._connection = connection
         self._raw = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read what there is, once there is something."""
+        """Wait for bytes and read them into `buffer`; raises TimeoutError after the deadline."""
         left = self.until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise TimeoutError("the deadline has passed")
         self._connection.settimeout(None if math.isinf(left) else left)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Release the socket."""
         self._raw.close()
         super().close()

@@ -1,4 +1,4 @@
-"""Steps as spans or as columns, as a transport takes them: several spans of one trace to what is written."""
+"""Arranges the steps of a trace as spans or as columns, as the transport prefers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mttp.semconv import spans as names
 __all__ = ["SPAN_STEPS", "packed", "spread"]
 
 SPAN_STEPS = 1000
-"""Of an episode's steps, or of an agent's, the first so many are spans; the others can be columns."""
+"""The first steps of an episode, or of an agent, are spans; later steps can be columns."""
 MAX_BYTES = 512 * 1024
-"""Roughly what one span may hold."""
+"""Approximate maximum bytes of one span with columns."""
 
 _OF_THE_BATCH = frozenset({a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX})
 _Key: TypeAlias = tuple[int, object]
 
 
 def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
-    """Spans of one trace, each of an environment's first steps as a span of its own."""
+    """Replace batches of an environment's first steps by one span per step."""
     if StepBatch not in set(map(type, spans)):
         return spans
     found: list[EndedSpan] = []
@@ -40,9 +40,9 @@ def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
 
 def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
     """
-    Spans of one trace, with consecutive steps in columns where the transport and the steps allow it.
+    Replace consecutive steps by spans with columns where the transport and the steps allow it.
 
-    A transport that takes columns has those of environments so from the first step on.
+    With `takes_columns`, steps of environments become columns from the first step.
     """
     first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
     if not any(_can_be_packed(span, first) for span in spans):
@@ -56,7 +56,7 @@ def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
         else:
             others.append(span)
     columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
-    return [*columns, *others]  # readers are quicker where the root is the last
+    return [*columns, *others]  # readers are faster if the root is last
 
 
 def _index(span: RecordingSpan) -> int:
@@ -66,11 +66,11 @@ def _index(span: RecordingSpan) -> int:
 
 def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[RecordingSpan]:
     """
-    Whether columns hold all that a step's span says, and its episode's steps are to be in columns by now.
+    Whether a step's span can become a row of columns without loss.
 
-    `first` is the first step that is, by whether the steps are an environment's.
-    It has a span of its own where anybody may refer to that: it has children, or its id is known;
-    and where it says what columns don't hold: tokens, events, links or an error.
+    `first` is the index of the first step that may, by whether the steps are those of an environment.
+    A step stays a span if other spans may refer to it, because its context was read, or if it has data that
+    columns lack: tokens, events, links or a status.
     """
     if type(span) is not RecordingSpan or span._name != names.STEP or span._context is not None:
         return False
@@ -90,7 +90,7 @@ def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[Reco
 
 
 def _runs(steps: Sequence[RecordingSpan]) -> Iterator[list[RecordingSpan]]:
-    """Steps that follow each other without a gap, as many as one span may hold."""
+    """Split steps into runs of consecutive indices, of limited length and size."""
     run: list[RecordingSpan] = []
     size = 0
     for step in steps:
@@ -105,11 +105,11 @@ def _runs(steps: Sequence[RecordingSpan]) -> Iterator[list[RecordingSpan]]:
 
 def _in_columns(run: Sequence[RecordingSpan]) -> RecordingSpan:
     first = run[0]
-    said = [{key: value for key, value in step.values.items() if key not in _OF_THE_BATCH} for step in run]
+    rows = [{key: value for key, value in step.values.items() if key not in _OF_THE_BATCH} for step in run]
     starts = [step.started for step in run]
     ends = [step.end_time or step.started for step in run]
     identity = {key: first.encoded[key] for key in _OF_THE_BATCH - {a.STEP_INDEX} if key in first.encoded}
-    columns = blocks.columns(said)
+    columns = blocks.columns(rows)
     return RecordingSpan.over(
         names.STEPS,
         identity | blocks.encode(columns, first_index=_index(first), start_times=starts, end_times=ends),

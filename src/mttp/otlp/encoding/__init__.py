@@ -1,5 +1,5 @@
 """
-Spans as bytes: what a process does itself, and what a helper of it does.
+Encodes spans, in this process or in a worker process.
 
-Nothing is imported here: the helper comes through this file, and should start quickly.
+Nothing is imported here, so that the worker starts quickly.
 """

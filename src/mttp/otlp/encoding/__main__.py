@@ -1,4 +1,4 @@
-"""`python -m mttp.otlp.encoding`: the helper, which works until the process that started it is gone."""
+"""The worker process, `python -m mttp.otlp.encoding`, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mttp.otlp.encoding.tasks import answer
 from mttp.otlp.processes import serve
 
 NICENESS = 5
-"""Where there are not enough processors, the training loop comes first."""
+"""Priority below that of the training loop, which needs the processors first."""
 
 if __name__ == "__main__":
     with suppress(OSError):

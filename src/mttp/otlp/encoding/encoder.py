@@ -1,9 +1,8 @@
 """
-Ended spans as bytes, made in this process or, once that is worth it, in a helper of it.
+Encodes ended spans in this process, and after some CPU time in a worker process.
 
-A thread that encodes holds the interpreter's lock, and each of a training loop's numpy calls lets go of it:
-the loop would wait for whole segments. So once a process has spent some time on it, a helper is started, and
-what is left to this process is to hand over its spans and to take the bytes.
+A thread that encodes holds the GIL, which the training loop releases at each numpy call, so that the loop
+would wait for whole segments. With a worker, this process only sends rows and receives bytes.
 """
 
 from __future__ import annotations
@@ -34,22 +33,22 @@ __all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", 
 _log = logging.getLogger("mttp")
 
 HELPER_VARIABLE = "MTTP_HELPER"
-"""`off` where no process is to be started."""
+"""The variable that disables the worker process with the value `off`."""
 WORTH_SECONDS = 0.05
-"""CPU time that is spent on encoding here before a helper is started."""
+"""CPU seconds of encoding in this process before a worker is started."""
 FEW = 8
-"""Up to this many spans are encoded in this process, also with a helper."""
+"""Fewer spans than this are encoded in this process, even with a worker."""
 ANSWER_TIMEOUT = 5.0
-"""Seconds after which a helper that does not answer is killed."""
+"""Seconds after which a worker that does not answer is killed."""
 DEATHS = 2
-"""After so many helpers were lost no other is started."""
+"""Number of lost workers after which no other one is started."""
 
 _OFF = ("off", "0", "false")
 
 
 def lines(spans: Sequence[ReadableSpan]) -> bytes:
-    """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
-    found = _encoding.by_helper(LINES, spans)
+    """Encode OTLP JSON lines with packed arrays; raises ValueError for a span without a context."""
+    found = _encoding.in_worker(LINES, spans)
     if found is None:
         with _encoding:
             found = rows.lines(_rows(spans))
@@ -57,8 +56,8 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
-    """The OTLP protobuf message of each span; None without a helper: each is then encoded when it is sent."""
-    found = _encoding.by_helper(MESSAGES, spans)
+    """Encode an OTLP protobuf message for each span in the worker; return None without a worker."""
+    found = _encoding.in_worker(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
 
@@ -76,27 +75,27 @@ def _of_record(whole: SpanRecord) -> Row:
 
 
 def is_waiting() -> bool:
-    """Whether the helper has been asked for something, and has not answered yet."""
+    """Whether the worker has an unanswered request."""
     return _encoding.is_waiting()
 
 
 def hurry(seconds: float) -> None:
-    """Kill a helper that has not answered for `seconds` seconds; this process encodes what it was given."""
+    """Kill a worker that has not answered for `seconds`; this process then encodes its spans."""
     _encoding.hurry(seconds)
 
 
 def losses() -> int:
-    """How many helpers of this process were lost."""
+    """Return the number of lost workers of this process."""
     return _encoding.deaths
 
 
 def here() -> _Encoding:
-    """Count what is done inside the block as encoding in this process."""
+    """Return a context manager that counts CPU time as encoding in this process."""
     return _encoding
 
 
 class _Encoding:
-    """What this process spent on encoding, and its helper."""
+    """The CPU time that this process spent on encoding, and its worker."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,7 +104,7 @@ class _Encoding:
         self._since = threading.local()
         self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self.deaths = 0
-        """How many helpers were lost."""
+        """Number of lost workers."""
 
     def __enter__(self) -> None:
         self._since.time = time.thread_time()
@@ -116,7 +115,7 @@ class _Encoding:
             self._start()
 
     def is_waiting(self) -> bool:
-        """Whether the helper works, asked from any thread."""
+        """Whether the worker has an unanswered request; callable from any thread."""
         helper = self._helper
         return helper is not None and helper.is_working
 
@@ -125,45 +124,45 @@ class _Encoding:
             if self._helper is None:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
-                except Exception as error:  # no process to be had: what is to be written can't help that
+                except Exception as error:  # without a process, encoding stays here
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        """The helper's answer; None where there is no helper, or it can't."""
+    def in_worker(self, task: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        """Return the worker's answer; None without a worker, or if the request fails."""
         if len(spans) < FEW:
             return None
         with self._lock:
             if self._helper is None:
                 return None
             try:
-                return self._asked(self._helper, work, spans) if self._helper.is_ready else None
+                return self._answer(self._helper, task, spans) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
-            except ValueError:  # a value that can't travel
+            except ValueError:  # a value that can't be serialized
                 pass
         return None
 
-    def _asked(self, helper: Process, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        status, answer = helper.ask(rows.pack(_rows(spans)), ANSWER_TIMEOUT, kind=work)
+    def _answer(self, helper: Process, task: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        status, answer = helper.ask(rows.pack(_rows(spans)), ANSWER_TIMEOUT, kind=task)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None
         self.deaths += 1
         self._may_help = self.deaths < DEATHS
-        _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
+        _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()
 
     def hurry(self, seconds: float) -> None:
-        """Kill a helper that has not answered for so many seconds; another thread waits for it."""
+        """Kill a worker that has not answered for `seconds`; another thread waits for its answer."""
         helper = self._helper
         if helper is not None:
             helper.hurry(seconds)
 
     def close(self) -> None:
-        """End the helper, even one that owes an answer."""
+        """End the worker, even if it has an unanswered request."""
         self.hurry(0.0)
         with self._lock:
             helper, self._helper, self._may_help = self._helper, None, False
@@ -171,7 +170,7 @@ class _Encoding:
                 helper.close()
 
     def after_fork_in_child(self) -> None:
-        """The helper is the parent's; a child that has enough to do gets its own."""
+        """In a forked child: forget the parent's worker."""
         helper = self._helper
         self._lock, self._helper, self._spent = threading.Lock(), None, 0.0
         if helper is not None:

@@ -1,7 +1,7 @@
 """
-Ended spans on their way to bytes, as rows: plain tuples, which another process takes as they are.
+Ended spans as rows: plain tuples, which can be sent to another process.
 
-Nothing of OpenTelemetry is imported here, which would be a third of that process's start.
+OpenTelemetry is not imported here, since that would be a third of the worker's start.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from mttp.otlp.protobuf import encode_span
 __all__ = ["FORMAT", "Row", "lines", "messages", "pack", "unpack"]
 
 FORMAT: Final = 2
-"""The version of marshal's format that does not look for objects that come twice, which takes too long."""
+"""Version of marshal's format; later versions search for repeated objects, which is slow."""
 
 Row: TypeAlias = tuple[Any, ...]
 """
-Scope, trace, span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, what
-is pending of these, and an `otlp_json.RareFields`; the last two are None for most.
+Scope, trace, span and parent id (integers; 0 is none), name, kind, start, end, flags, attributes,
+pending attributes, and an `otlp_json.RareFields`; the last two are None for most spans.
 """
 _ATTRIBUTES = 9
 
 
 def lines(rows: Sequence[Row]) -> bytes:
-    """OTLP JSON lines, arrays packed."""
+    """Encode rows as OTLP JSON lines with packed arrays."""
     return b"".join(otlp_json.lines(_delivered(rows, packed)))
 
 
 def messages(rows: Sequence[Row]) -> list[bytes]:
-    """The OTLP protobuf message of each span."""
+    """Encode each row as an OTLP protobuf message."""
     return [encode_span(_record(row)) for row in _delivered(rows, full)]
 
 
@@ -73,27 +73,27 @@ def _record(row: SpanRow) -> SpanRecord:
 
 
 def pack(rows: Iterable[Row]) -> bytes:
-    """The rows as bytes; raises ValueError for values that would arrive as something else."""
+    """Serialize rows; raises ValueError for values that would not be restored unchanged."""
     scopes: dict[int, tuple[int, Scope]] = {}
     found = []
-    for scope, *outline, attributes, later, rest in rows:
+    for scope, *head, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
         odd, plain = _split(attributes)
         rare = None if rest is None else _rare_fields(rest)
-        found.append((place, *outline, plain, odd, later, rare))
+        found.append((place, *head, plain, odd, later, rare))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
 def unpack(data: bytes) -> list[Row]:
-    """The rows that were packed."""
+    """Restore rows that `pack` serialized."""
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *outline, attributes, odd, later, rare in packed_rows:
+    for place, *head, attributes, odd, later, rare in packed_rows:
         for key in odd:
-            attributes[key] = _made(attributes[key])
+            attributes[key] = _array(attributes[key])
         rest = None if rare is None else _rest(*rare)
-        found.append((known[place], *outline, attributes, later, rest))
+        found.append((known[place], *head, attributes, later, rest))
     return found
 
 
@@ -126,22 +126,22 @@ def _rest(events: Sequence[Row], links: Sequence[Row], *others: Any) -> otlp_jso
 
 
 def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Which attributes are arrays, and all of them, these as what they are made of."""
+    """Return the names of arrays, and all attributes with arrays as their parts."""
     kinds = set(map(type, attributes.values()))
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
     odd = [key for key, value in attributes.items() if type(value) is np.ndarray]
-    made = {key: _made_of(attributes[key]) for key in odd}
-    return odd, _safe({**attributes, **made})
+    parts = {key: _array_parts(attributes[key]) for key in odd}
+    return odd, _safe({**attributes, **parts})
 
 
-def _made_of(array: Any) -> Row:
-    """What an array travels as."""
+def _array_parts(array: Any) -> Row:
+    """Return the parts of an array."""
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def _made(parts: Row) -> Any:
-    """The array that came as that."""
+def _array(parts: Row) -> Any:
+    """Restore an array from its parts."""
     dtype, shape, elements = parts
     return np.frombuffer(elements, dtype).reshape(shape)
 
@@ -151,12 +151,12 @@ _MEMBERS = frozenset({dict, list, tuple})
 
 
 def _safe(value: Any) -> Any:
-    """The value itself; raises ValueError for what would arrive as something else, as numpy's numbers do."""
+    """Return the value; raises ValueError for types that marshal does not restore, such as numpy scalars."""
     kind = type(value)
     if kind in _MEMBERS:
         for item in value.values() if kind is dict else value:
             if type(item) not in _EXACT:
                 _safe(item)
     elif kind not in _EXACT:
-        raise ValueError(f"a {kind.__name__} can't travel")
+        raise ValueError(f"a {kind.__name__} can't be serialized")
     return value

@@ -1,4 +1,4 @@
-"""What the encoding process can be asked for."""
+"""Requests to the worker process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mttp.otlp.encoding import rows
 __all__ = ["LINES", "MESSAGES", "answer"]
 
 LINES: Final = 1
-"""OTLP JSON lines, arrays packed."""
+"""Encode OTLP JSON lines with packed arrays."""
 MESSAGES: Final = 2
-"""The OTLP protobuf message of each span."""
+"""Encode an OTLP protobuf message for each span."""
 
 
 def _lines(data: bytes) -> bytes:
@@ -24,9 +24,9 @@ def _messages(data: bytes) -> bytes:
     return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
 
 
-_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+_TASKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
 
 
-def answer(work: int, data: bytes) -> bytes:
-    """What packed rows become."""
-    return _WORKS[work](data)
+def answer(task: int, data: bytes) -> bytes:
+    """Encode packed rows."""
+    return _TASKS[task](data)
