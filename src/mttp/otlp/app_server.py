@@ -1,4 +1,4 @@
-"""A web app on a port of its own: uvicorn serves it on a thread, with limits on what comes in."""
+"""Serves an ASGI app by uvicorn on a thread, with limits on requests."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ except ImportError as error:
 __all__ = ["CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
 
 CONNECTIONS = 512
-"""So many at once; another one waits until one of them ends."""
+"""Maximum number of open connections; further ones wait."""
 IDLE_SECONDS = 30.0
-"""How long a connection may take until the line and the headers of its next request are there."""
+"""Seconds within which a connection must send the head of its next request."""
 HEAD_BYTES = 1 << 16
-"""Bytes of a request's line and headers, all together."""
+"""Maximum bytes of a request's line and headers."""
 _BACKLOG = 128
 _CLOSING_SECONDS = 5.0
 _LINGERING_SECONDS = 1.0
 _LINGERING_BYTES = 1 << 24
-"""Of a body that is not wanted so much is read, so that its sender hears the answer."""
+"""Maximum bytes of a rejected body that are read, so that its sender receives the answer."""
 _PIECE = 1 << 16
-"""Bytes that are read from a connection at once."""
+"""Bytes of one read from a connection."""
 _RETRY_SECONDS = 0.1
 
 _UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
-"""Where a sender offers another protocol, as Java's does; httptools would take its body for that one."""
+"""The header by which clients, such as Java's, offer another protocol; httptools would misread the body."""
 
 _log = logging.getLogger("mttp.otlp.app_server")
-_log.setLevel(logging.ERROR)  # uvicorn warns of every request that is none
+_log.setLevel(logging.ERROR)  # uvicorn logs a warning for each invalid request
 
 
 class AppServer:
     """
-    Serves an ASGI app on a host and port until it is closed; the port 0 is a free one.
+    Serves an ASGI app on a host and port until it is closed; port 0 selects a free port.
 
     With a `token`, requests without the header `Authorization: Bearer TOKEN` are answered 401.
-    `on_refused` gets the status of each request that is turned down before the app sees it.
-    `on_close` is called before connections are ended, so that the app can finish what it is at.
+    `on_refused` is called with the status of each request that is rejected before it reaches the app.
+    `on_close` is called before connections are closed, so that the app can end its requests.
     Both are called on the server's thread.
     """
 
@@ -105,7 +105,7 @@ class AppServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections, and end those that there are once they have their answer."""
+        """Accept no more connections, and close open ones after their answers."""
         with suppress(RuntimeError):  # the loop is closed: this is a second call
             self.loop.call_soon_threadsafe(self.closing.set)
         self._thread.join()
@@ -134,7 +134,7 @@ class AppServer:
         await self._ended(_RETRY_SECONDS)
 
     async def _ended(self, seconds: float) -> None:
-        """Wait until all connections and requests have ended, but not longer than that."""
+        """Wait until all connections and requests have ended, up to `seconds`."""
         until = self.loop.time() + seconds
         while (self.state.connections or self.state.tasks) and self.loop.time() < until:
             await asyncio.sleep(0.001)
@@ -168,7 +168,7 @@ class AppServer:
             self.disconnected()
 
     def disconnected(self) -> None:
-        """Make room for another connection."""
+        """Accept another connection."""
         self._connections -= 1
         self._listen()
 
@@ -176,7 +176,7 @@ class AppServer:
 async def _authorized(
     app: ASGIApp, token: str, on_refused: Callable[[int], object], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """The app, for a request that states the token."""
+    """Call the app for a request with the token; answer 401 to others."""
     stated = dict(scope["headers"]).get(b"authorization", b"")
     if not hmac.compare_digest(stated, f"Bearer {token}".encode()):
         on_refused(HTTPStatus.UNAUTHORIZED)
@@ -186,7 +186,7 @@ async def _authorized(
 
 
 class _ServerConnection(HttpToolsProtocol):
-    """A connection as uvicorn serves it, with limits on what is no body, and an end that can be heard."""
+    """A connection of uvicorn with limits on the head, whose last answer is sent before it closes."""
 
     def __init__(self, server: AppServer) -> None:
         super().__init__(server.config, server.state, {"connection": self}, server.loop)
@@ -215,7 +215,7 @@ class _ServerConnection(HttpToolsProtocol):
         self.app_server.disconnected()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of requests, or pass over those that come after the last answer."""
+        """Parse bytes of requests; skip those after the last answer."""
         if self.transport.is_closing():
             self.transport.pass_over(len(data))  # type: ignore[attr-defined]  # it is a _Lingering
             return
@@ -228,7 +228,7 @@ class _ServerConnection(HttpToolsProtocol):
             self._turn_down(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it
-        """Answer what was asked: a sender that sends no more may still listen."""
+        """Answer pending requests: a client that ends its side may still read."""
         self._has_ended = True
         if self.transport.get_extra_info("ssl_object") or self._is_idle:
             return False
@@ -280,7 +280,7 @@ class _ServerConnection(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # at first
 
     def _turn_down(self, status: HTTPStatus) -> None:
-        """Answer before the app does, where it has not begun to."""
+        """Answer instead of the app, unless it has started to answer."""
         self._is_broken = True
         if self.transport.is_closing():
             return
@@ -296,7 +296,7 @@ class _ServerConnection(HttpToolsProtocol):
 
 
 class _Lingering:
-    """A transport that reads on for a while after its end: bytes left unread take the answer with them."""
+    """A transport that reads for a while after its end, since unread bytes would discard the answer."""
 
     def __init__(self, transport: Any, connection: _ServerConnection) -> None:
         self._transport, self._connection = transport, connection
@@ -309,7 +309,7 @@ class _Lingering:
         return self._left is not None or self._transport.is_closing()
 
     def close(self) -> None:
-        """Say that no more comes, and end once the other side has read that, or soon."""
+        """Close the writing side, and close the connection when the peer does, or after a while."""
         if self.is_closing():
             return
         if not (self._connection.is_unread and self._transport.can_write_eof()):
@@ -323,7 +323,7 @@ class _Lingering:
         self._connection.loop.call_later(seconds, self.end)
 
     def pass_over(self, size: int) -> None:
-        """Read so many bytes to no end."""
+        """Skip `size` bytes."""
         self._left = (self._left or 0) - size
         if self._left < 0:
             self.end()

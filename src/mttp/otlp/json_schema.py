@@ -1,7 +1,7 @@
 """
-The messages of OTLP JSON, as msgspec parses them; names are those of the protocol.
+The messages of OTLP JSON as msgspec structs, with the names of the protocol.
 
-Every field may be absent or null, and fields that are not listed are skipped.
+Every field may be absent or null; unknown fields are skipped.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 Int64: TypeAlias = int | float | str | None
-"""A 64-bit integer: text by the rules, a number by many writers."""
+"""A 64-bit integer: text in the specification, a number from many writers."""
 
 Enum: TypeAlias = int | str | None
-"""An enum: a number by the rules, a name by some writers."""
+"""An enum: a number in the specification, a name from some writers."""
 
 
 class _Message(msgspec.Struct, rename="camel", gc=False):
-    """A message; it holds no cycles, so the garbage collector may leave it alone."""
+    """A message; it has no cycles, so the garbage collector does not track it."""
 
 
 class Scalar(_Message):
-    """A value that is a scalar."""
+    """A scalar value."""
 
     string_value: str | None = None
     bool_value: bool | None = None
@@ -49,13 +49,13 @@ class Scalar(_Message):
 
 
 class ScalarOrText(Scalar):
-    """A value that is wanted if it is a scalar; an array is kept as text, and the rest is skipped."""
+    """A scalar value, or the text of an array; other values are skipped."""
 
     array_value: msgspec.Raw = msgspec.Raw()
 
 
 class ScalarKeyValue(_Message):
-    """An attribute whose value is wanted if it is a scalar, and as text if it is an array."""
+    """An attribute with a scalar value, or the text of an array."""
 
     key: str = ""
     value: ScalarOrText | None = None
@@ -68,7 +68,7 @@ class JsonValue(Scalar):
     array_value: JsonArray | None = None
     kvlist_value: JsonKeyValueList | None = None
     place: int | None = msgspec.field(default=None, name=PLACE)
-    """Where it stands for all items of an array that was cut out: which array."""
+    """The number of the array that was cut out, in place of its items."""
 
 
 class JsonArray(_Message):
@@ -98,7 +98,7 @@ class JsonStatus(_Message):
 
 
 class JsonEvent(_Message):
-    """Something that happened at one time within a span."""
+    """An event of a span."""
 
     name: str | None = None
     time_unix_nano: Int64 = None
@@ -107,7 +107,7 @@ class JsonEvent(_Message):
 
 
 class JsonLink(_Message):
-    """A reference to another span."""
+    """A link to another span."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -141,7 +141,7 @@ class JsonSpan(_BareSpan):
 
 
 class ScalarSpan(_BareSpan):
-    """A span of which only scalars are wanted."""
+    """A span with only scalar attributes."""
 
     attributes: list[ScalarKeyValue] | None = None
     events: ClassVar[None] = None
@@ -152,7 +152,7 @@ AnySpan = TypeVar("AnySpan", JsonSpan, ScalarSpan, msgspec.Raw)
 
 
 class JsonResource(_Message):
-    """Who runs the process."""
+    """A resource."""
 
     attributes: list[JsonKeyValue] | None = None
 

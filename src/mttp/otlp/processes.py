@@ -1,10 +1,10 @@
 """
-Processes of our own that work for this one: they encode, decode, and call components that may be ended.
+Worker processes, which encode, decode, and call components that may be killed.
 
-Each is a Python of its own that runs one of our modules, not a fork, and not `multiprocessing`, which would
-run unguarded scripts again. Both sides talk over a pair of sockets: a request is answered by one message, in
-one system call each way where that can be, since every further call would be one more wait for the
-interpreter's lock. A process ends when its socket does: it can't outlive the one that it works for.
+Each is a new Python that runs one of our modules. It is not a fork, and not `multiprocessing`, which would
+run scripts without a main guard again. Requests and answers are sent over a socket pair, with one system
+call each if possible, since every call may wait for the GIL. A worker ends when its socket is closed, so
+that it can't outlive its parent.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ T = TypeVar("T")
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The answer is what went wrong, as text."""
+"""The status of an answer that is the text of an error."""
 
 _HEAD = struct.Struct("<BQ")
 MOST_BYTES = 2**31
-"""The longest message: what claims to be longer is none."""
+"""Maximum bytes of a message."""
 _AT_ONCE = 2**30
-"""What the system hands over at once, at most."""
+"""Maximum bytes of one system call."""
 _TICK = 0.5
-"""Seconds between two looks at the clock while an answer is awaited, at most."""
+"""Maximum seconds between checks of the deadline while waiting for an answer."""
 _SLACK = 1e-3
 """Seconds by which the system may wake a socket too early."""
 _START_SECONDS = 5.0
-"""How long the message may take which says that a process is ready, once it begins to arrive."""
+"""Seconds within which the ready message must arrive after its first byte."""
 _SILENT = "it did not answer for {:.1f} s"
 _RUN = """\
 import sys
@@ -62,7 +62,7 @@ sys.path[:] = sys.argv[2:]
 from runpy import run_module
 run_module(sys.argv[1], run_name="__main__")
 """
-"""What `python -m` does, but for looking for modules where the process happens to work."""
+"""Runs a module like `python -m`, without the working directory on the path."""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 _VARIABLES = {
     "OTEL_SDK_DISABLED": "true",
@@ -72,9 +72,7 @@ _VARIABLES = {
     "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
 }
 """
-No threads of numpy's, and memory that is kept for the next request.
-
-Else the C library gives it back each time, and has it anew, page by page.
+Variables of workers: numpy starts no threads, and glibc keeps freed memory for the next request.
 """
 
 
@@ -83,17 +81,17 @@ class ProcessLostError(Exception):
 
 
 class SilentProcessError(ProcessLostError):
-    """It did not answer in time."""
+    """A process did not answer in time."""
 
 
 def can_start() -> bool:
-    """Whether a Python of the same kind can be started here, and sockets be handed to it."""
+    """Whether this platform can start another Python and pass sockets to it."""
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
 
 
 class Process:
-    """The near side: starts the process, asks it, and takes the answer; one thread asks at a time."""
+    """Starts a worker process and sends requests to it; one thread may ask at a time."""
 
     def __init__(
         self, module: str, *, environment: Mapping[str, str] | None = None, with_site: bool = False
@@ -101,14 +99,14 @@ class Process:
         """
         Start a module that calls `serve`; raises OSError, or RuntimeError at the interpreter's end.
 
-        `environment` are its variables, by default this process's.
-        Without the `site` module it starts in half the time, finds only what is on this process's path, and
-        what it prints is lost; with it, that goes to this process's standard error.
+        `environment` has its variables; the default is this process's.
+        `with_site` imports the `site` module, which doubles the time to start, and passes its output to this
+        process's standard error; otherwise the output is discarded.
         """
         self._socket, theirs = socket.socketpair()
         self._is_ready = False
         self._asked: float | None = None
-        """When it was asked for the answer that it owes, on the monotonic clock."""
+        """Monotonic time of the unanswered request."""
         self._killed = ""
         """Why it was killed."""
         try:
@@ -128,7 +126,7 @@ class Process:
             theirs.close()
 
     def _tick(self, seconds: float) -> None:
-        """Have a call on the socket return after so many seconds, or after a part of them."""
+        """Set the timeout of calls on the socket to a fraction of `seconds`."""
         tick = _TICK if seconds == inf else seconds / max(math.ceil(seconds / _TICK), 1)
         micros = max(int(tick * 1e6), 1000)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -141,7 +139,7 @@ class Process:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started up, without waiting for that; raises ProcessLostError where it could not."""
+        """Whether it has started, without waiting; raises ProcessLostError if starting failed."""
         if not self._is_ready and self._answers():
             self._wait_until_ready(_START_SECONDS)
         return self._is_ready
@@ -150,15 +148,15 @@ class Process:
         try:
             _received(self._socket, time.monotonic() + seconds)
         except (OSError, EOFError) as error:
-            raise ProcessLostError(f"it does not start: {error}") from error
+            raise ProcessLostError(f"the process does not start: {error}") from error
         self._is_ready = True
 
     @property
     def is_working(self) -> bool:
-        """Whether it has been asked and has not answered yet; any thread may ask."""
+        """Whether it has an unanswered request; callable from any thread."""
         try:
             return self._asked is not None and not self._answers()
-        except (OSError, ValueError):  # it was closed just now
+        except (OSError, ValueError):  # closed by another thread
             return False
 
     def _answers(self) -> bool:
@@ -170,14 +168,14 @@ class Process:
         self, request: bytes, seconds: float = inf, *, kind: int = 0, looks: Callable[[], None] | None = None
     ) -> tuple[int, bytes]:
         """
-        DONE or FAILED, and the answer, in so many seconds.
+        Send a request and wait up to `seconds`; return DONE or FAILED, and the answer.
 
-        Raises ValueError for a request that is too long, and ProcessLostError: then it is to be closed.
-
-        `looks` is called several times a second meanwhile, and may raise that, too.
+        `looks` is called several times per second while waiting, and may raise ProcessLostError.
+        Raises ValueError for a request that is too long, and ProcessLostError, after which the caller must
+        close the process.
         """
-        if self._asked is not None:  # Ctrl-C may break off anything
-            raise ProcessLostError("its last answer was not waited for")
+        if self._asked is not None:  # Ctrl-C may have interrupted the last call
+            raise ProcessLostError("the wait for its last answer was interrupted")
         self._asked = time.monotonic()
         until = self._asked + seconds
         try:
@@ -192,26 +190,26 @@ class Process:
             self._asked = None
             raise
         except (OSError, EOFError, MemoryError) as error:
-            raise ProcessLostError(self._killed or f"it does not answer: {error}") from error
+            raise ProcessLostError(self._killed or f"the process does not answer: {error}") from error
         self._asked = None
         return answer
 
     def hurry(self, seconds: float) -> None:
-        """Kill it if it has owed an answer for so many seconds; the thread that waits learns at once."""
+        """Kill it if a request is unanswered for `seconds`; the waiting thread gets an error at once."""
         asked = self._asked
         if asked is not None and time.monotonic() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
     def _kill(self) -> None:
-        """With whatever it has started itself."""
+        """Kill its process group, including its own children."""
         if self._process.returncode is None:
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def ended(self) -> bool:
-        """Whether it is no more."""
+        """Whether it has ended."""
         return self._process.poll() is not None
 
     def is_stopped(self) -> bool:
@@ -222,26 +220,26 @@ class Process:
         return False
 
     def exit_code(self, seconds: float) -> int | None:
-        """How it ends by itself in so many seconds, a signal as a negative number; None if it does not."""
+        """Wait up to `seconds`; return the exit code, negative for a signal, or None if it still runs."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def close(self) -> None:
-        """End it, whatever it is doing, even if it is stopped."""
+        """Kill the process, even if it is stopped."""
         self._socket.close()
         self._kill()
-        with suppress(subprocess.TimeoutExpired):  # the system does not let it go
+        with suppress(subprocess.TimeoutExpired):  # stuck in a system call
             self._process.wait(1)
 
     def forget(self) -> None:
-        """In a forked child: it is the parent's."""
+        """In a forked child: release the parent's process without ending it."""
         self._socket.close()
-        self._process.returncode = 0  # it is not ours to wait for
+        self._process.returncode = 0  # only the parent can wait for it
 
 
 def own_environment() -> dict[str, str]:
-    """This process's variables, but for those by which another would record, or do more than its work."""
+    """Return this process's variables without those that would make a worker record or do extra work."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     return {
         name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))
@@ -249,9 +247,9 @@ def own_environment() -> dict[str, str]:
 
 
 def _path() -> list[str]:
-    """Where this process looks for modules, this package first, so that the same are found."""
+    """Return the module path of this process, with this package first."""
     listed: list[object] = [str(Path(__file__).parents[1]), *sys.path]
-    texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python ignores other entries too
     return list(dict.fromkeys(texts))
 
 
@@ -259,9 +257,9 @@ def _send(
     end: socket.socket, kind: int, data: bytes, until: float = inf, looks: Callable[[], None] | None = None
 ) -> None:
     if len(data) > MOST_BYTES:
-        raise ValueError(f"a message of {len(data):,} bytes can't travel")
+        raise ValueError(f"a message of {len(data):,} bytes is too long")
     pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
-    while pieces:  # to put them together first would be a copy more
+    while pieces:  # joining them would copy the data
         pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until, looks))
 
 
@@ -279,7 +277,7 @@ def _received(
 ) -> tuple[int, bytes]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until, looks))
     if size > MOST_BYTES:
-        raise OSError(f"a message that claims {size:,} bytes is none")
+        raise OSError(f"invalid message of {size:,} bytes")
     return kind, _exactly(end, size, until, looks)
 
 
@@ -295,7 +293,7 @@ def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], No
 
 
 def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None) -> T:
-    """What a call on a socket returns, made again after each tick; raises TimeoutError after `until`."""
+    """Repeat a call on a socket until it returns; raises TimeoutError after `until`."""
     while True:
         try:
             return call()
@@ -306,14 +304,14 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
             looks()
 
 
-# The far side.
+# In the worker.
 
 
 def serve(answer: Callable[[int, bytes], bytes]) -> None:
     """
-    Answer requests, each by its kind and its bytes, until the process that asks is gone.
+    Answer requests by `answer(kind, data)` until the parent process ends.
 
-    What is read from standard input is nothing, and what is printed goes to standard error.
+    Standard input is empty, and output goes to standard error.
     """
     end = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -331,7 +329,7 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:
-    """Take requests; the process ends when the peer is gone."""
+    """Receive requests, and end the process when the peer is gone."""
     with suppress(EOFError, OSError):
         while True:
             requests.put(_received(end))

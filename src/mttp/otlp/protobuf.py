@@ -1,11 +1,11 @@
 """
-Spans to OTLP protobuf, byte for byte what the official encoder writes, in a fraction of its time.
+Encodes spans as OTLP protobuf, byte for byte like the official encoder, but faster.
 
-Spans of any library are written as requests. What is not covered here, an attribute of an odd type or with
-text that UTF-8 can't carry, the official encoder is asked for, and drops it or not.
-Records are written one by one, so that each one's size is known; what the protocol can't say is said as text.
-Numpy arrays are written as the lists that they hold, and None, which the official encoder of 1.38 drops, as
-the empty value that later ones write.
+Spans of any library are encoded as requests. Attributes of other types, or with invalid text, are passed to
+the official encoder, which may drop them.
+Records are encoded one by one, so that the size of each is known; unsupported values are encoded as text.
+Numpy arrays are encoded as lists. None is encoded as the empty value, like in later versions of the official
+encoder; version 1.38 drops it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 Block: TypeAlias = tuple[Scope, Sequence[bytes]]
-"""A scope, and encoded spans of it."""
+"""A scope and its encoded spans."""
 
 _FRAME_TAGS = 32
-"""More bytes than the tags and lengths around the spans of one scope take."""
+"""Upper bound of the bytes of tags and lengths around the spans of one scope."""
 _SPAN_TAG = 6
-"""Likewise around one span."""
+"""Upper bound of the bytes of tag and length of one span."""
 _INT64 = range(-(2**63), 2**63)
 
 _double = partial(struct.Struct("<Bd").pack, 0x21)
@@ -53,9 +53,9 @@ _fixed32 = struct.Struct("<I").pack
 _fixed64 = struct.Struct("<Q").pack
 
 _Rest: TypeAlias = Callable[[bytes, Any, Any], bytes]
-"""Writes the attributes that are not covered."""
+"""Encodes an attribute that is not supported here."""
 _Frame: TypeAlias = tuple[bytes, bytes]
-"""What stands before and after the contents of a resource's or a scope's block."""
+"""The bytes before and after the contents of a resource or a scope."""
 
 
 # Whole requests, of any library's spans.
@@ -63,9 +63,9 @@ _Frame: TypeAlias = tuple[bytes, bytes]
 
 def encode_spans(spans: Iterable[ReadableSpan], attributes: Attributes = shown) -> bytes:
     """
-    An ExportTraceServiceRequest of the spans, or what is the same, a TracesData.
+    Encode an ExportTraceServiceRequest, which is also a TracesData.
 
-    Raises what the official encoder raises where a time, a count or an id is impossible.
+    Raises the errors of the official encoder for an invalid time, count or id.
     """
     blocks: dict[Resource, dict[InstrumentationScope | None, list[bytes]]] = {}
 
@@ -86,7 +86,7 @@ def encode_spans(spans: Iterable[ReadableSpan], attributes: Attributes = shown) 
 
 
 def encode_readable(span: ReadableSpan, attributes: Attributes = shown) -> bytes:
-    """One span of any library's, without its tag."""
+    """Encode a span of any library, without its tag."""
     written = _attributes(b"\x4a", attributes(span), _official_pair)
     try:
         return _readable(span, written)
@@ -140,7 +140,7 @@ def _status(code: StatusCode, message: str | None) -> bytes:
 
 
 def encode_request(blocks: Iterable[Block]) -> bytes:
-    """A request of spans that `encode_span` made."""
+    """Encode a request of spans that `encode_span` encoded."""
     parts: list[bytes] = []
     for scope, spans in blocks:
         resource, about = _recorded(scope)
@@ -149,17 +149,17 @@ def encode_request(blocks: Iterable[Block]) -> bytes:
 
 
 def frame_bytes(scope: Scope) -> int:
-    """What a request takes for a scope beside its spans, at most."""
+    """Return the maximum bytes of a request for a scope, without its spans."""
     return len(encode_request([(scope, ())])) + _FRAME_TAGS
 
 
 def span_bytes(span: bytes) -> int:
-    """What a request takes for an encoded span, at most."""
+    """Return the maximum bytes of a request for an encoded span."""
     return len(span) + _SPAN_TAG
 
 
 def encode_span(record: SpanRecord) -> bytes:
-    """One record, without its tag."""
+    """Encode a record, without its tag."""
     before = (
         field(b"\x0a", bytes.fromhex(record.trace_id)),
         field(b"\x12", bytes.fromhex(record.span_id)),
@@ -277,14 +277,14 @@ def _attributes(tag: bytes, attributes: Mapping[str, Any] | None, rest: _Rest) -
         try:
             content = _WRITERS[type(value)](value)
             parts += (_head(tag, key, len(content)), content)
-        except Exception:  # whatever it is, it is not covered
+        except Exception:  # any error means that it is not supported here
             parts.append(rest(tag, key, value))
     return parts
 
 
 @lru_cache(maxsize=1 << 12)
 def _head(tag: bytes, key: str, size: int) -> bytes:
-    """What stands before a value of that size: what spans say again and again."""
+    """Return the bytes of an attribute before a value of `size` bytes."""
     content, length = key.encode(), varint(size)
     name = field(b"\x0a", content) if content else b""
     return b"".join((tag, varint(len(name) + 1 + len(length) + size), name, b"\x12", length))
@@ -301,7 +301,7 @@ def _string(value: str) -> bytes:
 @lru_cache(maxsize=1 << 12)
 def _integer(value: int) -> bytes:
     if value not in _INT64:
-        raise OverflowError(f"{value:#x} has no 64 bits")
+        raise OverflowError(f"{value:#x} is not a signed 64-bit integer")
     return b"\x18" + varint(value % (1 << 64))
 
 

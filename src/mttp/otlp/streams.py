@@ -1,8 +1,8 @@
 """
-The lines of a plain, gzip or zstd file, in constant memory, wherever a crash cut the file off.
+Reads lines of plain, gzip and zstd files in constant memory, up to the place where a crash cut the file.
 
-Compression is told by the first bytes, not by the name.
-A file may hold several gzip members or zstd frames: every writer that appends adds one.
+Compression is detected by the first bytes, not by the name.
+A file may have several gzip members or zstd frames, since each write appends one.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _BUFFER = 1 << 20
 _PIECE = 1 << 18
 _COMPRESSED_PIECE = {"gzip": 1 << 13, "zstd": 1 << 10}
 """
-Bytes read at once, since what they become is held in memory.
+Bytes read at once, small because their decompressed content is held in memory.
 
-At most that is 1,032 times as much of gzip; of zstd a block of 4 bytes becomes 128 KiB.
+gzip expands by a factor of up to 1,032; a zstd block of 4 bytes can become 128 KiB.
 """
 _PLAUSIBLE_RATIO, _ALWAYS_READ = 1000, 1 << 30
-"""A file may become so many times as long, or so many bytes; recordings become 5 to 50 times as long."""
+"""Limits of decompression, as a factor and in bytes; recordings expand by a factor of 5 to 50."""
 READABLE_LINE_BYTES = 1 << 28
-"""A longer line is left out, its end included; who writes must not write one."""
+"""Maximum bytes of a line with its end; longer lines are skipped, and must not be written."""
 _MOST_SKIPPED = 1 << 34
-"""After so many bytes without a newline a plain file is given up: it may be a device without end."""
+"""Bytes without a newline after which reading stops, because the file may be an endless device."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
@@ -54,7 +54,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class StreamLine(NamedTuple):
-    """One line."""
+    """One line of a file."""
 
     number: int
     """Its place in the file, from 1."""
@@ -65,40 +65,40 @@ class StreamLine(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A line that is left out."""
+    """A skipped line."""
 
     number: int
     """Its place in the file, from 1."""
     reason: str
-    """Why, in words."""
+    """Why it was skipped."""
 
 
 class Cut(NamedTuple):
-    """The place from which on a file can't be read; comes last."""
+    """The last item if the rest of a file can't be read."""
 
     number: int
-    """The line within which it is."""
+    """The number of the line in which reading stopped."""
     content: bytes
-    """What could be read of that line."""
+    """The part of that line that was read."""
     reason: str
-    """What is wrong there."""
+    """Why reading stopped."""
 
 
 class FilePart(NamedTuple):
     """A part of a plain file."""
 
     start: int
-    """The byte that it begins with, the first of a line."""
+    """Offset of its first byte, which starts a line."""
     end: int
-    """The byte before which its last line begins."""
+    """Offset before which its last line starts."""
 
 
 Progress = Callable[[int], object]
-"""Called with the number of bytes of each piece that was read from the disk."""
+"""Called with the number of bytes of each read."""
 
 
 class _Decoder(Protocol):
-    """One gzip member or zstd frame being read."""
+    """Decompresses one gzip member or zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -111,10 +111,10 @@ def read_lines(
     path: str | os.PathLike[str], *, share: FilePart | None = None, progress: Progress | None = None
 ) -> Iterator[StreamLine | Skipped | Cut]:
     """
-    The file's lines, empty ones left out; a `Cut` at the end if the file can't be read on.
+    Iterate over the nonempty lines of a file, or of a `share` of it, numbered from 1.
 
-    In the place of a line that is too long there is a `Skipped`.
-    Of a `share` the lines in it, numbered from 1.
+    A line that is too long is replaced by a `Skipped`.
+    If the file can't be read to its end, the last item is a `Cut`.
     """
     keep_freed()
     path = Path(path)
@@ -126,13 +126,13 @@ def read_lines(
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """Whether a file can only be read from its beginning."""
+    """Whether a file is compressed, so that it can be read only from its start."""
     with BufferedReader(FileIO(path)) as file:
         return _compression(file) is not None
 
 
 def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
-    """The file in shares of whole lines, each about so many bytes; a compressed one in one."""
+    """Split a file into parts of whole lines of about `size` bytes; a compressed file is one part."""
     whole = FilePart(0, sys.maxsize)
     with BufferedReader(FileIO(path)) as file:
         total = file.seek(0, os.SEEK_END)
@@ -150,10 +150,10 @@ def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
 
 def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
     """
-    Whether more can be appended to the file, looking at what begins at the byte `start`.
+    Whether the file can be appended to, checking from the byte `start`.
 
-    Its last line must have a newline, and its last gzip member or zstd frame be whole.
-    An empty or absent file ends cleanly.
+    Its last line must have a newline, and its last gzip member or zstd frame must be complete.
+    An empty or missing file ends cleanly.
     """
     path = Path(path)
     if not path.exists() or path.stat().st_size == 0:
@@ -171,7 +171,7 @@ def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
 
 
 def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[StreamLine | Skipped | Cut]:
-    """The lines of a plain file."""
+    """Iterate over the lines of a plain file."""
     if share.start:
         file.seek(share.start)
     number, left = 0, share.end - share.start
@@ -182,7 +182,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
             progress(len(content))
         ended = content.endswith(b"\n")
         if not ended and len(content) == READABLE_LINE_BYTES:
-            content = b""  # its memory is free before the caller gets the next item
+            content = b""  # frees its memory before the next item
             skipped = _skip_line(file, progress)
             if skipped > _MOST_SKIPPED:
                 yield Cut(number, b"", f"the line is longer than {_MOST_SKIPPED >> 30} GiB")
@@ -197,7 +197,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
 
 
 def _skip_line(file: _File, progress: Progress | None) -> int:
-    """Read to the end of a line, or a little more than `_MOST_SKIPPED` bytes; how many they were."""
+    """Read to the end of a line, or a little over `_MOST_SKIPPED` bytes; return the number of bytes."""
     skipped = 0
     while skipped <= _MOST_SKIPPED and (piece := file.readline(_BUFFER)):
         skipped += len(piece)
@@ -209,14 +209,14 @@ def _skip_line(file: _File, progress: Progress | None) -> int:
 
 
 def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut]:
-    """The lines of what comes in pieces; text, as the last piece, says why there is no more."""
+    """Split chunks into lines; a chunk of type str is an error that ends the file."""
     rest: list[bytes] = []
-    number, length = 1, 0  # of the line that `rest` is the beginning of
+    number, length = 1, 0  # of the line that starts with `rest`
     for chunk in chunks:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
-        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have a thousand million
+        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have very many empty lines
             number += chunk.count(b"\n")
             continue
         *ends, last = chunk.split(b"\n")
@@ -239,7 +239,7 @@ def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut
 
 
 def _too_long(number: int) -> Skipped:
-    return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is left out")
+    return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is skipped")
 
 
 def _without_mark(content: bytes) -> bytes:
@@ -247,7 +247,7 @@ def _without_mark(content: bytes) -> bytes:
 
 
 def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
-    """What the first bytes say."""
+    """Return the compression by the first bytes."""
     start = file.peek(4)[:4]
     if start.startswith(_GZIP):
         return "gzip"
@@ -255,7 +255,7 @@ def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
 
 
 def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[bytes | str]:
-    """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
+    """Iterate over the decompressed content; a chunk of type str is an error that ends the file."""
     kind = _compression(file)
     if kind is None:
         return _pieces(file, _PIECE, progress)
@@ -265,7 +265,7 @@ def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[byte
 
 
 def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
-    """The chunks in pieces of a bounded size, up to so many bytes."""
+    """Split chunks into pieces of a bounded size, up to `most` bytes in all."""
     taken = 0
     for chunk in chunks:
         if isinstance(chunk, str):
@@ -273,7 +273,7 @@ def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
             return
         for start in range(0, len(chunk), _BUFFER):
             if taken >= most:
-                yield f"it becomes over {_PLAUSIBLE_RATIO} times as long as it is, which no recording does"
+                yield f"its content is over {_PLAUSIBLE_RATIO} times as long, unlike that of a recording"
                 return
             piece = chunk[start : start + _BUFFER]
             taken += len(piece)
@@ -308,7 +308,7 @@ def _decompressed(
 
 
 def _unpadded(piece: bytes) -> bytes:
-    """What follows a member, without the zeros that a file may be padded with."""
+    """Return the bytes after a member, without padding by zeros."""
     return piece.lstrip(b"\0")
 
 
