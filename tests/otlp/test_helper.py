@@ -39,7 +39,7 @@ def play(episodes: int, *, steps: int = 500, tokens: int = 4) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper that does not answer is lost soon."""
-    monkeypatch.setattr("mttp.otlp.encoding.encoder.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr("mttp.transports.pipeline.pipeline.HELPER_SECONDS", 0.5)
 
 
@@ -167,7 +167,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
     After the second one this process goes on alone.
     """
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.otlp.encoding.encoder.PATIENCE", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.TIMEOUT_SECONDS", 0.5)
     with mttp.configure(FILE) as session:
         for _ in range(2):
             assert eventually(lambda: helped._helper is not None and helped._helper.is_ready)

@@ -1,4 +1,4 @@
-"""Reading from a socket until a time, however slowly its bytes come."""
+"""Reads from a socket with a deadline for all bytes together."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["Deadline"]
 
 
 class Deadline(RawIOBase):
-    """What a socket sends; after the time is up reading raises TimeoutError."""
+    """A raw stream over a socket; reading raises TimeoutError after the deadline."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.until = math.inf
-        """When the time is up, on the monotonic clock."""
+        """The deadline on the monotonic clock."""
         self._connection = connection
         self._raw = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read what there is, once there is something."""
+        """Wait for bytes, and read the available ones."""
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time is up")
@@ -33,6 +33,6 @@ class Deadline(RawIOBase):
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Drop the reference to the socket."""
         self._raw.close()
         super().close()

@@ -1,8 +1,8 @@
 """
-Spans to OTLP JSON lines, as the OTLP file rules say.
+Encodes spans as OTLP JSON lines, as the OTLP file exporter specification requires.
 
 A line is one TracesData; ids are hex, enums integers, 64-bit integers strings, bytes base64.
-Text is put together piece by piece: what is the same from span to span is written once.
+Parts that are equal for many spans are written once and reused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mttp.otlp.span_fields import by_identity, pairs
 __all__ = ["MAX_LINE_BYTES", "RareFields", "SpanRow", "decimal", "encode_records", "lines", "row_of", "texts"]
 
 MAX_LINE_BYTES = 1_000_000
-"""A line stays under this, but for one that holds a single larger span: collectors split lines at 1 MiB."""
+"""Maximum size of a line, unless it holds one larger span: collectors split lines at 1 MiB."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -33,7 +33,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class RareFields(NamedTuple):
-    """Parts that few spans have."""
+    """Fields that few spans have."""
 
     events: Sequence[SpanEvent] = ()
     links: Sequence[Link] = ()
@@ -46,7 +46,7 @@ class RareFields(NamedTuple):
 
 
 class SpanRow(NamedTuple):
-    """A span that is about to be written; ids are numbers, 0 is none."""
+    """A span to write; ids are integers, 0 for none."""
 
     scope: Scope
     trace_id: int
@@ -71,7 +71,7 @@ def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_B
 
 
 def row_of(record: SpanRecord) -> SpanRow:
-    """A record as a row; raises ValueError for an id that is no hexadecimal number."""
+    """Return a record as a row; raises ValueError for an id that is not hexadecimal."""
     rest = RareFields(
         record.events,
         record.links,
@@ -98,7 +98,7 @@ def row_of(record: SpanRecord) -> SpanRow:
 
 
 def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """As `encode_records`, of rows."""
+    """Like `encode_records`, for rows."""
     keep_freed()
     line = _LineBuilder(Scope(), max_bytes)
     for _, group in groupby(_written(rows), key=_trace_of):
@@ -114,7 +114,7 @@ def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[
 
 
 _TOGETHER = 1024
-"""Spans that are written at once."""
+"""Number of spans that are written at once."""
 
 
 def _written(rows: Iterable[SpanRow]) -> Iterator[tuple[SpanRow, bytes]]:
@@ -128,7 +128,7 @@ def _trace_of(written: tuple[SpanRow, bytes]) -> int:
 
 
 class _LineBuilder:
-    """A line in the making: spans of one scope."""
+    """Builds a line of spans of one scope."""
 
     def __init__(self, scope: Scope, max_bytes: int) -> None:
         self._scope = scope
@@ -145,27 +145,27 @@ class _LineBuilder:
         return self._size + _side_by_side(spans) <= self._max_bytes
 
     def take(self, span: bytes) -> Iterator[bytes]:
-        """Take a span in; the line before, where that is full."""
+        """Add a span; return the line before it if that is full."""
         if not self.fits([span]):
             yield from self.end()
         self._spans.append(span)
         self._size += len(span) + 1
 
     def end(self) -> Iterator[bytes]:
-        """The line, unless it is empty; the next one begins."""
+        """Return the line, None if it is empty, and start the next one."""
         if self._spans:
             yield b"".join((self._before, b",".join(self._spans), self._after))
         self._spans, self._size = [], self._empty
 
 
 def _side_by_side(spans: Sequence[bytes]) -> int:
-    """The bytes that they take on a line."""
+    """Return the size of the spans on a line."""
     return sum(map(len, spans)) + len(spans)
 
 
 @by_identity
 def _frame(scope: Scope) -> tuple[bytes, bytes]:
-    """What stands around the spans of one scope: a line's beginning and its end."""
+    """Return the start and the end of a line with spans of one scope."""
     about = _object(
         name=_named(scope.name), version=_named(scope.version), attributes=_attributes(scope.attributes)
     )
@@ -179,14 +179,14 @@ def _url(schema_url: str) -> bytes:
     return b',"schemaUrl":' + _text(schema_url) if schema_url else b""
 
 
-# Spans: those of one shape are written by one template.
+# Spans of one shape are written by one template.
 
 _Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
-"""A span's name, kind and flags, whether it has parent, start and end, its attributes' names and types."""
+"""Name, kind and flags of a span, presence of parent, start and end, and names and types of attributes."""
 
 
 def texts(rows: Sequence[SpanRow]) -> list[bytes]:
-    """Each span, written."""
+    """Return each span as JSON."""
     alike: dict[_Shape, list[int]] = {}
     for place, row in enumerate(rows):
         alike.setdefault(_shape(row), []).append(place)
@@ -198,15 +198,15 @@ def texts(rows: Sequence[SpanRow]) -> list[bytes]:
 
 
 def _shape(row: SpanRow) -> _Shape:
-    said = row.attributes
+    attributes = row.attributes
     has = row.parent_id != 0, row.start_time != 0, row.end_time != 0
-    return (row.name, row.kind, row.flags, *has, tuple(said), tuple(map(type, said.values())))
+    return (row.name, row.kind, row.flags, *has, tuple(attributes), tuple(map(type, attributes.values())))
 
 
 def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
-    """Spans of one shape."""
-    _, traces, ids, parents, _, _, starts, ends, _, said, rests = zip(*rows, strict=True)
-    values = zip(*[each.values() for each in said], strict=True)
+    """Return spans of one shape as JSON."""
+    _, traces, ids, parents, _, _, starts, ends, _, attributes, rests = zip(*rows, strict=True)
+    values = zip(*[each.values() for each in attributes], strict=True)
     writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
     written = [map(write, column) for write, column in zip(writers, values, strict=True)]
     known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
@@ -216,7 +216,7 @@ def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
 
 @lru_cache(maxsize=1 << 10)
 def _template(shape: _Shape) -> bytes:
-    """What spans of this shape share, with places for what differs."""
+    """Return the template of a shape, with placeholders for the values."""
     name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
     parts = [
         b'{"traceId":"%032x","spanId":"%016x"',
@@ -238,7 +238,7 @@ def _literal(text: bytes) -> bytes:
 
 
 def _rest(rest: RareFields | None) -> bytes:
-    """What few spans have, and the status that all do."""
+    """Return the status, and the fields that few spans have."""
     if rest is None:
         return b',"status":{}'
     state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
@@ -285,7 +285,7 @@ def _link(
 
 
 def _object(**members: bytes) -> bytes:
-    """Without what is empty: protobuf's JSON leaves defaults out."""
+    """Return the fields without empty ones: JSON of protobuf omits defaults."""
     return b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), text) for key, text in members.items() if text])
 
 
@@ -298,7 +298,7 @@ def _named(value: str) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    if type(value) is not str:  # an enum's or numpy's may print as something else
+    if type(value) is not str:  # the text of enums and numpy's str differs
         value = str.__str__(value)
     try:
         return _json(value)
@@ -314,8 +314,8 @@ def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
     return b"[%b}]" % found if found else b""
 
 
-def _listed(said: Iterable[tuple[Any, Any]]) -> bytes:
-    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in said])
+def _listed(items: Iterable[tuple[Any, Any]]) -> bytes:
+    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in items])
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
@@ -368,7 +368,7 @@ def _array(array: Array) -> bytes:
 
 
 def _numbers(array: Array, values: Sequence[Any]) -> bytes:
-    """The items written as one list, with what belongs around each put between them."""
+    """Return the items of an array as JSON, joined by what stands around each."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return b'{"arrayValue":{"values":[%b]}}' % b",".join(map(_float, values))
     before, after = _AROUND[array.dtype.kind]
@@ -385,7 +385,7 @@ _AROUND = {
 
 
 def _other(value: Any) -> bytes:
-    """A value of a class of its own as what it is at heart, any other as text."""
+    """Return a value of a subclass as its base type, any other value as text."""
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, int):
@@ -413,10 +413,10 @@ _WRITERS: Mapping[type, Callable[[Any], bytes]] = {
 
 
 def decimal(value: int) -> str:
-    """An integer as text, of any size."""
+    """Return an integer of any size as text."""
     try:
         return int.__repr__(value)
-    except ValueError:  # Python refuses to print integers of more than some 4,300 digits
+    except ValueError:  # Python does not print integers of more than about 4,300 digits
         return hex(value)
 
 

@@ -1,9 +1,8 @@
 """
-Arrays of numbers and bytes in the text of OTLP JSON: cut out before the rest is parsed, and read apart.
+Cuts arrays and bytes out of OTLP JSON before the rest is parsed.
 
-They are most of a line of tokens.
-Where nobody wants them they are not looked at but for their end; where somebody does, each array is nearly
-the plain list that a parser of lists reads many times faster.
+They are most of a line with tokens. Unneeded ones are only skipped; each needed one is almost a plain JSON
+list, which a parser of lists reads many times faster.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ import msgspec
 __all__ = ["PLACE", "Place", "cut", "hollowed", "numbers"]
 
 PLACE = "\x7f"
-"""Begins what says which array or text of bytes stood here; a line that has this character is left whole."""
+"""First character of a placeholder; lines that contain this character are not cut."""
 
 Place: TypeAlias = tuple[int, int]
-"""Where it begins and ends in the line."""
+"""Start and end in the line."""
 
 _ARRAY, _BYTES = b'"arrayValue":{"values":[{"', b'"bytesValue":"'
 _AFTER_ARRAY = b"}]}"
 _IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
 _OF_TEXT = ord('"')
 _NOTHING = b"0"
-"""No text of bytes, and no item of an array: whoever wants one of those after all finds out."""
+"""A placeholder that is neither base64 nor an array item, so that reading it by mistake fails."""
 _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
 _AROUND_INTEGER = len(b'{"intValue":""}')
 _NUMBER = (_INTEGER, _DOUBLE)
@@ -37,11 +36,10 @@ _floats = msgspec.json.Decoder(list[float]).decode
 
 def cut(line: bytes) -> tuple[bytes, list[Place]]:
     """
-    The line with a number in place of the items of each array, and of each text of bytes; and where they are.
+    Return the line with numbered placeholders for the items of arrays and for bytes, and their places.
 
-    The first closing bracket, or quote, is taken for the end.
-    Where it is one of a text or of an array within, what is left is not JSON: a text stays open, or one
-    bracket more is closed than was opened.
+    The first closing bracket or quote is taken as the end. If it belongs to a string or to an inner array,
+    the rest is not valid JSON: a string stays open, or a bracket is closed twice.
     """
     places = _places(line)
     parts: list[bytes] = []
@@ -55,7 +53,7 @@ def cut(line: bytes) -> tuple[bytes, list[Place]]:
 
 
 def hollowed(line: bytes) -> bytes:
-    """Likewise for those who want none of them: with the same in place of each."""
+    """Return the line with one constant placeholder for each of them."""
     parts: list[bytes] = []
     written = 0
     for start, end in _places(line):
@@ -65,7 +63,7 @@ def hollowed(line: bytes) -> bytes:
 
 
 def _places(line: bytes) -> list[Place]:
-    """Where what is cut out begins and ends, in order."""
+    """Return the places of arrays and bytes, in order."""
     places: list[Place] = []
     at, array = 0, line.find(_ARRAY)
     while True:
@@ -87,7 +85,7 @@ def _places(line: bytes) -> list[Place]:
 
 
 def numbers(items: bytes) -> list[Any] | None:
-    """What an array holds, by the text of its items; None unless that is numbers of one kind only."""
+    """Parse the items of an array; None unless all are integers or all are doubles."""
     try:
         return _of_integers(items) if items.startswith(_INTEGER) else _of_doubles(items)
     except msgspec.DecodeError:

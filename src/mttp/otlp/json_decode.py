@@ -1,8 +1,8 @@
 """
-One line of OTLP JSON as span records.
+Decodes lines of OTLP JSON to span records.
 
-As lenient as the OTLP/JSON rules ask: unknown fields are ignored, null is the default, ids are hexadecimal in
-either case, int64 is text or a number, enums are numbers or names, and an empty value is None.
+It is as lenient as OTLP/JSON requires: unknown fields are ignored, null is the default, ids are hexadecimal
+in either case, int64 is text or a number, enums are numbers or names, and an empty value is None.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
-"""Spans of one scope, of which only scalars are wanted."""
+"""Spans of one scope, read for their scalars only."""
 
 Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
-"""What makes of the blocks of a line what its reader has a use for."""
+"""Converts the blocks of a line for its reader."""
 
 
 class LineError(ReadError):
-    """A line is not OTLP JSON traces; the message says what it is instead."""
+    """A line is not OTLP JSON traces; the message says what it is."""
 
     def __init__(self, kind: Literal["broken_line", "not_traces"], message: str) -> None:
         super().__init__(message)
         self.kind: Literal["broken_line", "not_traces"] = kind
-        """broken_line, or not_traces where the line is good JSON of another kind."""
+        """`broken_line`, or `not_traces` for valid JSON of another kind."""
 
 
 _EVERYTHING = msgspec.json.Decoder(messages.JsonTraces[messages.JsonSpan])
@@ -90,7 +90,7 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     decoder = _EVERYTHING if arrays else _SCALARS
     short, places = cut(line) if arrays else (hollowed(line), [])
     if short is not line:
-        with suppress(*_INVALID, LookupError):  # what is wrong is said of the line as it is
+        with suppress(*_INVALID, LookupError):  # the error is reported for the whole line
             traces = decoder.decode(short)
             if traces.resource_spans:
                 return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
@@ -113,17 +113,17 @@ def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | Non
 
 
 def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
-    """A span of which only scalars are wanted; raises ValueError where it is not valid."""
+    """Return a span with its scalars only; raises ValueError if it is not valid."""
     return _record(span, scope, _NOTHING_CUT, arrays=False)
 
 
 def span_id(span: messages.ScalarSpan) -> str:
-    """The span's id; raises ValueError where it is none."""
+    """Return the span id; raises ValueError if it is invalid."""
     return _id(span.span_id, 16, "spanId")
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Those of its attributes that are scalars, or should be, and the `KEPT_LISTS`."""
+    """Return the attributes that are or should be scalars, and the `KEPT_LISTS`."""
     return _scalars(span.attributes)
 
 
@@ -144,14 +144,14 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
 
 
 def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
-    """A span's attributes by their own text, a list of keys with values, as `decode_line` takes them."""
+    """Parse the text of a span's attributes, a list of keys with values, like `decode_line`."""
     if arrays:
         return _attributes(parsed(_ATTRIBUTES.decode, document.encode()), _NOTHING_CUT)
     return _scalars(parsed(_SCALAR_ATTRIBUTES.decode, document.encode()))
 
 
 def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
-    """The spans of a line as they are written there."""
+    """Return the spans of a line unchanged."""
     try:
         return [
             (scope, span)
@@ -171,14 +171,14 @@ def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
         document = _document(line)
-        if document:  # `{}` is fine: a message in which nothing is set
+        if document:  # `{}` is a valid empty message
             raise LineError("not_traces", f"{_described(document)}, not traces")
         return messages.JsonTraces(None)
     return traces
 
 
 def _document(line: bytes) -> Any:
-    """The line as plain JSON; raises LineError where it isn't that."""
+    """Return the line as plain JSON; raises LineError if it is not JSON."""
     try:
         return msgspec.json.decode(line)
     except UnicodeDecodeError as error:
@@ -200,7 +200,7 @@ def _position(reason: str) -> str:
 
 
 def _described(document: object) -> str:
-    """What a JSON document is, when it isn't traces."""
+    """Return what a JSON document is that is not traces."""
     if not isinstance(document, dict):
         kind = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}.get(
             type(document), "a number"
@@ -258,12 +258,12 @@ def _id(given: str | None, digits: int, field: str) -> str:
 
 
 _repeated_id = lru_cache(maxsize=256)(_id)
-"""Likewise, for ids that many spans of a line share."""
+"""Cached, for ids that many spans of a line share."""
 
 
 @lru_cache(maxsize=256)
 def _parent(given: str) -> str:
-    """A parent's id; some writers spell none in zeros."""
+    """Return the id of the parent; some writers write zeros for none."""
     return _id(given, 16, "parentSpanId") if given.strip("0") else ""
 
 
@@ -311,7 +311,7 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         value = pair.value
         if value is None:
             value = _NO_VALUE
-        if value.string_value is not None:  # as _scalar says, without a call for each: this is the hot path
+        if value.string_value is not None:  # like _scalar, inlined because this is the hot path
             found[pair.key] = value.string_value
         elif value.double_value is not None:
             found[pair.key] = float(value.double_value)
@@ -337,13 +337,13 @@ def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
 
 
 class _Cut(NamedTuple):
-    """What was cut out of a line."""
+    """The arrays and bytes that were cut out of a line."""
 
     line: bytes
     places: Sequence[Place]
 
     def items(self, number: int) -> bytes:
-        """The text that was there."""
+        """Return the text that was cut out."""
         start, end = self.places[number]
         return self.line[start:end]
 
@@ -358,7 +358,7 @@ def _attributes(
 
 
 def _plain(value: messages.JsonValue | None, cut_out: _Cut, depth: int) -> Any:
-    """The value within so many arrays and maps; of an array or a map beyond the limit, an empty one."""
+    """Return a value at that depth of arrays and maps; those beyond the limit become empty."""
     if value is None:
         return None
     found = _scalar(value)
@@ -392,7 +392,7 @@ def _text(encoded: str, cut_out: _Cut) -> str:
 
 
 def _bytes(encoded: str) -> bytes:
-    """Base64 of either alphabet, padded or not: all of these are valid in JSON."""
+    """Decode base64 of either alphabet, with or without padding: JSON of protobuf allows all."""
     if not encoded.isascii():
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")

@@ -1,4 +1,4 @@
-"""Lines of OTLP JSON that are nested deeper than a parser can go."""
+"""Lines of OTLP JSON that are nested too deeply for a parser."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["parsed", "pruned"]
 _T = TypeVar("_T")
 
 _DEEPEST: Final = 256
-"""Objects and arrays within each other: twice what a value takes that is as deep as one may be."""
+"""Maximum depth of objects and arrays: twice that of the deepest valid value."""
 _tokens = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}"]', re.DOTALL).finditer
 _QUOTE, _OPENING, _CLOSING = b'"', b"[{", b"]}"
 
 
 def parsed(parse: Callable[[bytes], _T], text: bytes) -> _T:
-    """What `parse` makes of a text; where that is nested too deeply, of the text without what is deepest."""
+    """Parse a text; if it is nested too deeply, parse it with its deepest levels emptied."""
     try:
         return parse(text)
     except RecursionError:
@@ -25,7 +25,7 @@ def parsed(parse: Callable[[bytes], _T], text: bytes) -> _T:
 
 
 def pruned(text: bytes) -> bytes:
-    """JSON in which objects and arrays that are nested deeper than 256 levels are empty."""
+    """Return JSON in which objects and arrays below 256 levels are empty."""
     parts: list[bytes] = []
     depth = kept = 0
     for found in _tokens(text):
@@ -38,6 +38,6 @@ def pruned(text: bytes) -> bytes:
             if depth == _DEEPEST:
                 kept = found.start()
             depth -= 1
-        elif token == _QUOTE:  # a text without an end: this is no JSON, and what follows is not known
+        elif token == _QUOTE:  # an unterminated string: this is not JSON
             break
     return b"".join((*parts, text[kept:]))

@@ -1,5 +1,5 @@
 """
-The messages of OTLP JSON, as msgspec parses them; names are those of the protocol.
+The messages of OTLP JSON as msgspec structures, with the names of the protocol.
 
 Every field may be absent or null, and fields that are not listed are skipped.
 """
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 Int64: TypeAlias = int | float | str | None
-"""A 64-bit integer: text by the rules, a number by many writers."""
+"""A 64-bit integer: text by the specification, a number by many writers."""
 
 Enum: TypeAlias = int | str | None
-"""An enum: a number by the rules, a name by some writers."""
+"""An enum: a number by the specification, a name by some writers."""
 
 
 class _Message(msgspec.Struct, rename="camel", gc=False):
-    """A message; it holds no cycles, so the garbage collector may leave it alone."""
+    """Base class of messages; they have no cycles, so the garbage collector ignores them."""
 
 
 class Scalar(_Message):
-    """A value that is a scalar."""
+    """A scalar value."""
 
     string_value: str | None = None
     bool_value: bool | None = None
@@ -49,13 +49,13 @@ class Scalar(_Message):
 
 
 class ScalarOrText(Scalar):
-    """A value that is wanted if it is a scalar; an array is kept as text, and the rest is skipped."""
+    """A value whose scalars are read; an array is kept as text, other values are skipped."""
 
     array_value: msgspec.Raw = msgspec.Raw()
 
 
 class ScalarKeyValue(_Message):
-    """An attribute whose value is wanted if it is a scalar, and as text if it is an array."""
+    """An attribute whose scalar value is read; an array is kept as text."""
 
     key: str = ""
     value: ScalarOrText | None = None
@@ -68,7 +68,7 @@ class JsonValue(Scalar):
     array_value: JsonArray | None = None
     kvlist_value: JsonKeyValueList | None = None
     place: int | None = msgspec.field(default=None, name=PLACE)
-    """Where it stands for all items of an array that was cut out: which array."""
+    """The number of the cut-out array whose items it replaces."""
 
 
 class JsonArray(_Message):
@@ -98,7 +98,7 @@ class JsonStatus(_Message):
 
 
 class JsonEvent(_Message):
-    """Something that happened at one time within a span."""
+    """An event of a span."""
 
     name: str | None = None
     time_unix_nano: Int64 = None
@@ -141,7 +141,7 @@ class JsonSpan(_BareSpan):
 
 
 class ScalarSpan(_BareSpan):
-    """A span of which only scalars are wanted."""
+    """A span that is read for its scalars only."""
 
     attributes: list[ScalarKeyValue] | None = None
     events: ClassVar[None] = None
@@ -152,13 +152,13 @@ AnySpan = TypeVar("AnySpan", JsonSpan, ScalarSpan, msgspec.Raw)
 
 
 class JsonResource(_Message):
-    """Who runs the process."""
+    """A resource."""
 
     attributes: list[JsonKeyValue] | None = None
 
 
 class JsonScope(_Message):
-    """An instrumentation library."""
+    """An instrumentation scope."""
 
     name: str | None = None
     version: str | None = None
@@ -166,7 +166,7 @@ class JsonScope(_Message):
 
 
 class JsonScopeSpans(_Message, Generic[AnySpan]):
-    """Spans of one instrumentation library."""
+    """Spans of one scope."""
 
     scope: JsonScope | None = None
     spans: list[AnySpan] | None = None
@@ -174,7 +174,7 @@ class JsonScopeSpans(_Message, Generic[AnySpan]):
 
 
 class JsonResourceSpans(_Message, Generic[AnySpan]):
-    """Spans of one process."""
+    """Spans of one resource."""
 
     resource: JsonResource | None = None
     scope_spans: list[JsonScopeSpans[AnySpan]] | None = None

@@ -1,4 +1,4 @@
-"""Lists of numbers: whether all of them are of one kind, told without asking each."""
+"""Converts lists of numbers of one type to arrays without checking each item."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Array", "as_numbers"]
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 _FEW = 24
-"""So many items are written one by one in the time that an array takes."""
+"""Number of items below which writing them one by one is faster than an array."""
 _MSGPACK_FLOAT = np.dtype([("marker", "u1"), ("value", ">f8")])
 
 _msgpack = msgspec.msgpack.Encoder().encode
@@ -22,18 +22,18 @@ _json = msgspec.json.Encoder().encode
 
 
 def as_numbers(values: Sequence[Any]) -> Array | None:
-    """The list as an array, where it is one of floats, of 64-bit integers or of booleans, and not short."""
+    """Return floats, 64-bit integers or booleans as an array; None for other lists and short ones."""
     kind = type(values[0]) if len(values) >= _FEW else None
     if kind is bool:
         return np.array(values) if set(map(type, values)) == {bool} else None
     try:
         return _floats(values) if kind is float else _integers(values) if kind is int else None
-    except (struct.error, TypeError, ValueError, OverflowError):  # there is something else among them
+    except (struct.error, TypeError, ValueError, OverflowError):  # another type is among them
         return None
 
 
 def _floats(values: Sequence[Any]) -> Array | None:
-    """MessagePack writes a float, and nothing else, as a marker and 8 bytes: that is one look for all."""
+    """Check all types at once: MessagePack writes only floats as a marker and 8 bytes."""
     encoded = _msgpack(values)
     start = 3 if len(values) < 1 << 16 else 5
     if len(encoded) != start + _MSGPACK_FLOAT.itemsize * len(values):
@@ -43,6 +43,6 @@ def _floats(values: Sequence[Any]) -> Array | None:
 
 
 def _integers(values: Sequence[Any]) -> Array | None:
-    """Packing lets booleans pass; JSON tells them by a letter."""
+    """Packing accepts booleans; JSON writes them with letters."""
     packed = struct.pack(f"={len(values)}q", *values)
     return None if b"e" in _json(values) else np.frombuffer(packed, np.int64)

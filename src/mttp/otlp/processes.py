@@ -1,10 +1,10 @@
 """
-Processes of our own that work for this one: they encode, decode, and call components that may be ended.
+Worker processes that encode, decode, and call isolated reward components.
 
-Each is a Python of its own that runs one of our modules, not a fork, and not `multiprocessing`, which would
-run unguarded scripts again. Both sides talk over a pair of sockets: a request is answered by one message, in
-one system call each way where that can be, since every further call would be one more wait for the
-interpreter's lock. A process ends when its socket does: it can't outlive the one that it works for.
+Each is a new Python process that runs a module of mttp: neither a fork, nor `multiprocessing`, which would
+run unguarded scripts again. Both sides talk over a pair of sockets, with one message per request and reply,
+and one system call each way if possible, since each call waits for the interpreter's lock.
+A process ends when its socket closes, so it can't outlive its parent.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ T = TypeVar("T")
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The answer is what went wrong, as text."""
+"""The reply is an error message."""
 
 _HEAD = struct.Struct("<BQ")
 MOST_BYTES = 2**31
-"""The longest message: what claims to be longer is none."""
+"""Maximum size of a message; a larger stated size is an error."""
 _AT_ONCE = 2**30
-"""What the system hands over at once, at most."""
+"""Maximum number of bytes per call of the socket."""
 _TICK = 0.5
-"""Seconds between two looks at the clock while an answer is awaited, at most."""
+"""Maximum seconds between two checks of the clock while waiting for a reply."""
 _SLACK = 1e-3
-"""Seconds by which the system may wake a socket too early."""
+"""Seconds by which the system may wake a waiting socket too early."""
 _START_SECONDS = 5.0
-"""How long the message may take which says that a process is ready, once it begins to arrive."""
+"""Timeout in seconds of the message that a process is ready, after its first byte."""
 _SILENT = "it did not answer for {:.1f} s"
 _RUN = """\
 import sys
@@ -62,7 +62,7 @@ sys.path[:] = sys.argv[2:]
 from runpy import run_module
 run_module(sys.argv[1], run_name="__main__")
 """
-"""What `python -m` does, but for looking for modules where the process happens to work."""
+"""Runs a module like `python -m`, without the working directory on the module path."""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 _VARIABLES = {
     "OTEL_SDK_DISABLED": "true",
@@ -79,21 +79,21 @@ Else the C library gives it back each time, and has it anew, page by page.
 
 
 class ProcessLostError(Exception):
-    """A process died, was killed, or does not answer; the message says why."""
+    """A process died, was killed or does not reply; the message has the reason."""
 
 
 class SilentProcessError(ProcessLostError):
-    """It did not answer in time."""
+    """A process did not reply in time."""
 
 
 def can_start() -> bool:
-    """Whether a Python of the same kind can be started here, and sockets be handed to it."""
+    """Whether the same Python can be started as a child process that inherits sockets."""
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
 
 
 class Process:
-    """The near side: starts the process, asks it, and takes the answer; one thread asks at a time."""
+    """Starts a worker process, sends requests and receives replies; one thread at a time."""
 
     def __init__(
         self, module: str, *, environment: Mapping[str, str] | None = None, with_site: bool = False
@@ -108,9 +108,9 @@ class Process:
         self._socket, theirs = socket.socketpair()
         self._is_ready = False
         self._asked: float | None = None
-        """When it was asked for the answer that it owes, on the monotonic clock."""
+        """Time of the pending request on the monotonic clock."""
         self._killed = ""
-        """Why it was killed."""
+        """Why the process was killed."""
         try:
             self._tick(_TICK)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -128,7 +128,7 @@ class Process:
             theirs.close()
 
     def _tick(self, seconds: float) -> None:
-        """Have a call on the socket return after so many seconds, or after a part of them."""
+        """Limit the next call on the socket to these seconds, or to a part of them."""
         tick = _TICK if seconds == inf else seconds / max(math.ceil(seconds / _TICK), 1)
         micros = max(int(tick * 1e6), 1000)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -136,12 +136,12 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started up, without waiting for that; raises ProcessLostError where it could not."""
+        """Whether the process has started, without waiting; raises ProcessLostError if it failed to start."""
         if not self._is_ready and self._answers():
             self._wait_until_ready(_START_SECONDS)
         return self._is_ready
@@ -155,10 +155,10 @@ class Process:
 
     @property
     def is_working(self) -> bool:
-        """Whether it has been asked and has not answered yet; any thread may ask."""
+        """Whether a request is pending; callable from any thread."""
         try:
             return self._asked is not None and not self._answers()
-        except (OSError, ValueError):  # it was closed just now
+        except (OSError, ValueError):  # closed by another thread
             return False
 
     def _answers(self) -> bool:
@@ -176,7 +176,7 @@ class Process:
 
         `looks` is called several times a second meanwhile, and may raise that, too.
         """
-        if self._asked is not None:  # Ctrl-C may break off anything
+        if self._asked is not None:  # Ctrl-C may interrupt any line
             raise ProcessLostError("its last answer was not waited for")
         self._asked = time.monotonic()
         until = self._asked + seconds
@@ -197,51 +197,51 @@ class Process:
         return answer
 
     def hurry(self, seconds: float) -> None:
-        """Kill it if it has owed an answer for so many seconds; the thread that waits learns at once."""
+        """Kill the process if its reply is that many seconds late; the waiting thread is woken at once."""
         asked = self._asked
         if asked is not None and time.monotonic() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
     def _kill(self) -> None:
-        """With whatever it has started itself."""
+        """Kill the process and its children."""
         if self._process.returncode is None:
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def ended(self) -> bool:
-        """Whether it is no more."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it."""
+        """Whether a signal has stopped the process."""
         with suppress(OSError):
             stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, stopped) is not None
         return False
 
     def exit_code(self, seconds: float) -> int | None:
-        """How it ends by itself in so many seconds, a signal as a negative number; None if it does not."""
+        """Wait for the exit code, a signal as a negative number; None after the timeout."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def close(self) -> None:
-        """End it, whatever it is doing, even if it is stopped."""
+        """Kill the process, also if it is stopped by a signal."""
         self._socket.close()
         self._kill()
-        with suppress(subprocess.TimeoutExpired):  # the system does not let it go
+        with suppress(subprocess.TimeoutExpired):  # the system does not end it
             self._process.wait(1)
 
     def forget(self) -> None:
-        """In a forked child: it is the parent's."""
+        """In a forked child, drop the process of the parent."""
         self._socket.close()
-        self._process.returncode = 0  # it is not ours to wait for
+        self._process.returncode = 0  # the parent waits for it
 
 
 def own_environment() -> dict[str, str]:
-    """This process's variables, but for those by which another would record, or do more than its work."""
+    """Return the environment variables without those that would start recording in the child."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     return {
         name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))
@@ -249,9 +249,9 @@ def own_environment() -> dict[str, str]:
 
 
 def _path() -> list[str]:
-    """Where this process looks for modules, this package first, so that the same are found."""
+    """Return the module path of this process, with this package first."""
     listed: list[object] = [str(Path(__file__).parents[1]), *sys.path]
-    texts = [path for path in listed if isinstance(path, str) and path]  # Python passes over the rest, too
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python ignores others, too
     return list(dict.fromkeys(texts))
 
 
@@ -261,7 +261,7 @@ def _send(
     if len(data) > MOST_BYTES:
         raise ValueError(f"a message of {len(data):,} bytes can't travel")
     pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
-    while pieces:  # to put them together first would be a copy more
+    while pieces:  # joining them first would copy them
         pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until, looks))
 
 
@@ -295,7 +295,7 @@ def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], No
 
 
 def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None) -> T:
-    """What a call on a socket returns, made again after each tick; raises TimeoutError after `until`."""
+    """Repeat a call on a socket after each tick until it returns; raises TimeoutError after `until`."""
     while True:
         try:
             return call()
@@ -311,9 +311,9 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
 
 def serve(answer: Callable[[int, bytes], bytes]) -> None:
     """
-    Answer requests, each by its kind and its bytes, until the process that asks is gone.
+    Reply to requests, each with a kind and bytes, until the parent process is gone.
 
-    What is read from standard input is nothing, and what is printed goes to standard error.
+    Standard input is empty, and standard output goes to standard error.
     """
     end = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -326,12 +326,12 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
             status, found = DONE, answer(*requests.get())
         except Exception as error:
             status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
-        with suppress(OSError):  # the peer is gone: the other thread ends the process
+        with suppress(OSError):  # the parent is gone: the other thread ends the process
             _send(end, status, found)
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:
-    """Take requests; the process ends when the peer is gone."""
+    """Receive requests; end the process when the parent is gone."""
     with suppress(EOFError, OSError):
         while True:
             requests.put(_received(end))

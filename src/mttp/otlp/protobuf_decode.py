@@ -1,4 +1,4 @@
-"""One OTLP protobuf message as span records."""
+"""Decodes OTLP protobuf messages to span records."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
 
 
 def _plain(value: AnyValue, depth: int) -> Any:
-    """The value within so many arrays and maps; of an array or a map beyond the limit, an empty one."""
+    """Return a value at that depth of arrays and maps; those beyond the limit become empty."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
         items = value.array_value.values if depth < MAX_DEPTH else ()

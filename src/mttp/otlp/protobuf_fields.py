@@ -1,7 +1,7 @@
 """
-Protobuf's own words: varints, fields, and arrays of numbers as OTLP's repeated values.
+Encodes protobuf primitives: varints, fields, and arrays of numbers as OTLP's repeated values.
 
-An array is written in one go, as the rows of a table of bytes.
+An array is encoded at once, as the rows of a table of bytes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mttp.otlp.numbers import Array
 __all__ = ["field", "items", "varint"]
 
 _ROWS = 1 << 16
-"""Rows of one table: what is in the making stays within a few megabytes."""
+"""Number of rows per table, so that temporary arrays take a few megabytes."""
 _KNOWN = 1 << 18
-"""Integers below this, token ids above all, are looked up: the table of them takes 2 MiB."""
+"""Integers below this, such as token ids, are looked up in a table of 2 MiB."""
 _DIGITS = 10
 _SHIFTS = np.arange(0, 7 * _DIGITS, 7, dtype=np.uint64)
 _SECOND_DIGIT_ON = np.array([1 << shift for shift in range(7, 64, 7)], np.uint64)
@@ -28,7 +28,7 @@ _BOOLEAN_ITEM = np.dtype([("before", "S3"), ("value", "u1")])
 
 @lru_cache(maxsize=1 << 14)
 def varint(value: int) -> bytes:
-    """An unsigned number of at most 64 bits, seven to a byte."""
+    """Encode an unsigned integer of at most 64 bits as a varint."""
     if not 0 <= value < 1 << 64:
         raise OverflowError(f"{value} has no 64 bits")
     digits = bytearray()
@@ -40,12 +40,12 @@ def varint(value: int) -> bytes:
 
 
 def field(tag: bytes, content: bytes) -> bytes:
-    """A message, text or bytes under a tag."""
+    """Encode a message, text or bytes with a tag."""
     return b"".join((tag, varint(len(content)), content))
 
 
 def items(array: Array) -> bytes:
-    """The items of a flat array of floats, booleans or integers that 64 bits hold with a sign."""
+    """Encode the items of a flat array of floats, booleans or signed 64-bit integers."""
     write = {"f": _doubles, "b": _booleans}.get(array.dtype.kind, _integers)
     return b"".join([write(array[start : start + _ROWS]) for start in range(0, len(array), _ROWS)])
 
@@ -76,7 +76,7 @@ def _integers(array: Array) -> bytes:
 
 
 def _table(numbers: Array) -> tuple[Array, Array]:
-    """An item per row, filled up with zeros, and how long each is."""
+    """Return one item per row, padded with zeros, and the length of each."""
     digits = int(numbers.max(initial=0)).bit_length() // 7 + 1
     more = numbers[:, None] >= _SECOND_DIGIT_ON[: digits - 1]
     sizes = more.sum(axis=1) + 4
@@ -89,6 +89,6 @@ def _table(numbers: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1)
 def _known() -> Array:
-    """The items of the integers below `_KNOWN`; numpy gives them without the zeros at their end."""
+    """Return the items of integers below `_KNOWN`; numpy strips trailing zeros."""
     table, _ = _table(np.arange(_KNOWN, dtype=np.uint64))
     return table.view(f"S{table.shape[1]}").ravel()

@@ -1,4 +1,4 @@
-"""Files of recordings: by path, glob or directory, each with its rotated parts, in order."""
+"""Finds the files of recordings by path, glob or directory, each with its rotated parts in order."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mttp.errors import ReadError
 __all__ = ["File", "copy_of", "files", "is_parquet", "part", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
-"""How the names of recordings end, where a directory is searched."""
+"""Suffixes of recordings in a directory."""
 _PARQUET = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file to read."""
+    """A file to read."""
 
     path: Path
     named: bool
-    """Whether the caller named this very file: then it must be a recording."""
+    """Whether the caller named this file, so that it must be a recording."""
 
 
 def files(given: str) -> Iterator[File]:
     """
-    The files that a path, a glob or a directory names.
+    Yield the files of a path, a glob or a directory.
 
-    Raises ReadError where there are none.
+    Raises ReadError if there are none.
     """
     path = Path(given)
     if path.is_dir():
@@ -44,8 +44,8 @@ def files(given: str) -> Iterator[File]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file begins as Parquet files do."""
-    if not path.is_file():  # of a pipe, what was looked at would be gone
+    """Whether the file starts with the magic bytes of Parquet."""
+    if not path.is_file():  # the first bytes of a pipe can't be read twice
         return False
     with path.open("rb") as file:
         return file.read(len(_PARQUET)) == _PARQUET
@@ -77,7 +77,7 @@ def _recordings(directory: Path) -> list[Path]:
 
 
 def _in_order(files: Sequence[Path]) -> Iterator[File]:
-    """The files as found rather than named; a rotated part follows the file that it is a part of."""
+    """Yield files that were not named by the caller; rotated parts follow their file."""
     known = set(files)
     copies = {copy_of(path) for path in files}
     for path in files:
@@ -86,25 +86,25 @@ def _in_order(files: Sequence[Path]) -> Iterator[File]:
 
 
 def copy_of(path: Path) -> Path:
-    """Where a Parquet copy of a file is: `a.jsonl.parquet` beside `a.jsonl`."""
+    """Return the path of the Parquet copy of a file: `a.jsonl.parquet` for `a.jsonl`."""
     return path.with_name(f"{path.name}.parquet")
 
 
 def part(path: Path, number: int) -> Path:
-    """The file's `number`th part."""
+    """Return the path of the rotated part with that number."""
     stem, suffix = _split(path.name)
     return path.with_name(f"{stem}.{number}{suffix}")
 
 
 def whole(part: Path) -> Path | None:
-    """The file that this one would be a part of: `a.jsonl` for `a.2.jsonl`."""
+    """Return the file of a rotated part: `a.jsonl` for `a.2.jsonl`; None for other names."""
     stem, suffix = _split(part.name)
     base, dot, number = stem.rpartition(".")
     return part.with_name(base + suffix) if dot and number.isdecimal() else None
 
 
 def _with_parts(path: Path) -> list[Path]:
-    """The file, then what was written after it had reached its size: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`."""
+    """Return the file and its rotated parts in order: `a.jsonl`, `a.1.jsonl`, `a.2.jsonl`."""
     stem, suffix = _split(path.name)
     pattern = re.compile(rf"{re.escape(stem)}\.(\d+){re.escape(suffix)}")
     parts = [
@@ -116,7 +116,7 @@ def _with_parts(path: Path) -> list[Path]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Stem and suffix, a compression's suffix included: `a` and `.jsonl.gz`."""
+    """Split a name into stem and suffixes, with that of the compression: `a` and `.jsonl.gz`."""
     path = Path(name)
     suffix = path.suffix
     if suffix in (".gz", ".zst"):

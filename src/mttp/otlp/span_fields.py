@@ -1,7 +1,7 @@
 """
-What both encoders ask of an OpenTelemetry span: its attributes, its flags, and who made it, once.
+Fields of OpenTelemetry spans for both encoders: attributes, flags, resource and scope.
 
-They take spans and records; who has only records has no need to import OpenTelemetry.
+The encoders take spans and records; records need no import of OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["Attributes", "by_identity", "flags", "pairs", "shown"]
 T = TypeVar("T")
 
 Attributes: TypeAlias = Callable[[Any], "Mapping[str, Any] | None"]
-"""What a span's attributes are taken to be."""
+"""Types that are used as the attributes of a span."""
 
 _REMEMBERED = 64
 
 
 def shown(span: ReadableSpan) -> Mapping[str, Any] | None:
-    """The attributes that a span shows to any exporter."""
+    """Return the attributes that a span has for exporters."""
     return span.attributes
 
 
 def pairs(attributes: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
-    """Names and values. The SDK's attributes are slow to look through, but quick to copy."""
+    """Return names and values; the SDK's attributes are slow to iterate over and fast to copy."""
     if not attributes:
         return ()
     copy = getattr(attributes, "copy", None)
@@ -37,15 +37,15 @@ def pairs(attributes: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
 
 
 def flags(other: SpanContext | None) -> int:
-    """OTLP's flags of a span with this parent, or of a link: the other is remote or not, and it is known."""
+    """Return OTLP's flags of a span with this parent, or of a link: whether the context is remote."""
     return 0x300 if other and other.is_remote else 0x100
 
 
 def by_identity(describe: Callable[..., T]) -> Callable[..., T]:
     """
-    The same function, asked once for the same objects, which must not change.
+    Cache the results of a function of immutable objects.
 
-    They are told by identity: a resource's hash costs more than encoding a span.
+    Objects are compared by identity, because hashing a resource takes longer than encoding a span.
     """
     known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
 
@@ -55,7 +55,7 @@ def by_identity(describe: Callable[..., T]) -> Callable[..., T]:
         if found is None:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            found = known[key] = (objects, describe(*objects))  # held, so that no other gets their ids
+            found = known[key] = (objects, describe(*objects))  # referenced, so that their ids are not reused
         return found[1]
 
     return described

@@ -1,4 +1,4 @@
-"""Consecutive steps of an environment as one span, or as a span for each where a transport needs it."""
+"""Consecutive steps of an environment as one span in columns, or as one span per step."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mttp.semconv import spans as names
 __all__ = ["StepBatch"]
 
 _ROW_BYTES = 26
-"""Times, reward and flags of a step in columns."""
+"""Size in bytes of times, reward and flags of a step in columns."""
 _SPREAD = 0x9E3779B97F4A7C15
-"""An odd number far from any small multiple of 2**64: the ids of a batch's steps lie far apart."""
+"""An odd increment that spreads the ids of a batch's steps over 64 bits."""
 
 
 class StepBatch(RecordingSpan):
     """
-    Up to 1,000 steps of one trajectory that follow each other, as rows.
+    Up to 1,000 consecutive steps of one episode, as rows.
 
-    They are laid out in columns, or as spans, by the thread that writes; most columns by its helper.
+    The writer thread lays them out in columns or as spans; its worker process encodes most columns.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class StepBatch(RecordingSpan):
         start_time: int,
     ) -> None:
         """
-        Steps of which the first began at `start_time`, and each of the others as the one before it ended.
+        The first step started at `start_time`, each other one at the end of the step before.
 
-        `place` says whose they are. Their spans have ended: observers are not shown them.
+        `place` has the attributes of their episode and agent. Span processors do not see these steps.
         """
         self._name = names.STEPS
         self.encoded = {**trace.identity, **place}
@@ -57,12 +57,12 @@ class StepBatch(RecordingSpan):
         self.count = len(rows)
         self.size = SPAN_BYTES + self._row_bytes(rows)
         self.first_index = 0
-        """The index of the first."""
+        """Index of the first step."""
         self.is_spread = trace.steps == AUTO
-        """Whether a transport that does not take columns has a span for each step."""
+        """Whether transports without columns get one span per step."""
 
     def paid(self) -> tuple[Sequence[float], int]:
-        """What was paid by the steps that state a number, and how many paid something that is none."""
+        """Return the finite rewards, and the number of steps with an invalid reward."""
         if self._numbers is not None:
             return self._numbers, 0
         columns, count = self.columns, self.count
@@ -71,7 +71,7 @@ class StepBatch(RecordingSpan):
     @staticmethod
     def _row_bytes(rows: Sequence[Row]) -> int:
         first = rows[0][0]
-        if isinstance(first, (bytes, np.ndarray)):  # and so are the others
+        if isinstance(first, (bytes, np.ndarray)):  # the others have the same type
             return len(rows) * (_ROW_BYTES + (len(first) if isinstance(first, bytes) else first.nbytes))
         return sum(_ROW_BYTES + weight([*row[:2]]) for row in rows)
 
@@ -79,12 +79,12 @@ class StepBatch(RecordingSpan):
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """What the steps say; what is wrong with them is counted when they are first looked at."""
+        """The attributes of the steps in columns; faults are counted on first use."""
         rows = self._rows
         if self._columns is None and rows is not None:
             *facts, _ = zip(*rows, strict=True)
             found = self._form.columns(*facts)
-            if self._columns is None:  # still: another transport's thread may have looked as well
+            if self._columns is None:  # another transport's thread may have built them meanwhile
                 self._columns = found
                 for faults in blocks.entries(found, a.FAULTS, self.count):
                     for fault in faults:
@@ -94,17 +94,17 @@ class StepBatch(RecordingSpan):
 
     @property
     def values(self) -> dict[str, Any]:
-        """All its attributes as recorded."""
+        """All recorded attributes."""
         rows = self._rows
         if rows is not None:
             ends = [row[-1] for row in rows]
             starts = [self.started, *ends[:-1]]
             try:
-                said = blocks.encode(
+                encoded = blocks.encode(
                     self.columns, first_index=self.first_index, start_times=starts, end_times=ends
                 )
-                self.encoded.update(said)
-            except Exception as error:  # whatever a foreign object raises when it is looked at
+                self.encoded.update(encoded)
+            except Exception as error:  # a recorded object may raise anything
                 self._trace.fault("internal_error", f"steps: {error!r}")
             self._rows = self._columns = None
         return self.encoded
@@ -114,7 +114,7 @@ class StepBatch(RecordingSpan):
         self.encoded, self._rows = values, None
 
     def facts(self) -> tuple[dict[str, Any], Pending | None]:
-        """Its attributes; columns are encoded on first use."""
+        """Return the attributes; columns are encoded on first use."""
         rows, numbers = self._rows, self._numbers
         found = None if rows is None or numbers is None else self._form.serialize(rows, numbers)
         if found is None:
@@ -122,7 +122,7 @@ class StepBatch(RecordingSpan):
         return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *found)}
 
     def with_values(self, values: dict[str, Any]) -> StepBatch:
-        """The same ended span with other attributes."""
+        """Return a copy of the ended span with other attributes."""
         shown = super().with_values(values)
         shown._rows = None
         return shown
@@ -130,7 +130,7 @@ class StepBatch(RecordingSpan):
     # As spans.
 
     def spans(self) -> Iterator[RecordingSpan]:
-        """A span for each step, with the same ids whenever it is asked for."""
+        """Yield one span per step, with equal ids in each call."""
         values = self.values
         identity = {key: values[key] for key in _IDENTITY if key in values}
         times = blocks.times(values)

@@ -1,4 +1,4 @@
-"""Steps as spans or as columns, as a transport takes them: several spans of one trace to what is written."""
+"""Arranges the steps of a trace as spans or in columns, as the transport takes them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mttp.semconv import spans as names
 __all__ = ["SPAN_STEPS", "packed", "spread"]
 
 SPAN_STEPS = 1000
-"""Of an episode's steps, or of an agent's, the first so many are spans; the others can be columns."""
+"""Number of first steps of an episode, or of an agent, that are spans; later ones may be in columns."""
 MAX_BYTES = 512 * 1024
-"""Roughly what one span may hold."""
+"""Approximate maximum size of a span."""
 
 _OF_THE_BATCH = frozenset({a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX})
 _Key: TypeAlias = tuple[int, object]
 
 
 def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
-    """Spans of one trace, each of an environment's first steps as a span of its own."""
+    """Return the spans of a trace with each of an environment's first steps as its own span."""
     if StepBatch not in set(map(type, spans)):
         return spans
     found: list[EndedSpan] = []
@@ -40,9 +40,9 @@ def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
 
 def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
     """
-    Spans of one trace, with consecutive steps in columns where the transport and the steps allow it.
+    Return the spans of a trace with consecutive steps in columns where the transport and the steps allow it.
 
-    A transport that takes columns has those of environments so from the first step on.
+    A transport that takes columns gets steps of environments in columns from the first step on.
     """
     first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
     if not any(_can_be_packed(span, first) for span in spans):
@@ -56,7 +56,7 @@ def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
         else:
             others.append(span)
     columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
-    return [*columns, *others]  # readers are quicker where the root is the last
+    return [*columns, *others]  # reading is faster if the root comes last
 
 
 def _index(span: RecordingSpan) -> int:
@@ -66,11 +66,11 @@ def _index(span: RecordingSpan) -> int:
 
 def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[RecordingSpan]:
     """
-    Whether columns hold all that a step's span says, and its episode's steps are to be in columns by now.
+    Whether a step may be in columns: its index is high enough, and columns can hold its span.
 
-    `first` is the first step that is, by whether the steps are an environment's.
-    It has a span of its own where anybody may refer to that: it has children, or its id is known;
-    and where it says what columns don't hold: tokens, events, links or an error.
+    `first` is the first index in columns, by whether the step is an environment's.
+    A step stays a span if others may refer to it, because it has children or its id is known, and if it has
+    tokens, events, links or an error.
     """
     if type(span) is not RecordingSpan or span._name != names.STEP or span._context is not None:
         return False
@@ -90,7 +90,7 @@ def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[Reco
 
 
 def _runs(steps: Sequence[RecordingSpan]) -> Iterator[list[RecordingSpan]]:
-    """Steps that follow each other without a gap, as many as one span may hold."""
+    """Yield runs of consecutive steps, each as long as one span may hold."""
     run: list[RecordingSpan] = []
     size = 0
     for step in steps:
@@ -105,11 +105,11 @@ def _runs(steps: Sequence[RecordingSpan]) -> Iterator[list[RecordingSpan]]:
 
 def _in_columns(run: Sequence[RecordingSpan]) -> RecordingSpan:
     first = run[0]
-    said = [{key: value for key, value in step.values.items() if key not in _OF_THE_BATCH} for step in run]
+    rows = [{key: value for key, value in step.values.items() if key not in _OF_THE_BATCH} for step in run]
     starts = [step.started for step in run]
     ends = [step.end_time or step.started for step in run]
     identity = {key: first.encoded[key] for key in _OF_THE_BATCH - {a.STEP_INDEX} if key in first.encoded}
-    columns = blocks.columns(said)
+    columns = blocks.columns(rows)
     return RecordingSpan.over(
         names.STEPS,
         identity | blocks.encode(columns, first_index=_index(first), start_times=starts, end_times=ends),

@@ -1,7 +1,7 @@
 """
-The lines of a plain, gzip or zstd file, in constant memory, wherever a crash cut the file off.
+Reads the lines of plain, gzip and zstd files in constant memory, also of files that a crash cut off.
 
-Compression is told by the first bytes, not by the name.
+The compression is detected by the first bytes, not by the name.
 A file may hold several gzip members or zstd frames: every writer that appends adds one.
 """
 
@@ -42,11 +42,11 @@ Bytes read at once, since what they become is held in memory.
 At most that is 1,032 times as much of gzip; of zstd a block of 4 bytes becomes 128 KiB.
 """
 _PLAUSIBLE_RATIO, _ALWAYS_READ = 1000, 1 << 30
-"""A file may become so many times as long, or so many bytes; recordings become 5 to 50 times as long."""
+"""Limits of decompression, as a ratio and in bytes; recordings decompress to 5 to 50 times their size."""
 READABLE_LINE_BYTES = 1 << 28
-"""A longer line is left out, its end included; who writes must not write one."""
+"""Maximum length of a line with its newline; longer lines are skipped."""
 _MOST_SKIPPED = 1 << 34
-"""After so many bytes without a newline a plain file is given up: it may be a device without end."""
+"""Number of bytes without a newline after which reading stops: the file may be an endless device."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
@@ -54,43 +54,43 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class StreamLine(NamedTuple):
-    """One line."""
+    """A line."""
 
     number: int
-    """Its place in the file, from 1."""
+    """Line number, from 1."""
     content: bytes
-    """Its bytes without the newline."""
+    """The bytes without the newline."""
     ended: bool
-    """Whether a newline followed: False only for the last line of a file, which may be cut short."""
+    """Whether a newline follows; False only for the last line of a file, which may be cut off."""
 
 
 class Skipped(NamedTuple):
-    """A line that is left out."""
+    """A skipped line."""
 
     number: int
-    """Its place in the file, from 1."""
+    """Line number, from 1."""
     reason: str
-    """Why, in words."""
+    """The reason, for people."""
 
 
 class Cut(NamedTuple):
-    """The place from which on a file can't be read; comes last."""
+    """The place where a file stops being readable; the last item."""
 
     number: int
-    """The line within which it is."""
+    """Line number of the place."""
     content: bytes
-    """What could be read of that line."""
+    """The readable bytes of that line."""
     reason: str
-    """What is wrong there."""
+    """The reason, for people."""
 
 
 class FilePart(NamedTuple):
     """A part of a plain file."""
 
     start: int
-    """The byte that it begins with, the first of a line."""
+    """First byte, which starts a line."""
     end: int
-    """The byte before which its last line begins."""
+    """Byte before which its last line starts."""
 
 
 Progress = Callable[[int], object]
@@ -98,7 +98,7 @@ Progress = Callable[[int], object]
 
 
 class _Decoder(Protocol):
-    """One gzip member or zstd frame being read."""
+    """Decompressor of one gzip member or zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -111,10 +111,9 @@ def read_lines(
     path: str | os.PathLike[str], *, share: FilePart | None = None, progress: Progress | None = None
 ) -> Iterator[StreamLine | Skipped | Cut]:
     """
-    The file's lines, empty ones left out; a `Cut` at the end if the file can't be read on.
+    Yield the lines of a file without empty ones, and a `Cut` at the end if the rest can't be read.
 
-    In the place of a line that is too long there is a `Skipped`.
-    Of a `share` the lines in it, numbered from 1.
+    A line that is too long becomes a `Skipped`. With `share`, only the lines in it, numbered from 1.
     """
     keep_freed()
     path = Path(path)
@@ -126,13 +125,13 @@ def read_lines(
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """Whether a file can only be read from its beginning."""
+    """Whether a file is compressed, so that it can only be read from its start."""
     with BufferedReader(FileIO(path)) as file:
         return _compression(file) is not None
 
 
 def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
-    """The file in shares of whole lines, each about so many bytes; a compressed one in one."""
+    """Split a file into parts of whole lines of about `size` bytes; a compressed file is one part."""
     whole = FilePart(0, sys.maxsize)
     with BufferedReader(FileIO(path)) as file:
         total = file.seek(0, os.SEEK_END)
@@ -150,10 +149,10 @@ def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
 
 def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
     """
-    Whether more can be appended to the file, looking at what begins at the byte `start`.
+    Whether lines can be appended to a file, judged by its content from the byte `start` on.
 
-    Its last line must have a newline, and its last gzip member or zstd frame be whole.
-    An empty or absent file ends cleanly.
+    The last line must have a newline, and the last gzip member or zstd frame must be complete.
+    A missing or empty file ends cleanly.
     """
     path = Path(path)
     if not path.exists() or path.stat().st_size == 0:
@@ -171,7 +170,7 @@ def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
 
 
 def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[StreamLine | Skipped | Cut]:
-    """The lines of a plain file."""
+    """Yield the lines of an uncompressed file."""
     if share.start:
         file.seek(share.start)
     number, left = 0, share.end - share.start
@@ -182,7 +181,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
             progress(len(content))
         ended = content.endswith(b"\n")
         if not ended and len(content) == READABLE_LINE_BYTES:
-            content = b""  # its memory is free before the caller gets the next item
+            content = b""  # frees its memory before the next item is yielded
             skipped = _skip_line(file, progress)
             if skipped > _MOST_SKIPPED:
                 yield Cut(number, b"", f"the line is longer than {_MOST_SKIPPED >> 30} GiB")
@@ -197,7 +196,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
 
 
 def _skip_line(file: _File, progress: Progress | None) -> int:
-    """Read to the end of a line, or a little more than `_MOST_SKIPPED` bytes; how many they were."""
+    """Read to the end of a line, or a little more than `_MOST_SKIPPED` bytes; return their number."""
     skipped = 0
     while skipped <= _MOST_SKIPPED and (piece := file.readline(_BUFFER)):
         skipped += len(piece)
@@ -209,14 +208,14 @@ def _skip_line(file: _File, progress: Progress | None) -> int:
 
 
 def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut]:
-    """The lines of what comes in pieces; text, as the last piece, says why there is no more."""
+    """Yield the lines of chunks; a string as the last chunk is the reason why reading stopped."""
     rest: list[bytes] = []
-    number, length = 1, 0  # of the line that `rest` is the beginning of
+    number, length = 1, 0  # of the line that starts with `rest`
     for chunk in chunks:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
-        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have a thousand million
+        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have a billion empty lines
             number += chunk.count(b"\n")
             continue
         *ends, last = chunk.split(b"\n")
@@ -247,7 +246,7 @@ def _without_mark(content: bytes) -> bytes:
 
 
 def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
-    """What the first bytes say."""
+    """Return the compression by the first bytes."""
     start = file.peek(4)[:4]
     if start.startswith(_GZIP):
         return "gzip"
@@ -255,7 +254,7 @@ def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
 
 
 def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[bytes | str]:
-    """The decompressed content piece by piece; text, as the last piece, says why there is no more."""
+    """Yield the decompressed content; a string as the last chunk is the reason why reading stopped."""
     kind = _compression(file)
     if kind is None:
         return _pieces(file, _PIECE, progress)
@@ -265,7 +264,7 @@ def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[byte
 
 
 def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
-    """The chunks in pieces of a bounded size, up to so many bytes."""
+    """Yield the chunks in pieces of bounded size, up to `most` bytes."""
     taken = 0
     for chunk in chunks:
         if isinstance(chunk, str):
@@ -308,7 +307,7 @@ def _decompressed(
 
 
 def _unpadded(piece: bytes) -> bytes:
-    """What follows a member, without the zeros that a file may be padded with."""
+    """Return the bytes after a member without padding zeros."""
     return piece.lstrip(b"\0")
 
 

@@ -1,5 +1,5 @@
 """
-Spans as bytes: what a process does itself, and what a helper of it does.
+Encoding of spans, in this process and in an encoding process.
 
-Nothing is imported here: the helper comes through this file, and should start quickly.
+This file imports nothing, so that the encoding process starts quickly.
 """

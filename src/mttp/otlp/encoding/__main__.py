@@ -1,4 +1,4 @@
-"""`python -m mttp.otlp.encoding`: the helper, which works until the process that started it is gone."""
+"""`python -m mttp.otlp.encoding`: the encoding process, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mttp.otlp.encoding.tasks import answer
 from mttp.otlp.processes import serve
 
 NICENESS = 5
-"""Where there are not enough processors, the training loop comes first."""
+"""Lowers the priority, so that the training loop comes first if processors are busy."""
 
 if __name__ == "__main__":
     with suppress(OSError):

@@ -1,9 +1,8 @@
 """
-Ended spans as bytes, made in this process or, once that is worth it, in a helper of it.
+Encodes ended spans in this process or, after some CPU time of encoding, in an encoding process.
 
-A thread that encodes holds the interpreter's lock, and each of a training loop's numpy calls lets go of it:
-the loop would wait for whole segments. So once a process has spent some time on it, a helper is started, and
-what is left to this process is to hand over its spans and to take the bytes.
+A thread that encodes holds the interpreter's lock, which each numpy call of a training loop releases, so the
+loop would wait for the encoder. With an encoding process, this process only hands over spans and takes bytes.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ __all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", 
 _log = logging.getLogger("mttp")
 
 HELPER_VARIABLE = "MTTP_HELPER"
-"""`off` where no process is to be started."""
+"""`off` starts no process."""
 WORTH_SECONDS = 0.05
-"""CPU time that is spent on encoding here before a helper is started."""
+"""CPU seconds of encoding in this process before the encoding process is started."""
 FEW = 8
-"""Up to this many spans are encoded in this process, also with a helper."""
-PATIENCE = 5.0
-"""Seconds after which a helper that does not answer is killed."""
+"""Maximum number of spans that this process encodes although the encoding process runs."""
+TIMEOUT_SECONDS = 5.0
+"""Seconds after which an encoding process that does not reply is killed."""
 DEATHS = 2
-"""After so many helpers were lost no other is started."""
+"""Number of lost encoding processes after which no other is started."""
 
 _OFF = ("off", "0", "false")
 
 
 def lines(spans: Sequence[ReadableSpan]) -> bytes:
-    """OTLP JSON lines, arrays packed; raises ValueError for a span that has no context."""
+    """Encode spans as OTLP JSON lines, arrays packed; raises ValueError for a span without a context."""
     found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
@@ -57,7 +56,7 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
-    """The OTLP protobuf message of each span; None without a helper: each is then encoded when it is sent."""
+    """Encode each span as protobuf; None without an encoding process: they are encoded when sent."""
     found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
@@ -76,27 +75,27 @@ def _of_record(whole: SpanRecord) -> Row:
 
 
 def is_waiting() -> bool:
-    """Whether the helper has been asked for something, and has not answered yet."""
+    """Whether a request to the encoding process is pending."""
     return _encoding.is_waiting()
 
 
 def hurry(seconds: float) -> None:
-    """Kill a helper that has not answered for `seconds` seconds; this process encodes what it was given."""
+    """Kill an encoding process whose reply is `seconds` late; this process encodes its spans."""
     _encoding.hurry(seconds)
 
 
 def losses() -> int:
-    """How many helpers of this process were lost."""
+    """Return the number of lost encoding processes."""
     return _encoding.deaths
 
 
 def here() -> _Encoding:
-    """Count what is done inside the block as encoding in this process."""
+    """Count the CPU time of the block as encoding in this process."""
     return _encoding
 
 
 class _Encoding:
-    """What this process spent on encoding, and its helper."""
+    """The CPU time of encoding in this process, and the encoding process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,7 +104,7 @@ class _Encoding:
         self._since = threading.local()
         self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self.deaths = 0
-        """How many helpers were lost."""
+        """Number of lost encoding processes."""
 
     def __enter__(self) -> None:
         self._since.time = time.thread_time()
@@ -116,7 +115,7 @@ class _Encoding:
             self._start()
 
     def is_waiting(self) -> bool:
-        """Whether the helper works, asked from any thread."""
+        """Whether a request is pending; callable from any thread."""
         helper = self._helper
         return helper is not None and helper.is_working
 
@@ -125,12 +124,12 @@ class _Encoding:
             if self._helper is None:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
-                except Exception as error:  # no process to be had: what is to be written can't help that
+                except Exception as error:  # no process can be started
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
     def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        """The helper's answer; None where there is no helper, or it can't."""
+        """Return the reply of the encoding process; None without one, or if it failed."""
         if len(spans) < FEW:
             return None
         with self._lock:
@@ -140,12 +139,12 @@ class _Encoding:
                 return self._asked(self._helper, work, spans) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
-            except ValueError:  # a value that can't travel
+            except ValueError:  # a value that can't be sent
                 pass
         return None
 
     def _asked(self, helper: Process, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        status, answer = helper.ask(rows.pack(_rows(spans)), PATIENCE, kind=work)
+        status, answer = helper.ask(rows.pack(_rows(spans)), TIMEOUT_SECONDS, kind=work)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:
@@ -157,13 +156,13 @@ class _Encoding:
             helper.close()
 
     def hurry(self, seconds: float) -> None:
-        """Kill a helper that has not answered for so many seconds; another thread waits for it."""
+        """Kill an encoding process whose reply is that late; another thread waits for it."""
         helper = self._helper
         if helper is not None:
             helper.hurry(seconds)
 
     def close(self) -> None:
-        """End the helper, even one that owes an answer."""
+        """End the encoding process, also with a pending request."""
         self.hurry(0.0)
         with self._lock:
             helper, self._helper, self._may_help = self._helper, None, False
@@ -171,7 +170,7 @@ class _Encoding:
                 helper.close()
 
     def after_fork_in_child(self) -> None:
-        """The helper is the parent's; a child that has enough to do gets its own."""
+        """In a forked child, drop the encoding process of the parent."""
         helper = self._helper
         self._lock, self._helper, self._spent = threading.Lock(), None, 0.0
         if helper is not None:

@@ -1,7 +1,7 @@
 """
-Ended spans on their way to bytes, as rows: plain tuples, which another process takes as they are.
+Ended spans as rows: plain tuples that can be sent to the encoding process.
 
-Nothing of OpenTelemetry is imported here, which would be a third of that process's start.
+This module imports nothing of OpenTelemetry, which would take a third of the start of that process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mttp.otlp.protobuf import encode_span
 __all__ = ["FORMAT", "Row", "lines", "messages", "pack", "unpack"]
 
 FORMAT: Final = 2
-"""The version of marshal's format that does not look for objects that come twice, which takes too long."""
+"""Version of marshal's format without references to repeated objects, which take too long to find."""
 
 Row: TypeAlias = tuple[Any, ...]
 """
@@ -33,12 +33,12 @@ _ATTRIBUTES = 9
 
 
 def lines(rows: Sequence[Row]) -> bytes:
-    """OTLP JSON lines, arrays packed."""
+    """Encode rows as OTLP JSON lines, arrays packed."""
     return b"".join(otlp_json.lines(_delivered(rows, packed)))
 
 
 def messages(rows: Sequence[Row]) -> list[bytes]:
-    """The OTLP protobuf message of each span."""
+    """Encode each row as an OTLP protobuf message."""
     return [encode_span(_record(row)) for row in _delivered(rows, full)]
 
 
@@ -69,11 +69,11 @@ def _record(row: SpanRow) -> SpanRecord:
     )
 
 
-# From one process to another.
+# Between processes.
 
 
 def pack(rows: Iterable[Row]) -> bytes:
-    """The rows as bytes; raises ValueError for values that would arrive as something else."""
+    """Serialize rows; raises ValueError for values that would change their type."""
     scopes: dict[int, tuple[int, Scope]] = {}
     found = []
     for scope, *outline, attributes, later, rest in rows:
@@ -85,7 +85,7 @@ def pack(rows: Iterable[Row]) -> bytes:
 
 
 def unpack(data: bytes) -> list[Row]:
-    """The rows that were packed."""
+    """Deserialize rows."""
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
@@ -126,7 +126,7 @@ def _rest(events: Sequence[Row], links: Sequence[Row], *others: Any) -> otlp_jso
 
 
 def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Which attributes are arrays, and all of them, these as what they are made of."""
+    """Return the names of array attributes, and all attributes with arrays as plain parts."""
     kinds = set(map(type, attributes.values()))
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
@@ -136,12 +136,12 @@ def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, A
 
 
 def _made_of(array: Any) -> Row:
-    """What an array travels as."""
+    """Return the plain parts of an array."""
     return array.dtype.str, array.shape, array.tobytes()
 
 
 def _made(parts: Row) -> Any:
-    """The array that came as that."""
+    """Return the array of plain parts."""
     dtype, shape, elements = parts
     return np.frombuffer(elements, dtype).reshape(shape)
 
@@ -151,7 +151,7 @@ _MEMBERS = frozenset({dict, list, tuple})
 
 
 def _safe(value: Any) -> Any:
-    """The value itself; raises ValueError for what would arrive as something else, as numpy's numbers do."""
+    """Return the value; raises ValueError if it would change its type, like numpy's numbers."""
     kind = type(value)
     if kind in _MEMBERS:
         for item in value.values() if kind is dict else value:

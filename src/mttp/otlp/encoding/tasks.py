@@ -1,4 +1,4 @@
-"""What the encoding process can be asked for."""
+"""Tasks of the encoding process."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _mess
 
 
 def answer(work: int, data: bytes) -> bytes:
-    """What packed rows become."""
+    """Run a task on serialized rows."""
     return _WORKS[work](data)
