@@ -89,9 +89,9 @@ RUNS: dict[str, list[list[str]]] = {
     "push": [
         [f"{NAME}.jsonl", "--to", f"http://{EVIL}"],
         [f"{NAME}.jsonl", "--to", "HTTP", "--dry-run", "--profile", EVIL],
-        [f"{NAME}.jsonl", "--to", "HTTP", "--patience", "0"],
-        [f"{NAME}.jsonl", "--to", "GRPC", "--patience", "0", "--restart"],
-        [f"{NAME}.jsonl", "--to", "HTTP", "--patience", "0", "--restart", "--json"],
+        [f"{NAME}.jsonl", "--to", "HTTP", "--max-retry-seconds", "0"],
+        [f"{NAME}.jsonl", "--to", "GRPC", "--max-retry-seconds", "0", "--restart"],
+        [f"{NAME}.jsonl", "--to", "HTTP", "--max-retry-seconds", "0", "--restart", "--json"],
     ],
     "probe": [[f"http://{EVIL}"], ["HTTP", "--query", f"tempo://{EVIL}"], ["HTTP"], ["GRPC", "--json"]],
     "schema": [[EVIL], []],
@@ -100,7 +100,7 @@ RUNS: dict[str, list[list[str]]] = {
     "message relay": [
         [f"{NAME}.mttp", f"{NAME}.relayed"],
         [f"{NAME}.mttp", f"{NAME}.relayed", "--json"],
-        [f"{NAME}.mttp", f"mttp+http://127.0.0.1:1/{EVIL}", "--patience", "0"],
+        [f"{NAME}.mttp", f"mttp+http://127.0.0.1:1/{EVIL}", "--max-retry-seconds", "0"],
         [f"chan://{EVIL}", EVIL],
     ],
     "spec check": [[f"{NAME}.yaml"], [f"{NAME}.yaml", "--json"], ["evil.yaml"]],

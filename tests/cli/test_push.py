@@ -133,11 +133,11 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
     """
     monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)
-    arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0")
+    arguments = (recording, "--to", receiver.http_address, "--content", "--max-retry-seconds", "0")
 
     broken = push(*arguments, code=2)
     assert "503 Service Unavailable" in broken.stderr
-    assert "10 spans are done with, and the same command goes on from there" in broken.stderr
+    assert "10 spans are done; run the same command again to resume" in broken.stderr
     receiver.behave()
 
     document = json.loads(push(*arguments, "--json").stdout)
@@ -150,12 +150,12 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
 
 def test_a_state_of_another_push_is_not_taken_for_this_one(recording: str, receiver: OtlpReceiver) -> None:
     """
-    A file that has changed since is another; --restart begins anew.
+    A recording that has changed since is a different push; --restart starts from the beginning.
     """
     Path("state").write_text(json.dumps({"about": {"files": []}, "so_far": {"spans": 3}}))
     arguments = (recording, "--to", receiver.http_address, "--content", "--state", "state")
 
-    assert "state is of a push of something else" in push(*arguments, code=2).stderr
+    assert "state belongs to a different push" in push(*arguments, code=2).stderr
     push(*arguments, "--restart")
     assert_all_there(recording, receiver)
     assert not Path("state").exists()
@@ -173,7 +173,7 @@ def test_no_file_of_somebody_else_s_is_replaced(
 
     said = push(recording, "--to", receiver.http_address, "--state", "state", *restart, code=2).stderr
 
-    assert "state is no state of a push; remove it, or name another file with --state" in said
+    assert "state is not the state of a push; remove it, or name another file with --state" in said
     assert (content, []) == (Path("state").read_text(), receiver.requests)
 
 
@@ -194,7 +194,8 @@ def test_where_nothing_can_be_noted_nothing_is_sent(recording: str, receiver: Ot
     said = push(recording, "--to", receiver.http_address, "--state", "nowhere/state", code=2).stderr
 
     assert (
-        "can't be noted in nowhere/state: No such file or directory; --state FILE notes it elsewhere" in said
+        "can't be written to nowhere/state: No such file or directory; --state FILE names another file"
+        in said
     )
     assert [] == receiver.requests
 
@@ -207,7 +208,7 @@ def test_what_was_turned_down_before_a_break_counts(
     """
     monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(rejected=2, message="too old"), Behaviour(status=503), forever=True)
-    arguments = (recording, "--to", receiver.http_address, "--content", "--patience", "0", "--json")
+    arguments = (recording, "--to", receiver.http_address, "--content", "--max-retry-seconds", "0", "--json")
     push(*arguments, code=2)
     receiver.behave()
 
@@ -248,7 +249,7 @@ def test_a_busy_receiver_is_tried_again(recording: str, receiver: OtlpReceiver) 
 
     assert "429 Too Many Requests" in said
     assert "slower" in said
-    assert "trying again" in said
+    assert "retrying" in said
     assert_all_there(recording, receiver)
 
 
@@ -278,7 +279,7 @@ def test_a_receiver_that_asks_for_more_patience_than_there_is_is_said(
 
     said = push(recording, "--to", receiver.http_address, code=2).stderr
 
-    assert "it asks to wait 600 seconds; it was tried for 30 seconds, --patience N tries for longer" in said
+    assert "asks to wait 600 seconds; gave up after 30 seconds (--max-retry-seconds)" in said
 
 
 def test_large_texts_go_by_few() -> None:
@@ -370,7 +371,9 @@ def test_what_would_be_turned_down_anyway_stops_at_once(
 
     said = push(recording, "--to", receiver.http_address, code=2).stderr
 
-    assert [] == [word for word in ["nothing was taken", receiver.http_address, *words] if word not in said]
+    assert [] == [
+        word for word in ["the receiver accepted nothing", receiver.http_address, *words] if word not in said
+    ]
 
 
 def test_spans_that_are_turned_down_are_counted(recording: str, receiver: OtlpReceiver) -> None:
@@ -392,10 +395,10 @@ def test_nobody_listens() -> None:
     with mttp.configure("file://b.jsonl"), mttp.episode():
         pass
 
-    said = push("b.jsonl", "--to", "http://127.0.0.1:1", "--patience", "0", code=2).stderr
+    said = push("b.jsonl", "--to", "http://127.0.0.1:1", "--max-retry-seconds", "0", code=2).stderr
 
     assert "http://127.0.0.1:1/v1/traces" in said
-    assert "0 spans are done with" in said
+    assert "0 spans are done;" in said
 
 
 @pytest.mark.parametrize(
@@ -458,4 +461,4 @@ def test_a_page_for_people_is_no_receiver() -> None:
     with serving(lambda asked: (200, "text/html; charset=utf-8", b"<html>Welcome</html>")) as place:
         said = push("c.jsonl", "--to", f"http://{place}", code=2).stderr
 
-    assert "200 OK: Welcome (a page for people: is a proxy or a user interface at that port?)" in said
+    assert "200 OK: Welcome (an HTML page: is a proxy or a user interface at that port?)" in said

@@ -135,7 +135,7 @@ def test_a_receiver_that_is_not_there_ends_it(messages: str) -> None:
     """
     with Mist() as mist:
         pass
-    document, said = relay(messages, mist.address, "--patience", "0", code=1)
+    document, said = relay(messages, mist.address, "--max-retry-seconds", "0", code=1)
 
     assert (0, {"connection": 1}) == (document["relayed"], document["lost"])
     assert "gave up" in said
@@ -151,7 +151,7 @@ def test_a_message_that_the_receiver_could_not_read_is_not_sent() -> None:
         document, said = relay("in.jsonl", mist.address, code=1)
 
     assert (1, {"too_large": 1}) == (document["relayed"], document["lost"])
-    assert "a later message takes 1,048,658 bytes, the receiver takes 1,048,576" in said
+    assert "a later message has 1,048,658 bytes, at most 1,048,576 are allowed" in said
 
 
 def test_standard_input_and_output() -> None:

@@ -95,13 +95,13 @@ def deep() -> object:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (math.nan, "JSON has no nan"),
-        ([1.0, -math.inf], "JSON has no -inf"),
-        (b"x", "JSON has no bytes: b'x'"),
-        ({1: 2}, "a name in JSON is text, not 1"),
-        ("\ud800", r"half a surrogate pair is no text: '\"\\ud800'"),
-        (10**5_000, "an integer of thousands of digits"),
-        (deep(), "nested this deeply"),
+        (math.nan, "JSON can't represent nan"),
+        ([1.0, -math.inf], "JSON can't represent -inf"),
+        (b"x", "JSON can't represent bytes: b'x'"),
+        ({1: 2}, "a name in JSON must be text, not 1"),
+        ("\ud800", r"text with half a surrogate pair: '\"\\ud800'"),
+        (10**5_000, "the integer has too many digits"),
+        (deep(), "nested too deeply"),
     ],
     ids=["nan", "infinity", "bytes", "name", "surrogate", "digits", "depth"],
 )

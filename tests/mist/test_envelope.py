@@ -134,7 +134,7 @@ def test_only_payloads_are_carried():
     """
     A dict has no type.
     """
-    with pytest.raises(EncodeError, match=r"\{'suite': 'x'\} is no payload; .*EvalRun"):
+    with pytest.raises(EncodeError, match=r"\{'suite': 'x'\} is not a payload; .*EvalRun"):
         Message.new("me", {"suite": "x"})  # type: ignore[arg-type]
 
 
@@ -261,7 +261,9 @@ def test_a_type_that_nobody_knows_is_relayed_and_not_decoded():
     message = Message.from_bytes(raw)
 
     assert raw == message.to_bytes()
-    with pytest.raises(PayloadError, match=r"'episode.done' is no known type; those are data.entities"):
+    with pytest.raises(
+        PayloadError, match=r"'episode.done' is not a known type; known types are data.entities"
+    ):
         message.decode()
 
 

@@ -275,5 +275,5 @@ def test_standard_input_that_gives_no_bytes_is_an_error(monkeypatch: pytest.Monk
     with pytest.raises(TransportError, match="has no path"):
         mttp.mist.receive("mttp+stdio://a")
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    with pytest.raises(TransportError, match="gives no bytes"):
+    with pytest.raises(TransportError, match="stream without a binary buffer"):
         mttp.mist.receive("mttp+stdio://")

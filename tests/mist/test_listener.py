@@ -436,9 +436,9 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mttp+http://127.0.0.1", "it listens on a host and port"),
-        ("mttp+http://127.0.0.1:0/other", "it listens on a host and port"),
-        ("mttp+http://a:b@127.0.0.1:0", "it listens on a host and port"),
+        ("mttp+http://127.0.0.1", "a listener needs a host and a port"),
+        ("mttp+http://127.0.0.1:0/other", "a listener needs a host and a port"),
+        ("mttp+http://a:b@127.0.0.1:0", "a listener needs a host and a port"),
         ("mttp+http://127.0.0.1:http", "could not be cast"),
         ("mttp+http://192.0.2.1:0", "can't listen on 192.0.2.1, port 0"),
         ("mttp+http://127.0.0.1:0?timeout=-1", "expected a number of seconds"),
@@ -447,7 +447,7 @@ def test_it_listens_to_this_machine_alone_unless_told_otherwise() -> None:
             "known are capacity, max_bytes, timeout, max_unfinished_bytes, token",
         ),
         ("mttp+https://127.0.0.1:0", "can't receive at 'mttp+https://127.0.0.1:0'"),
-        ("file://a.jsonl", "can't receive at 'file://a.jsonl'; what can be received at is mttp+http://, "),
+        ("file://a.jsonl", "can't receive at 'file://a.jsonl'; supported are mttp+http://, "),
         ("nothing", "can't receive at 'nothing'"),
     ],
 )
@@ -473,7 +473,7 @@ def test_on_error_is_a_function() -> None:
     """
     Anything else is an error at once.
     """
-    with pytest.raises(ConfigureError, match="on_error=3 is no function"):
+    with pytest.raises(ConfigureError, match="on_error=3 is not a function"):
         mttp.mist.receive("chan://a", on_error=3)  # type: ignore[arg-type]
 
 

@@ -19,17 +19,17 @@ def test_this_version_is_understood(text: str):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no version"),
-        ("1.0", "'1.0' is no version of the protocol; this is version 1"),
-        ("one", "no version"),
-        ("1_0", "no version"),
-        ("\u0661", "no version"),
-        ("1\x1c", "no version"),
-        ("99999999999999999999", "no version"),
-        ("9" * 5_000, "no version"),
+        ("", "'' is not a version"),
+        ("1.0", "'1.0' is not a version of the protocol; version 1 is supported"),
+        ("one", "not a version"),
+        ("1_0", "not a version"),
+        ("\u0661", "not a version"),
+        ("1\x1c", "not a version"),
+        ("99999999999999999999", "not a version"),
+        ("9" * 5_000, "not a version"),
         ("0", "version '0' of the protocol is too old"),
         ("-1", "too old"),
-        ("2", "version '2' of the protocol is too new; this is version 1"),
+        ("2", "version '2' of the protocol is too new; version 1 is supported"),
     ],
 )
 def test_others_are_not(text: str, message: str):
@@ -68,8 +68,8 @@ def test_the_highest_version_of_both_is_spoken(local: str, remote: str, expected
         ("1", "x", "remote 'x' is neither"),
         ("1-2-3", "1", "local '1-2-3' is neither"),
         ("", "1", "local '' is neither"),
-        ("3-1", "1", "local '3-1' is a range that ends before it begins"),
-        ("1--2", "1", "ends before it begins"),
+        ("3-1", "1", "local '3-1' is an empty range"),
+        ("1--2", "1", "is an empty range"),
     ],
 )
 def test_without_a_version_in_common_there_is_an_error(local: str, remote: str, message: str):

@@ -95,7 +95,7 @@ def test_a_message_receivers_response_is_logged_on_one_line(port: int) -> None:
     """
     The reason is in the error, without what acts on a terminal.
     """
-    sender = mttp.mist.dial(f"mttp+http://127.0.0.1:{port}", patience=0)
+    sender = mttp.mist.dial(f"mttp+http://127.0.0.1:{port}", max_retry_seconds=0)
     with sender, pytest.raises(SendError, match="302") as caught:
         sender.send(Message.new("me", HealthPing(from_="me")))
 

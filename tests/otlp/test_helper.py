@@ -103,7 +103,7 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
 @pytest.mark.usefixtures("impatient")
 def test_flush_delivers_what_a_stopped_helper_does_not_encode(helped: encoder._Encoding) -> None:
     """
-    A run that goes on does without it after its patience.
+    A run that goes on stops waiting for it after the timeout.
     """
     with mttp.configure(FILE) as session:
         stop(helped)

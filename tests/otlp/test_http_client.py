@@ -69,7 +69,7 @@ def refused(url: str, **options: Any) -> tuple[str, str]:
     """Kind and words of why there is no reply."""
     with pytest.raises(NoReply) as caught:
         asked(url, **options)
-    return caught.value.trouble.kind, str(caught.value)
+    return caught.value.error.kind, str(caught.value)
 
 
 @contextmanager
@@ -286,7 +286,7 @@ def test_a_request_can_be_broken_off() -> None:
         client.break_off()
         thread.join(20)
 
-    assert (["closed"], 1) == ([error.trouble.kind for error in failures], len(connections))
+    assert (["closed"], 1) == ([error.error.kind for error in failures], len(connections))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
@@ -396,7 +396,7 @@ def test_a_server_that_repeats_credentials_does_not_get_them_into_the_log() -> N
         )
 
     with serving(answer) as place:
-        found = asked(f"http://{place}", headers=sent).said(sent)
+        found = asked(f"http://{place}", headers=sent).summary(sent)
 
     assert "401 Unauthorized: [redacted] [redacted] team" == found
 
@@ -482,9 +482,8 @@ def test_a_proxy_that_is_gone_is_named_without_its_password(monkeypatch: pytest.
     found = refused("http://nowhere.invalid")
 
     assert (
-        "nobody",
-        "the proxy 127.0.0.1:1, which the environment names, fails: "
-        "nobody listens there (connection refused)",
+        "refused",
+        "the proxy 127.0.0.1:1, set in the environment, failed: connection refused",
     ) == found
 
 
@@ -505,7 +504,9 @@ def test_a_proxy_of_another_kind_is_an_error_that_names_it(monkeypatch: pytest.M
     """
     monkeypatch.setenv("all_proxy", "socks5://me:hush@somewhere:1080")
 
-    with pytest.raises(TransportError, match=r"the proxy socks5://somewhere:1080, and only") as caught:
+    with pytest.raises(
+        TransportError, match=r"the proxy socks5://somewhere:1080, set in the environment, is not supported"
+    ) as caught:
         HttpClient("http://nowhere.invalid")
 
     assert "hush" not in str(caught.value)

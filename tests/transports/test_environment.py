@@ -130,12 +130,12 @@ def test_other_exporters_are_found_where_they_register(monkeypatch: pytest.Monke
             "OTEL_EXPORTER_OTLP_COMPRESSION='zip': expected one of none, gzip, deflate",
         ),
         ({EXPORTER: "otpl"}, "OTEL_TRACES_EXPORTER names 'otpl'; did you mean 'otlp'"),
-        ({ENDPOINT: "http://me:hunter2@h"}, rf"{ENDPOINT}='http://\[redacted\]@h': an address holds no"),
+        ({ENDPOINT: "http://me:hunter2@h"}, rf"{ENDPOINT}='http://\[redacted\]@h': an address can't contain"),
         ({EXPORTER: "otlp", HEADERS: "a=b,hunter2"}, f"{HEADERS}: expected name=value, separated by commas"),
-        ({EXPORTER: "otlp", HEADERS: "a%20b=hunter2"}, f"{HEADERS}: 'a b' can't be a header's name"),
+        ({EXPORTER: "otlp", HEADERS: "a%20b=hunter2"}, f"{HEADERS}: 'a b' is not a valid header name"),
         (
             {EXPORTER: "otlp", "OTEL_EXPORTER_OTLP_CERTIFICATE": "missing.pem"},
-            "OTEL_EXPORTER_OTLP_CERTIFICATE='missing.pem': can't read it: No such file or directory",
+            "OTEL_EXPORTER_OTLP_CERTIFICATE='missing.pem': can't read the file: No such file or directory",
         ),
     ],
 )
@@ -197,7 +197,9 @@ def test_an_exporter_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(EXPORTER, "console")
     monkeypatch.setattr(ConsoleSpanExporter, "__init__", lambda self: 1 / 0)
 
-    with pytest.raises(TransportError, match=re.escape("'console', which can't be made: ZeroDivisionError")):
+    with pytest.raises(
+        TransportError, match=re.escape("'console', which can't be created: ZeroDivisionError")
+    ):
         from_environment()
 
 

@@ -435,7 +435,7 @@ def test_losses_by_one_cause_are_mentioned_once_a_minute(
             kept.reject(RejectedSpans("http_400", 1, 1), [])
             kept.log()
             stats.delivered += 1
-            assert 1 == len(kept.tell())
+            assert 1 == len(kept.unreported())
             now += 61.0 if number == 50 else 0.1
 
     assert ["mttp: http_400: spans are lost, and counted in session.stats"] * 2 == caplog.messages

@@ -229,7 +229,7 @@ def test_a_receiver_that_asks_to_wait_longer_than_the_timeout_is_given_up(
     assert time.monotonic() - began < 10
     exporter.shutdown()
     assert 1 == len(receiver.requests)
-    assert "spans that were not delivered: 1: " in caplog.text
+    assert "spans not delivered: 1: " in caplog.text
 
 
 def test_shutdown_ends_the_wait_before_the_next_attempt(
@@ -266,7 +266,7 @@ def test_what_a_receiver_does_not_take_of_a_request_is_logged(
     assert [SpanExportResult.SUCCESS] * 2 == [exporter.export(spans) for _ in range(2)]
 
     exporter.shutdown()
-    assert [f"mttp: {exporter._place}: spans that were rejected: 1: too old"] == caplog.messages
+    assert [f"mttp: {exporter._place}: spans rejected: 1: too old"] == caplog.messages
 
 
 def test_nothing_that_happens_to_an_export_is_raised(
@@ -285,7 +285,7 @@ def test_nothing_that_happens_to_an_export_is_raised(
 
     exporter.shutdown()
     unreached, unencoded = caplog.messages
-    assert f"mttp: {exporter._place}: spans that were not delivered: 1: " in unreached
+    assert f"mttp: {exporter._place}: spans not delivered: 1: " in unreached
     assert "connection refused" in unreached
     assert "can't be encoded" in unencoded
 

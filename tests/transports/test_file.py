@@ -114,7 +114,7 @@ def test_a_file_that_is_there_is_appended_to(
     name: str, tmp_path: Path, opened: Callable[..., FileTransport]
 ) -> None:
     """
-    A run that starts again goes on in the same file.
+    A run that starts again appends to the same file.
     """
     for number in range(3):
         transport = opened(tmp_path / name)
@@ -607,7 +607,7 @@ def test_a_deleted_file_is_made_anew(
 
     assert [1, 2] == written(tmp_path / name)
     assert [
-        f"mttp: {tmp_path / name} was deleted or replaced; recording goes on in a new file"
+        f"mttp: {tmp_path / name} was deleted or replaced; recording continues in a new file"
     ] == caplog.messages
 
 
@@ -803,7 +803,7 @@ def test_what_is_too_long_for_a_line_is_left_out_and_named(
     assert ("a", True, 0.5) == (first.env, first.complete, first.steps[0].reward)
     assert ("b", True) == (second.env, second.complete)
     omissions = dict(omission.split(": ") for omission in first.steps[0].omissions)
-    assert "bytes, more than a line may" in omissions[attribute]
+    assert "bytes, more than a line may have" in omissions[attribute]
     assert max(len(item.content) for item in read_lines(path) if isinstance(item, StreamLine)) < 1 << 20
 
 

@@ -110,7 +110,7 @@ def test_a_long_line_is_written_and_said(caplog: pytest.LogCaptureFixture) -> No
 
     assert ["span 1", "span 2"] == operations("a.jsonl")
     (said,) = caplog.messages
-    assert "the stack's own readers take 1,048,575" in said
+    assert "the stack's own readers accept 1,048,575" in said
 
 
 def test_a_span_that_no_message_can_hold_is_written_without_what_is_too_long() -> None:
@@ -123,7 +123,7 @@ def test_a_span_that_no_message_can_hold_is_written_without_what_is_too_long() -
 
     first, second = mttp.scan("a.jsonl", arrays=True)
     assert ("span 1", "span 2") == (first.name, second.name)
-    assert ["text: the span takes more than a message may"] == first.attributes["mttp.omissions"]
+    assert ["text: the span is larger than a message may be"] == first.attributes["mttp.omissions"]
 
 
 def test_a_file_that_can_not_be_written_is_an_error_at_once() -> None:
@@ -182,9 +182,9 @@ def test_standard_output_that_takes_no_bytes_is_an_error(monkeypatch: pytest.Mon
     """
     monkeypatch.setattr(sys, "stdout", io.StringIO())
 
-    with pytest.raises(TransportError, match="takes no bytes"):
+    with pytest.raises(TransportError, match="stream without a binary buffer"):
         transports.open("mttp+stdio://")
-    with pytest.raises(TransportError, match="has no path, not even 'a'"):
+    with pytest.raises(TransportError, match="has no path, but 'a' was given"):
         transports.open("mttp+stdio://a")
 
 

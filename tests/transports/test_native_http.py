@@ -290,7 +290,7 @@ def test_a_span_that_is_too_large_is_sent_without_its_arrays(mist: Mist) -> None
 
     (step,) = mttp.read(mist).episodes[0].steps
     assert (4000, None) == (step.tokens.count, step.tokens.ids)
-    assert any("more than a message may" in reason for reason in step.omissions)
+    assert any("larger than a message may be" in reason for reason in step.omissions)
     assert max(map(len, mist.bodies)) <= 20_000
     assert {} == dict(session.stats.lost)
 
@@ -305,7 +305,7 @@ def test_a_span_that_can_not_be_made_smaller_is_lost_and_named(mist: Mist) -> No
 
     assert (RejectedSpans("too_large", 1, 1),) == found.rejections
     assert "span 'span 2'" in found.message
-    assert "the receiver takes 2,000" in found.message
+    assert "at most 2,000 are allowed" in found.message
     assert 1 == len(mist.bodies)
 
 
@@ -404,7 +404,7 @@ def test_a_proxy_that_the_environment_names_is_not_used(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
     mist.answers = [202]
-    with mttp.mist.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=0) as sender:
         sender.send(PING)
 
     assert [PING.to_bytes()] == mist.bodies
@@ -437,11 +437,11 @@ def test_messages_go_to_mist_unless_there_is_a_path(url: str, path: str) -> None
     [
         ("mttp+http://", "no host; write mttp+http://HOST:PORT"),
         ("mttp+http://a:b", "Port could not be cast"),
-        ("mttp+http://user:secret@a", "an address holds no credentials"),
+        ("mttp+http://user:secret@a", "an address can't contain credentials"),
         ("mttp+http://a?max_bytes=much", "expected a size"),
         ("mttp+http://a?timeout=0", "expected a number of seconds above zero"),
         ("mttp+http://a?retries=3", "unknown option 'retries'"),
-        ("mttp+https://a?certificate=nowhere.pem", "can't read it"),
+        ("mttp+https://a?certificate=nowhere.pem", "can't read the file"),
         ("mttp+http://a?headers=x", "expected name=value"),
     ],
 )
@@ -509,7 +509,7 @@ def test_a_connection_that_the_receiver_ends_is_opened_anew(mist: Mist) -> None:
     def say_the_end(handler: Any) -> None:
         handler.wfile.write(b"HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 
-    with mttp.mist.dial(mist.address, patience=SECONDS) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=SECONDS) as sender:
         mist.answers = [say_the_end, 202]
         sender.send(PING)
 
@@ -521,7 +521,7 @@ def test_dial_says_why_a_message_was_not_taken(mist: Mist) -> None:
     """
     At once where that can't pass, else when its patience is over.
     """
-    with mttp.mist.dial(mist.address, patience=0) as sender:
+    with mttp.mist.dial(mist.address, max_retry_seconds=0) as sender:
         mist.answers = [400, 500]
         with pytest.raises(SendError, match="400 Bad Request") as refused:
             sender.send(PING)

@@ -247,7 +247,7 @@ def test_a_single_span_that_a_receiver_finds_too_large_becomes_smaller_too(proto
 
         (found,) = receiver.records()
         (omission,) = found.attributes[a.OMISSIONS]
-        assert re.fullmatch("filling: the span takes 50[0-9]{3} bytes, more than a request may", omission)
+        assert re.fullmatch("filling: the span has 50[0-9]{3} bytes, more than a request may have", omission)
         opened.shutdown()
 
 

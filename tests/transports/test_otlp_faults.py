@@ -223,7 +223,7 @@ def test_a_page_is_one_whatever_it_is_called(kind: str) -> None:
         found = outcome(transports.open(f"http://{place}"), SPANS, message=True)  # type: ignore[arg-type]
 
     assert lost("not_otlp") == Outcome(False, rejections=found.rejections)
-    assert "200 OK: Sign in (a page for people" in found.message
+    assert "200 OK: Sign in (an HTML page" in found.message
 
 
 def test_where_a_redirect_leads_is_said() -> None:
@@ -234,21 +234,18 @@ def test_where_a_redirect_leads_is_said() -> None:
         found = outcome(transports.open(f"http://{place}"), SPANS, message=True)  # type: ignore[arg-type]
 
     assert lost("http_302") == Outcome(False, rejections=found.rejections)
-    assert (
-        "(it leads to https://elsewhere.example/v1/traces: write the address that it leads to)"
-        in found.message
-    )
+    assert "(redirects to https://elsewhere.example/v1/traces: use that address)" in found.message
 
 
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        (400, "does it take OTLP protobuf there?"),
-        (413, "raise its limit, or write profile=strict"),
+        (400, "does the server accept OTLP protobuf there?"),
+        (413, "raise it, or write profile=strict"),
         (429, "send less, or later"),
-        (500, "its own log may say why"),
+        (500, "see the receiver's log"),
         (502, "is the server behind it running?"),
-        (418, "is it a receiver of OTLP?"),
+        (418, "is it an OTLP receiver?"),
     ],
 )
 def test_what_to_try_is_said(receiver: OtlpReceiver, status: int, advice: str) -> None:
@@ -398,10 +395,10 @@ def test_where_nobody_is_everything_is_kept(protocol: str, host: str) -> None:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://127.0.0.1:1", "nobody listens there (connection refused); is a receiver running there"),
-        ("grpc://127.0.0.1:1", "nobody listens there (connection refused); is a receiver running there"),
-        ("http://nowhere.invalid:4318", "the host's name is unknown"),
-        ("grpc://nowhere.invalid:4317", "the host's name is unknown; check the address"),
+        ("http://127.0.0.1:1", "connection refused; is a receiver running there"),
+        ("grpc://127.0.0.1:1", "connection refused; is a receiver running there"),
+        ("http://nowhere.invalid:4318", "unknown host name"),
+        ("grpc://nowhere.invalid:4317", "unknown host name; check the address"),
     ],
 )
 def test_why_there_is_no_answer_is_said_in_plain_words(address: str, words: str) -> None:
@@ -526,7 +523,7 @@ def test_whoever_speaks_something_else_gets_nothing(protocol: str, answer: bytes
 
 @pytest.mark.parametrize(
     ("protocol", "advice"),
-    [("http", "does a gRPC receiver listen"), ("grpc", "does an HTTP receiver listen")],
+    [("http", "if it is a gRPC receiver"), ("grpc", "if it is an HTTP receiver")],
 )
 def test_the_other_protocol_s_port_is_pointed_out(receiver: OtlpReceiver, protocol: str, advice: str) -> None:
     """

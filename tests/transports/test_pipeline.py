@@ -480,7 +480,7 @@ def test_a_directory_that_is_deleted_costs_what_was_in_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Recording goes on in a new one, and the log says so once.
+    Recording continues in a new file, and the log says so once.
     """
     with caplog.at_level(logging.WARNING), mttp.configure("file://runs/") as session:
         play(task="before")

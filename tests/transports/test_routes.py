@@ -577,7 +577,7 @@ def test_a_route_shows_no_secrets() -> None:
     ("terms", "message"),
     [
         ({"content": "no"}, "content='no' is neither True nor False"),
-        ({"redact": "*"}, "redact='\\*' is no function"),
+        ({"redact": "*"}, "redact='\\*' is not a function"),
         ({"close_timeout": "soon"}, "close_timeout='soon' is not a number of seconds"),
         ({"close_timeout": -1}, "close_timeout=-1 is not a number of seconds"),
         ({"close_timeout": float("nan")}, "close_timeout=nan is not a number of seconds"),
@@ -597,7 +597,7 @@ def test_a_route_of_an_exporter_takes_no_options(exporter: Exporter) -> None:
     It is open already; the message names them, and not their values.
     """
     with pytest.raises(
-        ConfigureError, match="is open already and takes no options: headers, timeout"
+        ConfigureError, match="is already open and takes no options: headers, timeout"
     ) as told:
         mttp.configure(mttp.Route(exporter, timeout=3, headers={"key": "secret"}))
 

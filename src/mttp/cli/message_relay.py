@@ -56,10 +56,13 @@ def message_relay(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for new lines at the end of the file.")
     ] = False,
-    patience: Annotated[
+    max_retry_seconds: Annotated[
         float,
         typer.Option(
-            "--patience", metavar="SECONDS", min=0, help="How long to retry while TO accepts nothing."
+            "--max-retry-seconds",
+            metavar="SECONDS",
+            min=0,
+            help="How long to retry while TO accepts nothing.",
         ),
     ] = 30.0,
     json: Json = False,
@@ -94,7 +97,7 @@ def message_relay(
     options: dict[str, Any] = {"follow": True} if follow else {}
     with (
         receive(from_, on_error=lambda line: _report(line, tally), **options) as receiver,
-        dial(to, patience=patience) as sender,
+        dial(to, max_retry_seconds=max_retry_seconds) as sender,
         nullcontext() if from_.startswith(_STDIO) else _interruptible(receiver),
         _progress() as advance,
     ):

@@ -59,10 +59,10 @@ def push(
         float | None,
         typer.Option("--rate", metavar="N", min=0.001, help="Send at most N spans per second."),
     ] = None,
-    patience: Annotated[
+    max_retry_seconds: Annotated[
         float,
         typer.Option(
-            "--patience",
+            "--max-retry-seconds",
             metavar="SECONDS",
             min=0,
             help="How long to retry while the receiver accepts nothing.",
@@ -119,7 +119,7 @@ def push(
         withholding=withholding,
         shift=shift,
         rate=rate,
-        patience=patience,
+        max_retry_seconds=max_retry_seconds,
         dry=dry_run,
         on_trouble=lambda message: say(visible(f"mttp: {message}"), error=True),
         on_progress=None if dry_run else save,

@@ -1,8 +1,8 @@
 """
 The MTTP messages of the MIST stack, and their transports.
 
-`transport="mttp+http://..."` sends a session's spans as messages; `dial` sends single
-messages, `receive` takes them.
+`transport="mttp+http://..."` sends a session's spans as messages; `dial` sends and `receive` receives
+single messages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Named queues of messages within the process: two ends that say the same name meet, whichever comes first.
+Named queues of messages within one process; the first writer or reader of a name creates its queue.
 
-A channel is bounded, in messages and in bytes.
-Messages that were not taken stay after all ends have closed, for the next end.
+A channel is bounded in messages and in bytes.
+Messages that were not read stay in the channel after all of its ends are closed, for the next reader.
 """
 
 from __future__ import annotations
@@ -14,81 +14,81 @@ from collections import deque
 from mttp.errors import SendError, TransportError
 from mttp.mist.messages import Message, MessageLine
 
-__all__ = ["CAPACITY", "MAX_BYTES", "Channel", "ChannelWriter", "ChannelReader", "enter", "leave"]
+__all__ = ["CAPACITY", "MAX_BYTES", "Channel", "ChannelWriter", "ChannelReader", "open_reader", "open_writer"]
 
 CAPACITY = 256
-"""Messages that wait in a channel, at most."""
+"""Default maximum number of messages in a channel."""
 MAX_BYTES = 64 * 2**20
-"""Bytes of payloads that wait in it, at most; a single message may be larger."""
+"""Maximum bytes of payloads in a channel; a single message may be larger."""
 
 
 class Channel:
-    """A queue with any number of ends, each of which is opened, used and closed."""
+    """A queue of messages with any number of writers and readers."""
 
     def __init__(self, capacity: int | None = None, *, name: str = "") -> None:
         self.name = name
         self.capacity = capacity or CAPACITY
         self.changed = threading.Condition()
         self.waiting: deque[MessageLine] = deque()
-        self.entrances = 0
-        self.exits = 0
-        self.was_entered = False
+        self.writers = 0
+        self.readers = 0
+        self.had_writer = False
         self.count = 0
-        """Messages that were ever put in."""
+        """Number of messages ever written."""
         self._bytes = 0
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes: there were entrances, and all of them are closed."""
-        return self.was_entered and not self.entrances
+        """Whether there were writers, and all of them are closed."""
+        return self.had_writer and not self.writers
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no ends and no messages."""
-        return not (self.entrances or self.exits or self.waiting)
+        """Whether it has no writers, no readers and no messages."""
+        return not (self.writers or self.readers or self.waiting)
 
     def fits(self, line: MessageLine) -> bool:
-        """Whether there is space for one more."""
+        """Whether there is space for this message."""
         has_bytes = self._bytes + line.size <= MAX_BYTES or not self.waiting
         return len(self.waiting) < self.capacity and has_bytes
 
     def add(self, line: MessageLine) -> None:
-        """Put one in; called with `changed` held."""
+        """Append a message. Called with `changed` held."""
         self.waiting.append(line)
         self._bytes += line.size
         self.changed.notify_all()
 
     def take(self) -> MessageLine:
-        """Take the first out; called with `changed` held."""
+        """Remove and return the first message. Called with `changed` held."""
         line = self.waiting.popleft()
         self._bytes -= line.size
         self.changed.notify_all()
         return line
 
     def number(self) -> int:
-        """The number of the next message; called with `changed` held."""
+        """Return the number of the next message. Called with `changed` held."""
         self.count += 1
         return self.count
 
 
 class ChannelWriter:
-    """An end that puts messages in; with `wait`, a full channel blocks."""
+    """Writes messages to a channel; with `wait`, `put` blocks while the channel is full."""
 
     def __init__(self, channel: Channel, *, wait: bool = True) -> None:
         self._channel = channel
         self._wait = wait
         self._closed = False
         with channel.changed:
-            channel.entrances += 1
-            channel.was_entered = True
+            channel.writers += 1
+            channel.had_writer = True
 
     def put(self, message: Message) -> None:
-        """Put a message in; raises SendError if the channel is full and does not block, or is closed."""
+        """Write a message; raises SendError if this writer is closed, or the channel stays full."""
         with self._channel.changed:
             self.put_line(MessageLine(self._channel.number(), len(message.payload), message=message))
 
     def put_line(self, line: MessageLine) -> None:
-        """The same for what was received as a line, perhaps a broken one."""
+        """Write a received line, which may be invalid; raises SendError as `put`."""
         channel = self._channel
         with channel.changed:
             if self._wait:
@@ -96,44 +96,44 @@ class ChannelWriter:
             if self._closed:
                 raise SendError(f"this end of the channel {channel.name!r} is closed", cause="closed")
             if not channel.fits(line):
-                full = f"{len(channel.waiting)} messages of {channel.capacity} wait in it"
+                full = f"it holds {len(channel.waiting)} of {channel.capacity} messages"
                 raise SendError(f"the channel {channel.name!r} is full: {full}", cause="channel_full")
             channel.add(line)
 
     def close(self) -> None:
-        """Close this end and wake its waiting callers. A second call does nothing."""
+        """Close this writer and wake callers that wait for space; further calls do nothing."""
         with self._channel.changed:
-            self._channel.entrances -= not self._closed
+            self._channel.writers -= not self._closed
             self._closed = True
             self._channel.changed.notify_all()
         _forget(self._channel)
 
 
 class ChannelReader:
-    """An end that takes messages out, each of them for this end alone."""
+    """Reads messages from a channel; each message goes to one reader."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._closed = False
         with channel.changed:
-            channel.exits += 1
+            channel.readers += 1
 
     @property
     def pending(self) -> int:
-        """Messages that wait."""
+        """Number of messages in the channel."""
         return len(self._channel.waiting)
 
     def get(self) -> MessageLine | None:
-        """The next message, once there is one; None where none comes any more, or this end is closed."""
+        """Wait for the next message and return it; None if all writers or this reader are closed."""
         channel = self._channel
         with channel.changed:
             channel.changed.wait_for(lambda: channel.waiting or channel.has_ended or self._closed)
             return channel.take() if channel.waiting and not self._closed else None
 
     def close(self) -> None:
-        """Take nothing more out: what waits is left for others. A second call does nothing."""
+        """Close this reader; remaining messages stay in the channel. Further calls do nothing."""
         with self._channel.changed:
-            self._channel.exits -= not self._closed
+            self._channel.readers -= not self._closed
             self._closed = True
             self._channel.changed.notify_all()
         _forget(self._channel)
@@ -143,14 +143,14 @@ _named: dict[str, Channel] = {}
 _lock = threading.Lock()
 
 
-def enter(name: str, *, capacity: int | None = None, wait: bool = True) -> ChannelWriter:
-    """An end of the channel of this name; raises TransportError where it holds another number of messages."""
+def open_writer(name: str, *, capacity: int | None = None, wait: bool = True) -> ChannelWriter:
+    """Open a writer to a named channel; raises TransportError if it has another capacity."""
     with _lock:
         return ChannelWriter(_found(name, capacity), wait=wait)
 
 
-def leave(name: str, *, capacity: int | None = None) -> ChannelReader:
-    """The other end, likewise."""
+def open_reader(name: str, *, capacity: int | None = None) -> ChannelReader:
+    """Open a reader of a named channel; raises TransportError if it has another capacity."""
     with _lock:
         return ChannelReader(_found(name, capacity))
 
@@ -158,7 +158,7 @@ def leave(name: str, *, capacity: int | None = None) -> ChannelReader:
 def _found(name: str, capacity: int | None) -> Channel:
     channel = _named.setdefault(name, Channel(capacity, name=name))
     if capacity and channel.capacity != capacity:
-        raise TransportError(f"the channel {name!r} is there already, and holds {channel.capacity} messages")
+        raise TransportError(f"the channel {name!r} already exists with capacity={channel.capacity}")
     return channel
 
 
@@ -168,12 +168,12 @@ def _forget(channel: Channel) -> None:
             del _named[channel.name]
 
 
-def _alone() -> None:
-    """In a forked child: the other ends are the parent's."""
+def _clear() -> None:
+    """Drop all channels in a forked child: their other ends are in the parent."""
     global _lock
     _lock = threading.Lock()
     _named.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_alone)
+    os.register_at_fork(after_in_child=_clear)

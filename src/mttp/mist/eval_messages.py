@@ -1,10 +1,9 @@
 """
-Evaluations as `eval.run` and `eval.result` messages, beside the spans that say the same, and back.
+Converts evaluations between spans and `eval.run` and `eval.result` messages.
 
-A message that says what a span says has the span's trace id and span id, one after the other, as its id, so
-that a reader of both counts one. `eval.result` has no field for the sample: where there are several, the id
-ends with a dash and the sample's index, which relays keep. Messages of others, who send no spans, are read
-as such spans, and written again with the ids that they had.
+The id of a message is the trace id and the span id of its span, so that a reader of both counts one.
+`eval.result` has no field for the sample: if there are several, the id ends with a dash and the sample's
+index. Messages of other tools are read as spans, and written again with their original ids.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mttp.semconv.values import TestCaseResultStatus as Status
 __all__ = ["TRACEPARENT", "decode", "messages"]
 
 TRACEPARENT = "traceparent"
-"""The tag that says which span the evaluation is, as the W3C writes it."""
+"""The tag with the evaluation's span in the format of W3C trace context."""
 TAGS = (
     a.RUN_ID,
     a.RUN_NAME,
@@ -42,7 +41,7 @@ TAGS = (
     a.POLICY_ID,
     a.POLICY_VERSION_START,
 )
-"""Attributes of an evaluation that are tags of its message."""
+"""Attributes of an evaluation that become tags of its message."""
 
 _LONGEST_MS = 2**62
 _OURS = re.compile(r"([0-9a-f]{32})[0-9a-f]{16}(?:-([0-9]{1,18}))?", re.ASCII).fullmatch
@@ -50,7 +49,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-
 
 
 def messages(span: SpanRecord) -> Iterator[tuple[Payload, str]]:
-    """What a span says as messages of types of their own: payload and message id; mostly there is none."""
+    """Yield the evaluation messages of a span, as payload and message id; most spans have none."""
     if a.EVAL_SUITE_NAME not in span.attributes:
         return
     id = str(span.attributes.get(a.MESSAGE_ID, _id(span)))
@@ -100,7 +99,7 @@ def _number(found: Mapping[str, Any], key: str) -> float:
 
 
 def _error(found: Mapping[str, Any]) -> str:
-    """Never empty where there is no score: others would take it for a zero."""
+    """Return the error text, not empty without a score: other tools would read the score as 0."""
     outcome, error = str(found.get(a.EVAL_OUTCOME, "")), str(found.get(a.EVAL_ERROR, ""))
     if outcome == Outcome.SCORED:
         return error
@@ -111,9 +110,9 @@ def _error(found: Mapping[str, Any]) -> str:
 
 def decode(message: Message) -> SpanRecord | None:
     """
-    The span that an `eval.run` or `eval.result` message is read as; None for any other message.
+    Return the span of an `eval.run` or `eval.result` message; None for other messages.
 
-    Raises PayloadError where the payload is not what the type says.
+    Raises PayloadError if the payload does not match the type.
     """
     if message.type not in (EvalRun.TYPE, EvalResult.TYPE):
         return None
@@ -148,8 +147,8 @@ def _begun(message: Message, payload: EvalRun) -> SpanRecord:
     )
 
 
-def _samples(said: str) -> dict[str, int]:
-    return {a.EVAL_SAMPLES: int(said)} if re.fullmatch("[1-9][0-9]{0,17}", said, re.ASCII) else {}
+def _samples(text: str) -> dict[str, int]:
+    return {a.EVAL_SAMPLES: int(text)} if re.fullmatch("[1-9][0-9]{0,17}", text, re.ASCII) else {}
 
 
 def _done(message: Message, payload: EvalResult) -> SpanRecord:
@@ -168,7 +167,7 @@ def _done(message: Message, payload: EvalResult) -> SpanRecord:
     if outcome == Outcome.SCORED:
         attributes[a.GEN_AI_EVALUATION_SCORE_VALUE] = payload.score
         attributes[a.TEST_CASE_RESULT_STATUS] = Status.PASS if payload.passed else Status.FAIL
-    if payload.baseline_score or payload.delta:  # the reference leaves both zero
+    if payload.baseline_score or payload.delta:  # the reference implementation leaves both at zero
         attributes[a.EVAL_BASELINE_SCORE] = payload.baseline_score
         attributes |= {a.EVAL_DELTA: payload.delta} if outcome == Outcome.SCORED else {}
     if payload.duration_ms > 0:
@@ -189,7 +188,7 @@ def _done(message: Message, payload: EvalResult) -> SpanRecord:
 
 
 def _outcome(error: str) -> tuple[str, str]:
-    """The outcome that an error text says, and the text."""
+    """Split an error text into outcome and reason."""
     if not error:
         return Outcome.SCORED, ""
     word, _, rest = error.partition(": ")
@@ -199,7 +198,7 @@ def _outcome(error: str) -> tuple[str, str]:
 
 
 def _trace_id(message_id: str, otherwise: str) -> str:
-    """The trace that one of our messages names in its id, else one that is the same for the same text."""
+    """Return the trace id in the id of one of our messages, else a digest of `otherwise`."""
     ours = _OURS(message_id)
     return ours[1] if ours else _digest(otherwise)[:32]
 

@@ -1,4 +1,4 @@
-"""The sending end of an address for single messages, whatever they say."""
+"""Sends single messages to an address."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from mttp.transports.options import open_at
 
 __all__ = ["Sender", "dial"]
 
-PATIENCE = 30.0
-"""Seconds for which a message is sent again that may be taken later."""
+MAX_RETRY_SECONDS = 30.0
+"""Default duration of retries after temporary failures, in seconds."""
 
 
 class Sender:
-    """Sends messages one by one, from any thread; `close`, or the end of its block, ends that."""
+    """Sends messages one by one, from any thread; a context manager that closes its connection."""
 
-    def __init__(self, outlet: Outlet, *, patience: float = PATIENCE) -> None:
+    def __init__(self, outlet: Outlet, *, max_retry_seconds: float = MAX_RETRY_SECONDS) -> None:
         self._outlet = outlet
-        self._patience = patience
+        self._max_retry_seconds = max_retry_seconds
 
     @property
     def address(self) -> str:
-        """Where it sends to."""
+        """The address of the receiver."""
         return self._outlet.address or repr(self._outlet)
 
     def send(self, message: Message) -> None:
         """
-        Send a message, and wait until it was taken.
+        Send a message, and return when the receiver has accepted it.
 
-        Temporary failures (refused connections, no answer, a busy receiver, a server error) are tried again
-        for up to `patience` seconds, after waits that grow.
-        Raises SendError where it was not taken, and OSError where the system refuses.
+        Temporary failures (refused connections, no answer, a busy receiver, a server error) are retried with
+        exponential backoff for up to `max_retry_seconds`.
+        Raises SendError if the message is not accepted, and OSError if a file or pipe can't be written.
         """
-        deadline, failures = time.monotonic() + self._patience, 0
+        deadline, failures = time.monotonic() + self._max_retry_seconds, 0
         while True:
             try:
                 self._outlet.send([message])
@@ -55,7 +55,7 @@ class Sender:
             time.sleep(wait)
 
     def close(self) -> None:
-        """Release what is held; a second call does nothing."""
+        """Close the connection or file; further calls do nothing."""
         self._outlet.close()
 
     def __enter__(self) -> Self:
@@ -70,15 +70,16 @@ class Sender:
         return f"<mttp.mist.Sender to {self._outlet!r}>"
 
 
-def dial(url: str, *, patience: float = PATIENCE, **options: Any) -> Sender:
+def dial(url: str, *, max_retry_seconds: float = MAX_RETRY_SECONDS, **options: Any) -> Sender:
     """
-    Send messages to an address: `mttp+http://HOST:PORT`, `mttp+file://PATH`, `mttp+stdio://`, `chan://NAME`.
+    Return a Sender for `mttp+http://HOST:PORT`, `mttp+file://PATH`, `mttp+stdio://` or `chan://NAME`.
 
-    Further arguments are the options of the address, as a transport has them.
-    Raises TransportError where the address is wrong or can't be had.
+    `max_retry_seconds` is how long `send` retries temporary failures before it raises SendError.
+    Further keyword arguments are options of the address, as for a transport.
+    Raises TransportError if the address or an option is invalid, or the file can't be opened.
     """
     scheme, found, _ = url.partition("://")
     if not found or scheme not in transport.OUTLETS:
         known = ", ".join(f"{name}://" for name in transport.OUTLETS)
-        raise TransportError(f"can't send messages to {without_secrets(url)!r}; known are {known}")
-    return Sender(open_at(url, options, transport.outlet, "sending to"), patience=patience)
+        raise TransportError(f"can't send messages to {without_secrets(url)!r}; supported are {known}")
+    return Sender(open_at(url, options, transport.outlet, "sending to"), max_retry_seconds=max_retry_seconds)

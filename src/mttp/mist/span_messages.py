@@ -1,8 +1,8 @@
 """
-Spans as `trace.span` messages and back.
+Converts between spans and `trace.span` messages.
 
-Attributes are written as they are, so that everybody reads them; what a message has no field for is written
-beside them. A span that went through a message is the same span, its numpy arrays as lists.
+Attributes are written with their own names; fields of a span that messages lack are written in an extra
+attribute. A span that is encoded and decoded is equal to the original, with numpy arrays as lists.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _WELL_KNOWN = {
     a.GEN_AI_USAGE_INPUT_TOKENS: "tokens_in",
     a.GEN_AI_USAGE_OUTPUT_TOKENS: "tokens_out",
 }
-"""What the stack's tools add up, by the attribute of a model call that says it."""
+"""Names that the stack's tools read, by attribute of a model call."""
 
 
 class _Scope(msgspec.Struct, omit_defaults=True):
-    """A `Scope`, its values tagged with their types."""
+    """A `Scope` whose values are tagged with their types."""
 
     name: str = ""
     version: str = ""
@@ -55,7 +55,7 @@ class _Scope(msgspec.Struct, omit_defaults=True):
 
 
 class _Rest(msgspec.Struct, omit_defaults=True):
-    """What of a span no field of a message says."""
+    """The fields of a span that messages lack."""
 
     kind: int = 1
     status_message: str = ""
@@ -69,11 +69,11 @@ class _Rest(msgspec.Struct, omit_defaults=True):
     links: list[tuple[str, str, dict[str, Any], int, int]] = []
     scope: _Scope | None = None
     doubles: list[str] = []
-    """Attributes in whose value every number is a float, though some are whole."""
+    """Attributes whose numbers are all floats, some of them whole."""
     values: dict[str, Any] = {}
-    """Attributes whose value JSON can't hold, with their types."""
+    """Attributes whose values JSON can't represent, tagged with their types."""
     added: list[str] = []
-    """Attrs that are no attributes, for others to read."""
+    """Attrs added for other tools, which are not attributes."""
 
 
 _SAME = (
@@ -85,15 +85,15 @@ _SAME = (
     "dropped_events",
     "dropped_links",
 )
-"""Fields that a span and its rest both have."""
+"""Fields that `SpanRecord` and `_Rest` have in common."""
 
 
 def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
     """
-    What is sent of a span: payloads, each with the id of its message, None for a new one.
+    Yield the messages of a span, as payload and message id; None is a new id.
 
     Ids are stable, so that receivers can drop duplicates.
-    A span that was read from a message of another type is that message again, and no other.
+    A span that was read from a message of another type becomes only that message.
     """
     if a.MESSAGE_ID not in span.attributes:
         yield encode(span), f"{span.trace_id[16:]}{span.span_id}"
@@ -102,9 +102,9 @@ def messages(span: SpanRecord) -> Iterator[tuple[Payload, str | None]]:
 
 def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = None) -> list[Message]:
     """
-    What is sent of a span, each with a checksum; `source` is by default the service that recorded it.
+    Return the messages of a span with checksums; `source` defaults to the service of its resource.
 
-    Raises EncodeError for what JSON can't hold, EnvelopeError where a message would be too large.
+    Raises EncodeError if JSON can't represent a value, and EnvelopeError if a message would be too large.
     """
     source = source or str(span.scope.resource.get(a.SERVICE_NAME) or "mttp")
     return [
@@ -115,9 +115,9 @@ def envelop(span: SpanRecord, *, source: str = "", timestamp_ns: int | None = No
 
 def records(message: Message) -> list[SpanRecord] | None:
     """
-    The spans that a message says; None where messages of its type say none.
+    Return the spans of a message; None if messages of its type have no spans.
 
-    Raises PayloadError where the payload is not what its type says.
+    Raises PayloadError if the payload does not match the type.
     """
     if message.type != TraceSpan.TYPE:
         evaluated = eval_messages.decode(message)
@@ -128,7 +128,7 @@ def records(message: Message) -> list[SpanRecord] | None:
 
 
 def _shallow(span: SpanRecord) -> SpanRecord:
-    """The span with no value that is nested deeper than a level beyond the limit: its readers name those."""
+    """Return the span with values cut one level beyond the nesting limit, so that readers report them."""
     return replace(
         span,
         attributes=shallow(span.attributes, 1),
@@ -145,7 +145,7 @@ def _shallow_scope(scope: Scope) -> Scope:
 
 
 def encode(span: SpanRecord) -> TraceSpan:
-    """The payload of a message that says all of a span."""
+    """Encode a span as a payload, without loss."""
     attributes = profiles.arrays(span.attributes)
     sender = attributes.pop(a.MESSAGE_REST, {})
     attrs = {key: _written(value) for key, value in attributes.items()}
@@ -167,15 +167,15 @@ def encode(span: SpanRecord) -> TraceSpan:
 
 def decode(payload: TraceSpan, *, source: str = "") -> SpanRecord:
     """
-    The span that a payload says; `source` is the program that sent it, where the payload does not say.
+    Decode a payload to a span; `source`, the sender, is the service of a span without a scope.
 
-    Ids that OpenTelemetry can't hold become such as it can, the same each time: the last 16 digits of a
-    span id of 32, else a digest. What the sender wrote stays with the span.
-    Raises PayloadError for times before 1970, and where attrs hold a rest of a span that is none.
+    Ids that OpenTelemetry can't represent are replaced by the last 16 digits of a span id of 32, else by a
+    digest. The attribute `mttp.message.rest` keeps the original ids.
+    Raises PayloadError for times before 1970, and for an invalid `mttp.message.rest`.
     """
     if min(payload.start_ns, payload.end_ns) < 0:
         raise PayloadError(
-            f"trace.span: {payload.start_ns} to {payload.end_ns} ns begins or ends before 1970"
+            f"trace.span: {payload.start_ns} to {payload.end_ns} ns starts or ends before 1970"
         )
     try:
         rest = msgspec.convert(payload.attrs.get(a.MESSAGE_REST, {}), _Rest)
@@ -201,7 +201,7 @@ def _decoded(payload: TraceSpan, rest: _Rest, source: str) -> SpanRecord:
         "parent_id": _span_id(payload.parent_id) if payload.parent_id else "",
         "status": _STATUSES[status],
     }
-    if sender := {name: said for name in ours if (said := getattr(payload, name)) != ours[name]}:
+    if sender := {name: sent for name in ours if (sent := getattr(payload, name)) != ours[name]}:
         attributes[a.MESSAGE_REST] = sender
     return SpanRecord(
         trace_id=ours["trace_id"],
@@ -212,10 +212,12 @@ def _decoded(payload: TraceSpan, rest: _Rest, source: str) -> SpanRecord:
         end_time=payload.end_ns,
         attributes=attributes,
         status_code=status,
-        events=tuple(SpanEvent(name, time, _values(said), lost) for name, time, said, lost in rest.events),
+        events=tuple(
+            SpanEvent(name, time, _values(values), lost) for name, time, values, lost in rest.events
+        ),
         links=tuple(
-            Link(trace_id, span_id, _values(said), flags, lost)
-            for trace_id, span_id, said, flags, lost in rest.links
+            Link(trace_id, span_id, _values(values), flags, lost)
+            for trace_id, span_id, values, flags, lost in rest.links
         ),
         scope=_scope(rest.scope) if rest.scope else _sent_by(source),
         **{name: getattr(rest, name) for name in _SAME},
@@ -231,14 +233,14 @@ def _rest(span: SpanRecord, attributes: Mapping[str, Plain], added: list[str]) -
             (one.trace_id, one.span_id, _mapped(one.attributes), one.flags, one.dropped_attributes)
             for one in span.links
         ],
-        scope=_told(span.scope),
+        scope=_tagged_scope(span.scope),
         doubles=doubles,
         values=values,
         added=added,
     )
 
 
-def _told(scope: Scope) -> _Scope | None:
+def _tagged_scope(scope: Scope) -> _Scope | None:
     if scope == Scope():
         return None
     return _Scope(
@@ -252,7 +254,7 @@ def _told(scope: Scope) -> _Scope | None:
 
 
 def _spelled(attributes: Mapping[str, Plain]) -> tuple[list[str], dict[str, Any]]:
-    """Attributes that would come back as other values than they are: as integers, or otherwise."""
+    """Return the attributes that JSON would change: float attributes by name, and tagged values."""
     doubles, values = [], {}
     for key, value in attributes.items():
         if _survives(key, value) or _same(_read(key, _through_json(value)), value):
@@ -265,7 +267,7 @@ def _spelled(attributes: Mapping[str, Plain]) -> tuple[list[str], dict[str, Any]
 
 
 def _survives(key: str, value: Plain) -> bool:
-    """Whether a value is seen at a glance to come back as it is."""
+    """Whether a fast check shows that JSON keeps the value."""
     kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
     if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
         return math.isfinite(sum(value)) and not (0.0 in value and any(map(_is_negative_zero, value)))
@@ -277,7 +279,7 @@ def _is_negative_zero(value: float) -> bool:
 
 
 def _well_known(span: SpanRecord) -> dict[str, Any]:
-    """What the stack's tools look for in a span's attrs."""
+    """Return the attrs that the stack's tools read."""
     found: dict[str, Any] = {}
     if a.GEN_AI_OPERATION_NAME in span.attributes:
         found = {name: span.attributes[key] for key, name in _WELL_KNOWN.items() if key in span.attributes}
@@ -290,7 +292,7 @@ def _well_known(span: SpanRecord) -> dict[str, Any]:
 
 
 def _written(value: Plain) -> Any:
-    """A value in JSON's types, for others to read; NaN, the infinities and bytes are text there."""
+    """Convert a value to JSON's types; NaN, infinities and bytes become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, bytes):
@@ -305,7 +307,7 @@ def _written(value: Plain) -> Any:
 
 
 def _through_json(value: Plain) -> Any:
-    """The value as it is read from a message: a whole float is an integer there."""
+    """Return the value as it is read from JSON, where a whole float is an integer."""
     if isinstance(value, float):
         whole = math.isfinite(value) and value.is_integer() and abs(value) < 1e21
         return int(value) if whole else _written(value)
@@ -315,7 +317,7 @@ def _through_json(value: Plain) -> Any:
 
 
 def _same(one: Plain, other: Plain) -> bool:
-    """Whether two values are equal and of the same types; 0.0 and -0.0 are two values."""
+    """Whether two values have equal types and values; 0.0 and -0.0 differ."""
     if isinstance(one, list) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_same, one, other))
     if type(one) is not type(other):
@@ -329,7 +331,7 @@ def _same(one: Plain, other: Plain) -> bool:
 
 @lru_cache(maxsize=4096)
 def _type(key: str) -> str:
-    """The type that the convention gives an attribute."""
+    """Return the type of an attribute in the convention."""
     if key in ATTRIBUTE_TYPES:
         return ATTRIBUTE_TYPES[key]
     return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "any")
@@ -340,14 +342,14 @@ def _read(key: str, value: Any) -> Plain:
 
 
 def _floats(value: Any) -> Any:
-    """A number as a float, and a list of numbers as one of floats."""
+    """Convert integers to floats, also in lists."""
     if isinstance(value, list):
         return [_floats(item) for item in value]
     return float(value) if type(value) is int else value
 
 
 def _tagged(value: Plain) -> Any:
-    """A value that says its type, as OTLP's JSON spells it."""
+    """Tag a value with its type, as in OTLP JSON."""
     if isinstance(value, Mapping):
         return {"kvlistValue": _mapped(value)}
     if isinstance(value, (list, tuple)):
@@ -364,7 +366,7 @@ def _mapped(values: Mapping[str, Plain]) -> dict[str, Any]:
 
 
 def _typed(tagged: Any) -> Plain:
-    """The value that `_tagged` wrote."""
+    """Return the value that `_tagged` encoded."""
     if not isinstance(tagged, dict):
         return tagged
     ((kind, value),) = tagged.items()
@@ -379,14 +381,14 @@ def _values(tagged: Mapping[str, Any]) -> dict[str, Plain]:
     return {key: _typed(value) for key, value in tagged.items()}
 
 
-def _scope(said: _Scope) -> Scope:
+def _scope(tagged: _Scope) -> Scope:
     return Scope(
-        name=said.name,
-        version=said.version,
-        schema_url=said.schema_url,
-        resource=_values(said.resource),
-        attributes=_values(said.attributes),
-        resource_schema_url=said.resource_schema_url,
+        name=tagged.name,
+        version=tagged.version,
+        schema_url=tagged.schema_url,
+        resource=_values(tagged.resource),
+        attributes=_values(tagged.attributes),
+        resource_schema_url=tagged.resource_schema_url,
     )
 
 
@@ -396,12 +398,12 @@ def _sent_by(source: str) -> Scope:
 
 
 @lru_cache(maxsize=256)
-def _trace_id(said: str) -> str:
-    given = said.lower()
-    return given if _TRACE_ID(given) else hashlib.sha256(said.encode()).hexdigest()[:32]
+def _trace_id(text: str) -> str:
+    given = text.lower()
+    return given if _TRACE_ID(given) else hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @lru_cache(maxsize=256)
-def _span_id(said: str) -> str:
-    found = _SPAN_ID(said.lower())
-    return found[1] if found else hashlib.sha256(said.encode()).hexdigest()[:16]
+def _span_id(text: str) -> str:
+    found = _SPAN_ID(text.lower())
+    return found[1] if found else hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The HTTP client: one request, sent and answered whole by a deadline."""
+"""The HTTP client: one deadline for a whole request and its answer."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ from mttp.model.printable import one_line
 from mttp.model.version import __version__
 from mttp.otlp.deadlines import Deadline
 from mttp.otlp.replies import MESSAGE_CHARACTERS, printable, redacted
-from mttp.otlp.request_errors import RequestError, trouble
+from mttp.otlp.request_errors import RequestError, request_error
 
 __all__ = ["HttpClient", "NoReply", "Reply"]
 
 _PIECE = 1 << 14
-"""Bytes that are written at once: TLS makes one record of them, which starts its time anew."""
+"""Bytes of one write; each TLS record has the socket's whole timeout, so records are small."""
 _READ = 1 << 16
 _CONNECTIONS = 8
-"""Connections that are kept open, for threads that send at the same time."""
+"""Connections that are kept open, for threads that send concurrently."""
 _FAULTS = (urllib3.exceptions.HTTPError, HTTPException, OSError, ValueError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a server answered."""
+    """The answer of a server."""
 
     status: int
     """The status code."""
     reason: str
-    """What the server says beside it."""
+    """The reason phrase."""
     headers: Mapping[str, str]
-    """The headers; their names are found in lower case too."""
+    """The headers; look-ups ignore case."""
     body: bytes
     """The body, decompressed, up to the limit of the request."""
     cut: RequestError | None = None
-    """Why the body is not whole; None where it is."""
+    """The reason if the body is incomplete, else None."""
 
     @property
     def location(self) -> str:
-        """Where a redirect leads; empty where the reply is none."""
+        """The target of a redirect; empty for other replies."""
         given = self.headers.get("location", "") if 300 <= self.status < 400 else ""
         return one_line(given)[:MESSAGE_CHARACTERS]
 
-    def said(self, sent: Mapping[str, str], body: bytes | None = None) -> str:
-        """Status, reason and the beginning of the body on one line, without secrets of the headers sent."""
+    def summary(self, sent: Mapping[str, str], body: bytes | None = None) -> str:
+        """Return status, reason and start of the body in one line, without secrets of the sent headers."""
         words = printable(self.body if body is None else body, sent)
         status = f"{self.status} {redacted(self.reason, sent)[:MESSAGE_CHARACTERS]}".strip()
         return f"{status}: {words}" if words else status
 
 
 class NoReply(Exception):  # noqa: N818 - reads as what it says
-    """No status came by the deadline."""
+    """No status arrived before the deadline."""
 
-    def __init__(self, found: RequestError) -> None:
-        super().__init__(found.said)
-        self.trouble = found
-        """What kept the request from being answered."""
+    def __init__(self, error: RequestError) -> None:
+        super().__init__(error.message)
+        self.error = error
+        """The reason."""
 
 
 class HttpClient:
     """
     Sends requests from any thread, over connections that are kept open.
 
-    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name the proxy when the client is made, unless
-    `is_direct`. A redirect is not followed. A forked child opens connections of its own.
+    HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY select the proxy when the client is created, unless
+    `is_direct`. Redirects are not followed. A forked child opens its own connections.
     """
 
     def __init__(self, url: str, *, tls: ssl.SSLContext | None = None, is_direct: bool = False) -> None:
@@ -103,11 +103,11 @@ class HttpClient:
         self, url: str, body: bytes | None, *, headers: Mapping[str, str], timeout: float, max_bytes: int
     ) -> Reply:
         """
-        The reply to a POST of the body, or to a GET; raises NoReply where none came within the timeout.
+        Send a POST of the body, or a GET if it is None, and return the reply.
 
-        Of its body so many bytes are read, decompressed.
-
-        A request whose connection breaks is sent once more at once: it may have been kept open too long.
+        At most `max_bytes` of the reply's body are read, decompressed.
+        If the connection breaks, the request is sent once more: the server may have closed it while idle.
+        Raises NoReply if no status arrives within `timeout` seconds.
         """
         if self._process != os.getpid():
             self._open()
@@ -127,33 +127,33 @@ class HttpClient:
         return Reply(status=response.status, reason=reason, headers=response.headers, body=content, cut=cut)
 
     def close(self) -> None:
-        """Close the connections that no request uses; the others are closed once they are answered."""
+        """Close idle connections; others are closed after their answer."""
         self._pools.clear()
 
     def break_off(self) -> None:
-        """Close all connections, from any thread; requests that wait for an answer get none."""
+        """Abort all requests and close all connections, from any thread."""
         if self._process == os.getpid():  # else the requests are the parent's
             for exchange in list(self._running):
                 exchange.break_off()
         self.close()
 
     def _sent(self, send: Callable[[], Any], timeout: float, *, once_more: bool = True) -> Any:
-        """The response, of which the status and the headers are there."""
+        """Send a request and return the response after its status and headers; raises NoReply."""
         try:
             return send()
         except _FAULTS as error:
-            found = trouble(error, timeout)
+            found = request_error(error, timeout)
             if found.kind == "closed" and once_more:
                 return self._sent(send, timeout, once_more=False)
             if self._proxy is not None and isinstance(error, urllib3.exceptions.ProxyError):
                 place = self._proxy.netloc.rpartition("@")[2]
-                said = f"the proxy {place}, which the environment names, fails: {found.said}"
-                found = RequestError(found.kind, said)
+                message = f"the proxy {place}, set in the environment, failed: {found.message}"
+                found = RequestError(found.kind, message)
             raise NoReply(found) from error
 
 
 class _Exchange:
-    """One request while it runs."""
+    """A request in progress."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -161,26 +161,26 @@ class _Exchange:
         self._is_over = False
 
     def left(self) -> float:
-        """Seconds that are left; raises where there are none, or it was broken off."""
+        """Return the seconds until the deadline; raises OSError after it, or if the request was aborted."""
         if self._is_over:
-            raise ConnectionAbortedError("the request was broken off")
+            raise ConnectionAbortedError("the request was aborted")
         if (left := self.until - time.monotonic()) <= 0:
-            raise TimeoutError("the time is up")
+            raise TimeoutError("the deadline has passed")
         return left
 
     def break_off(self) -> None:
-        """End it from another thread."""
+        """Abort the request, from another thread."""
         self._is_over = True
-        with suppress(AttributeError, OSError, TypeError):  # not connected yet, or no more
+        with suppress(AttributeError, OSError, TypeError):  # not connected yet, or already closed
             socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
 _CURRENT: ContextVar[_Exchange] = ContextVar("mttp_http_exchange")
-"""The request that this thread sends, which its connection asks for the time that is left."""
+"""The request of this thread, from which its connection gets the deadline."""
 
 
 class _Response(HTTPResponse):
-    """An answer that must have come by the deadline of its request."""
+    """A response whose reads end at the deadline of its request."""
 
     def __init__(self, connected: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(connected, *args, **options)
@@ -191,7 +191,7 @@ class _Response(HTTPResponse):
 
 
 class _ClientConnection(urllib3.connection.HTTPConnection):
-    """A connection on which whatever is done ends when the time of the request is up."""
+    """A connection whose operations end at the deadline of their request."""
 
     response_class = _Response
 
@@ -213,7 +213,7 @@ class _ClientConnection(urllib3.connection.HTTPConnection):
 
 
 class _SecureConnection(_ClientConnection, urllib3.connection.HTTPSConnection):
-    """The same over TLS."""
+    """A connection over TLS with a deadline."""
 
 
 class _ConnectionPool(urllib3.HTTPConnectionPool):
@@ -225,7 +225,7 @@ class _SecureConnectionPool(urllib3.HTTPSConnectionPool):
 
 
 def _read(response: Any, limit: int, timeout: float) -> tuple[bytes, RequestError | None]:
-    """The body up to the limit, and why it is not whole; the connection is kept only where it is."""
+    """Read the body up to `limit`, and return it with the reason if it is incomplete."""
     pieces, left = [], limit
     cut = RequestError("cut", f"the answer is longer than {limit:,} bytes")
     try:
@@ -235,14 +235,14 @@ def _read(response: Any, limit: int, timeout: float) -> tuple[bytes, RequestErro
         if left or not response.read1(1, decode_content=True):
             return b"".join(pieces), None
     except _FAULTS as error:
-        cut = trouble(error, timeout)
+        cut = request_error(error, timeout)
     finally:
         response.close()
     return b"".join(pieces), cut
 
 
 def _proxy_of(url: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names for a URL; raises TransportError where it can't be used."""
+    """Return the proxy of the environment for a URL; raises TransportError for an unsupported one."""
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")
     if not named or _is_excepted(url, proxies.get("no", "")):
@@ -251,14 +251,14 @@ def _proxy_of(url: SplitResult) -> SplitResult | None:
     if proxy.scheme not in ("http", "https") or not proxy.hostname:
         place = f"{proxy.scheme}://{proxy.netloc.rpartition('@')[2]}"
         raise TransportError(
-            f"the environment names the proxy {place}, and only proxies at http:// and https:// can be used; "
-            f"NO_PROXY={url.hostname} goes without"
+            f"the proxy {place}, set in the environment, is not supported; use http:// or https://, "
+            f"or NO_PROXY={url.hostname}"
         )
     return proxy
 
 
 def _is_excepted(url: SplitResult, exceptions: str) -> bool:
-    """Whether NO_PROXY names the host, as a name, an address or a network."""
+    """Whether NO_PROXY contains the host, as a name, an address or a network."""
     with suppress(ValueError):
         address = ip_address(url.hostname or "")
         for entry in exceptions.split(","):

@@ -1,4 +1,4 @@
-"""What HTTP servers say beside the status."""
+"""Text and headers of HTTP replies, for messages and retries."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ __all__ = [
 ]
 
 MESSAGE_CHARACTERS = 300
-"""What is repeated of a server's own words, at most."""
+"""Maximum number of characters quoted from a reply."""
 LONGEST_WAIT = 3600.0
-"""Seconds that a server may ask to wait: who asks for years has a wrong clock, or means no."""
+"""Maximum of a Retry-After delay, in seconds."""
 ADVICE = {
     401: "give credentials as headers: headers=authorization=Bearer%20…",
     403: "give credentials as headers: headers=authorization=Bearer%20…",
-    502: "a proxy answers: is the server behind it running?",
-    503: "is it starting, or overloaded? a proxy answers so, too, where the server behind it is gone",
-    504: "a proxy answers: is the server behind it running?",
+    502: "a proxy answered: is the server behind it running?",
+    503: "is it starting, or overloaded? or is the server behind a proxy down?",
+    504: "a proxy answered: is the server behind it running?",
 }
-"""What to try where a server answers with such a status, whatever it was asked for."""
+"""Suggestions for statuses that do not depend on the request."""
 _SHORTEST_SECRET = 4
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 
 def is_page(body: bytes) -> bool:
-    """Whether a body is HTML, which is no answer to a program."""
+    """Whether a body is HTML."""
     return _PAGE.match(body) is not None
 
 
 def printable(body: bytes, sent: Mapping[str, str], characters: int = MESSAGE_CHARACTERS) -> str:
-    """The beginning of a body as one line of text, without secrets; of a page what people read there."""
+    """Return the start of a body as one line of text, without secrets and HTML tags."""
     text = body[: 16 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
     if is_page(body):
         text = _TAGS.sub(" ", text)
@@ -52,7 +52,7 @@ def printable(body: bytes, sent: Mapping[str, str], characters: int = MESSAGE_CH
 
 
 def redacted(text: str, sent: Mapping[str, str]) -> str:
-    """A text without secrets: those of the headers that were sent, which a server may repeat, and others."""
+    """Return the text without secrets, including those of the sent headers, which a server may repeat."""
     for name, value in sent.items():
         for secret in (value, value.partition(" ")[2]):
             if len(secret) >= _SHORTEST_SECRET and USUAL.names(name):
@@ -61,7 +61,7 @@ def redacted(text: str, sent: Mapping[str, str]) -> str:
 
 
 def seconds_to_wait(given: str) -> float | None:
-    """What a Retry-After header says, which is a number of seconds or a date; an hour at most."""
+    """Parse a Retry-After header, a number of seconds or a date; at most `LONGEST_WAIT`."""
     try:
         seconds = float(given)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What kept a request from being answered, in plain words instead of a library's."""
+"""Describes exceptions of HTTP requests: their kind and a message for people."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from dataclasses import dataclass
 from http.client import HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Kind", "RequestError", "trouble"]
+__all__ = ["Kind", "RequestError", "request_error"]
 
 Kind: TypeAlias = Literal[
-    "name", "nobody", "timeout", "untrusted", "no_tls", "tls", "closed", "cut", "foreign", "other"
+    "name", "refused", "timeout", "untrusted", "no_tls", "tls", "closed", "cut", "foreign", "other"
 ]
 """The kind of error, from which callers derive advice."""
 
 _SHOWN = 200
 _CAUSES: dict[Kind, str] = {"timeout": "timeout", "untrusted": "tls", "no_tls": "tls", "tls": "tls"}
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
-"""What OpenSSL says of an answer that is no TLS."""
+"""OpenSSL's reasons for an answer that is not TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestError:
-    """Why there is no answer."""
+    """The reason why a request has no complete answer."""
 
     kind: Kind
-    """Which sort of trouble."""
-    said: str
-    """What is wrong, in words."""
+    """The kind of the error."""
+    message: str
+    """A description of the error."""
 
     @property
     def cause(self) -> str:
-        """What it is counted as: timeout, tls or connection."""
+        """The cause in counters: timeout, tls or connection."""
         return _CAUSES.get(self.kind, "connection")
 
 
-def trouble(error: BaseException, timeout: float) -> RequestError:
-    """What an exception of a request, which may have taken so many seconds, comes to."""
+def request_error(error: BaseException, timeout: float) -> RequestError:
+    """Return the description of an exception; `timeout` is the request's limit in seconds."""
     for cause in _causes(error):
         if (found := _known(cause, timeout)) is not None:
             return found
@@ -46,7 +46,7 @@ def trouble(error: BaseException, timeout: float) -> RequestError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions that led to one, itself last: libraries wrap those that say what happened."""
+    """Return the chain of causes of an exception, innermost first: libraries wrap the specific ones."""
     chain: list[BaseException] = []
     found: BaseException | None = error
     while found is not None and found not in chain:
@@ -60,21 +60,21 @@ def _known(error: BaseException, timeout: float) -> RequestError | None:
     if isinstance(error, ssl.SSLError):
         return _of_tls(error)
     if isinstance(error, socket.gaierror):
-        return RequestError("name", f"the host's name is unknown ({error.strerror})")
+        return RequestError("name", f"unknown host name ({error.strerror})")
     if isinstance(error, TimeoutError):
         return RequestError("timeout", f"no answer within {timeout:g} seconds")
     if isinstance(error, ConnectionRefusedError):
-        return RequestError("nobody", "nobody listens there (connection refused)")
+        return RequestError("refused", "connection refused")
     if isinstance(error, (RemoteDisconnected, ConnectionError)):
         return RequestError("closed", "the connection was closed without an answer")
     if isinstance(error, IncompleteRead):
-        got: Any = error.partial  # bytes, or with urllib3 how many
+        got: Any = error.partial  # bytes, or with urllib3 their number
         count = got if isinstance(got, int) else len(got)
-        return RequestError("cut", f"the answer broke off after {count:,} bytes")
+        return RequestError("cut", f"the answer ended after {count:,} bytes")
     if isinstance(error, HTTPException):
-        return RequestError("foreign", "what answers there does not speak HTTP")
+        return RequestError("foreign", "the server does not speak HTTP")
     if isinstance(error, OSError) and error.strerror:
-        return RequestError("other", f"it can't be reached ({error.strerror})")
+        return RequestError("other", error.strerror)
     return None
 
 
@@ -84,5 +84,5 @@ def _of_tls(error: ssl.SSLError) -> RequestError:
             "untrusted", f"its certificate can't be trusted: {error.verify_message.rstrip('.')}"
         )
     if error.reason in _NO_TLS:
-        return RequestError("no_tls", "what answers there does not speak TLS")
+        return RequestError("no_tls", "the server does not speak TLS")
     return RequestError("tls", f"TLS failed: {error.reason or error}")

@@ -1,4 +1,4 @@
-"""What TLS trusts, and what it shows, by files."""
+"""TLS contexts from certificate files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def tls_context(
     certificate: str | None = None, client_certificate: str | None = None, client_key: str | None = None
 ) -> ssl.SSLContext:
     """
-    What TLS uses: these files; without `certificate` the certificates that the system trusts.
+    Return a TLS context with these files; the default for `certificate` is the system's trusted ones.
 
-    Raises TransportError where a file can't be used.
+    Raises TransportError if a file can't be used.
     """
     try:
         context = ssl.create_default_context(cafile=certificate)

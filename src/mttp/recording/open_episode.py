@@ -90,7 +90,7 @@ class OpenEpisode(EpisodeProperties):
             links=_links(ambient),
         )
         if type(generator) is GeneratorState:
-            self._span.leave(a.ENV_RNG_SHA256, generator.parts)
+            self._span.set_pending(a.ENV_RNG_SHA256, generator.parts)
         if faults:
             self._span.note(faults)
         if metadata is not None or metrics is not None:

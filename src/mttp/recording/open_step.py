@@ -126,7 +126,7 @@ class OpenStep(ScoredHandle):
             span.forget(frozenset(keys))
         document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
         if document is not None:
-            span.leave(keys.value, document)
+            span.set_pending(keys.value, document)
             return
         faults: Faults = []
         omissions: list[str] = []
@@ -159,7 +159,7 @@ class OpenStep(ScoredHandle):
             span.forget(tokens.KEYS)
         block = tokens.snapshot(ids, logprobs, facts)
         if block is not None:
-            span.leave(TOKENS, block)
+            span.set_pending(TOKENS, block)
         else:
             self._set_tokens(span.checked(tokens.make, {"ids": ids, "logprobs": logprobs, **facts}))
 

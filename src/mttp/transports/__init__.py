@@ -1,18 +1,18 @@
 """
-The transports, by the scheme of their address: MTTP's channel, file and HTTP.
+Opens transports by the scheme of their address.
 
-    memory://                       kept in this process, for tests and notebooks
-    memory://?max_episodes=1000     the newest thousand
+    memory://                       the memory of this process, for tests and notebooks
+    memory://?max_episodes=1000     the newest thousand episodes
     file://runs/a.jsonl             one file, appended to; .gz and .zst compress
     file://runs/                    a directory: one file per process
     file:///data/runs/?max_bytes=256MB&fsync=segment
     http://localhost:4318           an OTLP receiver, such as a collector; https:// with TLS
-    grpc://localhost:4317           the same over gRPC; grpcs:// with TLS
-    http://tempo:4318?profile=tempo what a store does not keep is left out, and said
+    grpc://localhost:4317           an OTLP receiver over gRPC; grpcs:// with TLS
+    http://tempo:4318?profile=tempo omits the attributes that the store does not keep
     mttp+file://runs/a.jsonl        messages of the MIST stack, line by line
-    mttp+http://localhost:8700      the same, one POST each; mttp+https:// with TLS
-    mttp+stdio://                   the same on standard output
-    chan://name                     the same to the other end of a channel in this process
+    mttp+http://localhost:8700      one POST per message; mttp+https:// with TLS
+    mttp+stdio://                   messages on standard output
+    chan://name                     messages to a channel of this process
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SCHEMES: Mapping[str, str] = {
     "mttp+stdio": "mttp.mist.transport",
     "chan": "mttp.mist.transport",
 }
-"""Scheme to the module whose `open(address, options)` makes the transport."""
+"""Module by scheme; its `open(address, options)` opens the transport."""
 RECEIVERS = ("http://", "https://", "grpc://", "grpcs://")
-"""How the address of an OTLP receiver begins, which may have a profile."""
+"""Prefixes of the addresses of OTLP receivers, which may have a profile."""
 
 
 def open(url: str, **options: object) -> Transport:
     """
-    The transport at an address; options that are given here precede those of the address's query.
+    Open the transport at an address; `options` take precedence over those of the address's query.
 
-    Raises TransportError when anything of that is wrong or what it names can't be opened.
+    Raises TransportError if the address or an option is invalid, or the transport can't be opened.
     """
     url = "memory://" if url in ("memory", "memory:") else url
     scheme, colon, _ = url.partition("://")

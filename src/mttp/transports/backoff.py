@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: exponentially longer, and not all at the same time."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["LONGEST", "wait"]
 
 FIRST = 0.2
 LONGEST = 5.0
-"""Seconds between two attempts, at most."""
+"""Longest delay between two attempts, in seconds."""
 
 _random = SystemRandom()  # the program's seeded generators stay untouched
 
 
 def wait(failures: int, at_least: float | None = None) -> float:
-    """Seconds to wait after so many attempts that failed; at least what the other side asked for."""
+    """Return the delay in seconds after `failures` failed attempts, at least `at_least`."""
     most = min(FIRST * 2.0 ** min(failures - 1, 30), LONGEST)
     return max(_random.uniform(most / 2, most), at_least or 0.0)

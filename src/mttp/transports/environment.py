@@ -1,4 +1,4 @@
-"""The transports that OpenTelemetry's own variables ask for."""
+"""Transports from OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PROTOCOLS = {"otlp": "", "otlp_proto_http": _HTTP, "otlp_proto_grpc": _GRPC}
 
 def from_environment(profile: str | None = None) -> list[Transport] | None:
     """
-    What OTEL_TRACES_EXPORTER names, or an OTLP transport where an endpoint alone is set; None without both.
+    Return the transports of OTEL_TRACES_EXPORTER, or an OTLP transport if only an endpoint is set.
 
-    `none` is no transport at all; `profile` is that of each OTLP transport.
-    Raises TransportError for an unknown name or protocol, or where a transport can't be opened.
+    The result is None without either variable, and empty for `none`. `profile` applies to OTLP transports.
+    Raises TransportError for an unknown name or protocol, or if a transport can't be opened.
     """
     named = os.environ.get(EXPORTER_VARIABLE, "").strip()
     if not named:
@@ -46,8 +46,10 @@ def _opened(name: str, profile: str | None) -> Transport:
         raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}{known_are(name, known)}")
     try:
         exporter: Transport = found[0].load()()
-    except Exception as error:  # whatever a foreign exporter raises when it is made
-        raise TransportError(f"{EXPORTER_VARIABLE} names {name!r}, which can't be made: {error!r}") from error
+    except Exception as error:  # an exporter of another library may raise any error
+        raise TransportError(
+            f"{EXPORTER_VARIABLE} names {name!r}, which can't be created: {error!r}"
+        ) from error
     return exporter
 
 
@@ -66,16 +68,16 @@ def _otlp(protocol: str = "", *, profile: str | None) -> OtlpTransport:
 
 
 def _looks_like_http(endpoint: str) -> bool:
-    """Whether an endpoint has the port of OTLP over HTTP, or a path; the default is gRPC, as the SDK's."""
+    """Whether an endpoint has the port of OTLP over HTTP, or a path; the default is gRPC, as in the SDK."""
     try:
         parts = urlsplit(endpoint)
         return parts.scheme in ("http", "https") and (parts.port == 4318 or bool(parts.path.strip("/")))
-    except ValueError:  # a wrong port, which opening it will tell
+    except ValueError:  # an invalid port, which is reported on opening
         return True
 
 
 def http_url(full: str, endpoint: str) -> str:
-    """The URL of an endpoint: that of the variable for traces is whole, the general one is its beginning."""
+    """Return the URL of an endpoint; the path is added unless the variable `full` is the one for traces."""
     endpoint = endpoint or "http://localhost:4318"
     if not endpoint.startswith(("http://", "https://")):
         shown = f"{full}={without_secrets(endpoint)!r}"
@@ -84,7 +86,7 @@ def http_url(full: str, endpoint: str) -> str:
 
 
 def grpc_url(endpoint: str, insecure: bool | None = None) -> str:
-    """The scheme https means TLS; else `insecure` decides, then its variable, then the scheme http."""
+    """Return a gRPC address; TLS depends on the scheme https, then `insecure`, its variable, the scheme."""
     scheme, _, rest = (endpoint or "http://localhost:4317").rpartition("://")
     value = variable("INSECURE")[1].lower()
     if insecure is None:

@@ -1,8 +1,8 @@
 """
-File: OTLP JSON lines, one file or one per process in a directory.
+Writes OTLP JSON lines to one file, or to one file per process in a directory.
 
-A segment is appended whole or not at all: as lines, and in a compressed file as a gzip member or zstd frame.
-Whatever happens to the writer, what was written before can be read, and several processes may share a file.
+A segment is appended whole or not at all: as lines, or in a compressed file as a gzip member or zstd frame.
+Segments that were written stay readable if the writer dies, and several processes may share a file.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _log = logging.getLogger("mttp")
 Buffer: TypeAlias = bytes | bytearray
 
 LOCK_SECONDS = 5.0
-"""A file that another process has locked for so long is left for the next part."""
+"""How long to wait for the lock of another process before the next part is used."""
 _UNKNOWN = -1
-"""Where the file ended after this process's last segment, before there is one."""
+"""The end of the file after this process's last segment, before there is one."""
 _CHECKED_BYTES = 64 * 1024 * 1024
-"""A compressed file that is larger is not read to see whether it ends cleanly: the next part is used."""
+"""Size of a compressed file beyond which its end is not checked; the next part is used instead."""
 
 
 _GZIP_LEVEL, _ZSTD_LEVEL = 3, 1
-"""Higher levels make recordings a few percent smaller, and take two to four times as long."""
+"""Compression levels; higher ones save a few percent and take two to four times as long."""
 
 
 def _plain(data: Buffer) -> Buffer:
@@ -74,18 +74,19 @@ def _zstandard() -> Callable[[Buffer], Buffer]:
 
 class FileTransport(SpanExporter):
     """
-    Appends OTLP JSON lines to `path`, or to a file of this process's own where `path` is a directory.
+    Appends OTLP JSON lines to the file `path`, or to a new file for this process if `path` is a directory.
 
-    With `max_bytes` a file that has reached it is followed by the next part: a.jsonl, a.1.jsonl, a.2.jsonl.
-    `fsync` is "never" (what is written survives the process, not the power) or "segment".
-    `mode` is the permissions of a file that is made; one that is there keeps its own.
-    Raises TransportError where the file can't be opened.
+    A file that has reached `max_bytes` is followed by the next part: a.jsonl, a.1.jsonl, a.2.jsonl.
+    `fsync` is "never" (written spans survive the process, not a power loss) or "segment".
+    `suffix` is the suffix of files in a directory, and selects their compression.
+    `mode` is the permissions of new files.
+    Raises TransportError if the file can't be opened, and MissingExtra for .zst without zstandard.
     """
 
     name = "file"
-    """Whether a session may give it what stands for several spans: who derives from it expects spans."""
+    """Its name in counters."""
     takes_columns = True
-    """Whether it is given steps that have no handles in columns, unless their episode says otherwise."""
+    """Whether steps without handles are exported as columns, unless their episode has `steps="spans"`."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class FileTransport(SpanExporter):
 
     @property
     def address(self) -> str:
-        """Where another process finds the same transport, whatever directory it works in."""
+        """The address with an absolute path and its options, for other processes."""
         options: dict[str, object] = {"max_bytes": self._max_bytes} if self._max_bytes else {}
         options |= {"fsync": "segment"} if self._fsync else {}
         options |= {"suffix": self._suffix} if self.directory and self._suffix != ".jsonl" else {}
@@ -128,10 +129,10 @@ class FileTransport(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """
-        Append the spans; raises OSError where the disk refuses, leaving nothing of them in the file.
+        Append the spans; raises OSError if writing fails, and then the file has none of them.
 
-        A span that takes more than a line may is written without what is long in it.
-        Raises Refused where nothing makes it short enough: then the others are written.
+        A span that exceeds `READABLE_LINE_BYTES` is written without its long values.
+        Raises PartialExport if a span is still too long; the others are written.
         """
         lines = encoder.lines(spans)
         if len(lines) > READABLE_LINE_BYTES:
@@ -141,11 +142,11 @@ class FileTransport(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def _append_readable(self, spans: Sequence[ReadableSpan]) -> None:
-        """Append the spans, each on a line that readers take; raises Refused where there is none for some."""
+        """Append each span as its own line; raises PartialExport for spans that are too long for readers."""
         lines = list(map(_readable_line, spans))
         self.append(b"".join(lines))
         if too_large := lines.count(b""):
-            message = f"{too_large} spans take more than a line may, {READABLE_LINE_BYTES} bytes"
+            message = f"{too_large} spans exceed the longest readable line, {READABLE_LINE_BYTES} bytes"
             raise PartialExport(message, rejections=[RejectedSpans("too_large", too_large, too_large)])
 
     def append(self, data: Buffer) -> None:
@@ -162,11 +163,11 @@ class FileTransport(SpanExporter):
             self._close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing waits: every export is written."""
+        """Return True: `export` writes synchronously."""
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: a file of its own in a directory, else the same one, which they share."""
+        """In a forked child: open a new file in a directory, or share the parent's file."""
         self._close()
         self._begin()
 
@@ -179,7 +180,7 @@ class FileTransport(SpanExporter):
     def __repr__(self) -> str:
         return f"file://{self.path}{'/' if self.directory else ''}"
 
-    # Which file.
+    # Selecting the file.
 
     def _own_file(self) -> Path:
         if not self.directory:
@@ -188,19 +189,19 @@ class FileTransport(SpanExporter):
         return self.path / f"{host}-{os.getpid()}-{os.urandom(3).hex()}{self._suffix}"
 
     def _part(self, number: int) -> Path:
-        """The file's `number`th part; the first one has no number."""
+        """Return the path of a part of the file; the first part, 0, has no number."""
         ends = self._first.suffixes[-2 if self._is_compressed else -1 :]
         suffix = "".join(ends)
         stem = self._first.name.removesuffix(suffix)
         return self._first.with_name(f"{stem}.{number}{suffix}") if number else self._first
 
     def _ready(self) -> int:
-        """The open file: the next part where this one is full, a new one where it was deleted."""
+        """Return the open file: the next part if this one is full, a new one if it was deleted."""
         if self._fd is not None:
             found = self._stat()  # in one call: each releases the GIL
             if found is None or not os.path.samestat(found, self._opened):
                 _log.warning(
-                    "mttp: %s was deleted or replaced; recording goes on in a new file", self._current
+                    "mttp: %s was deleted or replaced; recording continues in a new file", self._current
                 )
                 self._close()
                 self._number = 0
@@ -232,12 +233,12 @@ class FileTransport(SpanExporter):
         return self._fd
 
     def _move_on(self) -> None:
-        """Have the next part written to."""
+        """Close this part; the next write opens the next part."""
         self._close()
         self._number += 1
 
     def _is_usable(self, part: Path) -> bool:
-        """Whether more may be appended: not to a full part, nor to a compressed one that is cut."""
+        """Whether a part can be appended to: it is not full, and a compressed one ends cleanly."""
         if not part.is_file():
             return True
         size = part.stat().st_size
@@ -254,7 +255,7 @@ class FileTransport(SpanExporter):
     # Writing.
 
     def _is_torn(self, fd: int) -> bool:
-        """Whether the file ends within a line or a frame, as a writer leaves it that died."""
+        """Whether the file ends within a line or a frame because its writer died."""
         size = os.fstat(fd).st_size
         if size in (0, self._end):
             return False
@@ -265,11 +266,11 @@ class FileTransport(SpanExporter):
         return os.read(fd, 1) != b"\n"
 
     def _append(self, fd: int, data: Buffer) -> bool:
-        """Write all of `data`, or leave nothing of it; False where this part can't be written to any more."""
+        """Write all of `data` or nothing; return False if the next part has to be used."""
         with _locked(fd) as is_locked:
             if not is_locked:
                 _log.warning(
-                    "mttp: another process has locked %s for %g s; recording goes on in the next part",
+                    "mttp: another process has locked %s for %g s; recording continues in the next part",
                     self._current,
                     LOCK_SECONDS,
                 )
@@ -291,11 +292,11 @@ class FileTransport(SpanExporter):
             return True
 
     def _withdraw(self, fd: int, written: int) -> None:
-        """Take back what was written of a segment; where that can't be done, look anew how the file ends."""
+        """Truncate a partly written segment; if that fails, reopen the file and check its end."""
         if not written:
             return
         try:
-            end = os.lseek(fd, 0, os.SEEK_CUR)  # which each write leaves there
+            end = os.lseek(fd, 0, os.SEEK_CUR)  # each write leaves the position at its end
             if os.fstat(fd).st_size == end:
                 os.ftruncate(fd, end - written)
                 return
@@ -305,9 +306,9 @@ class FileTransport(SpanExporter):
 
 
 def _readable_line(span: ReadableSpan) -> bytes:
-    """The span's own line, or that of its first smaller form that readers take; empty where there is none."""
+    """Return the line of the span, reduced until readers accept it; empty if it stays too long."""
     line = encoder.lines([span])
-    forms = smaller(span, f"the span takes {len(line)} bytes, more than a line may")
+    forms = smaller(span, f"the span has {len(line)} bytes, more than a line may have")
     while len(line) > READABLE_LINE_BYTES:
         form = next(forms, None)
         line = b"" if form is None else b"".join(encode_records([form]))
@@ -323,9 +324,9 @@ def _compression(path: Path) -> tuple[Callable[[Buffer], Buffer], bool]:
 @contextmanager
 def _locked(fd: int) -> Iterator[bool]:
     """
-    Hold the file's lock within the block; False if another process keeps it for too long.
+    Hold the file's lock within the block; False if another process holds it for `LOCK_SECONDS`.
 
-    On a file system without locks the file is written all the same.
+    On a file system without locks the value is True.
     """
     if fcntl is None:
         yield True
@@ -338,7 +339,7 @@ def _locked(fd: int) -> Iterator[bool]:
 
 
 def _lock(fd: int) -> bool:
-    """Wait for the lock, `LOCK_SECONDS` at most."""
+    """Wait for the lock; return False after `LOCK_SECONDS`."""
     end, pause = time.monotonic() + LOCK_SECONDS, 0.0005
     while True:
         try:
@@ -355,7 +356,7 @@ def _lock(fd: int) -> bool:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Have a new file's name survive the power, too."""
+    """Make the directory entry of a new file durable."""
     with suppress(OSError):
         fd = os.open(directory, os.O_RDONLY)
         try:
@@ -365,7 +366,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def open(address: str, options: Mapping[str, object], *, mode: int = 0o644) -> FileTransport:
-    """A file, or a directory where the path ends in a slash or names one; `mode` is that of new files."""
+    """Open a file, or a directory if the path ends in a slash or is one; `mode` is for new files."""
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write file://runs/a.jsonl or file://runs/")

@@ -1,4 +1,4 @@
-"""Memory: MTTP's channel. Episodes stay in this process, arrays and all."""
+"""Keeps spans in the memory of this process."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ __all__ = ["MemoryTransport", "open"]
 
 class MemoryTransport(SpanExporter):
     """
-    Keeps spans by trace.
+    Keeps spans by trace, without a limit unless `max_episodes` is set.
 
-    With `max_episodes`, the oldest finished episodes go first, whole, counted in `evicted`; runs stay.
-    Of other libraries' traces as many are kept.
-    Memory grows without bound otherwise.
+    Beyond `max_episodes` the oldest episodes are dropped whole, finished ones first; `evicted` counts them.
+    Traces of other libraries have a limit of the same size; runs are always kept.
     """
 
     name = "memory"
@@ -47,7 +46,7 @@ class MemoryTransport(SpanExporter):
         self._refused: set[int] = set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Keep the spans; ours become records when they are read."""
+        """Keep the spans; those of mttp are converted to records on reading."""
         kept = [span if isinstance(span, RecordingSpan) else record(span, full) for span in spans]
         with self._lock:
             for each in kept:
@@ -82,12 +81,12 @@ class MemoryTransport(SpanExporter):
                 oldest, _ = self._finished.popitem(last=False)
             else:
                 oldest, _ = self._open.popitem(last=False)
-                self._refused.add(oldest)  # what still comes of it would be a part
+                self._refused.add(oldest)  # its later spans alone would be a part of an episode
             del self._traces[oldest]
             self.evicted += 1
 
     def records(self) -> Iterator[SpanRecord]:
-        """The spans that are kept, trace by trace."""
+        """Iterate over the kept spans, trace by trace."""
         with self._lock:
             for trace in self._traces.values():
                 trace[:] = [each if isinstance(each, SpanRecord) else each.as_record(full) for each in trace]
@@ -95,18 +94,18 @@ class MemoryTransport(SpanExporter):
         return iter(kept)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all spans."""
         self._forget()
 
     def shutdown(self) -> None:
-        """Nothing is released: what was recorded stays readable."""
+        """Do nothing: recorded spans stay readable."""
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing waits."""
+        """Return True: `export` is synchronous."""
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: begin empty, what is kept so far is the parent's."""
+        """In a forked child: drop the parent's spans."""
         self._forget()
 
     def __repr__(self) -> str:
@@ -114,8 +113,8 @@ class MemoryTransport(SpanExporter):
 
 
 def open(address: str, options: Mapping[str, object]) -> MemoryTransport:
-    """`memory://`, bounded where `max_episodes` says so."""
+    """Open `memory://`, with the option `max_episodes`."""
     path = unquote(path_of(address))
     if path:
-        raise TransportError(f"memory has no path, not even {path!r}; write memory://")
+        raise TransportError(f"memory:// has no path, but {path!r} was given; write memory://")
     return MemoryTransport(**take(options, MemoryTransport))

@@ -1,7 +1,7 @@
 """
-Options of transports, parsed alike whether an address's query, an argument or a variable gives them.
+Parses options of transports from the query of an address, arguments and environment variables.
 
-The options of a transport are the parameters of its class that are annotated with one of the types here.
+The options of a transport are the parameters of its class that are annotated with a type of this module.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
 ]
 
 MAX_CERTIFICATE = 16 << 20
-"""Largest file of certificates or of a key, in bytes."""
+"""Maximum size of a file of certificates or a key, in bytes."""
 MAX_SECONDS = 1_000_000
-"""Longest time limit, which is what the timers of operating systems can hold."""
+"""Longest time limit; the timers of operating systems do not support longer ones."""
 _MOST_CHARACTERS = 500
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -59,12 +59,12 @@ _T = TypeVar("_T")
 
 
 def path_of(address: str) -> str:
-    """What follows an address's scheme."""
+    """Return the part of an address after its scheme."""
     return address.partition("://")[2]
 
 
 def with_query(place: str, options: Mapping[str, object]) -> str:
-    """The address of a place with options."""
+    """Return the address with options as its query."""
     return f"{place}?{urlencode(options)}" if options else place
 
 
@@ -72,9 +72,10 @@ def open_at(
     url: str, options: Mapping[str, object], factory: Callable[[str, Mapping[str, object]], _T], doing: str
 ) -> _T:
     """
-    What `factory` makes of an address without its query, and of the options of both; arguments come first.
+    Call `factory` with the address without its query, and the options of the query and of `options`.
 
-    Raises TransportError that begins with `doing` and the address, without secrets.
+    `options` take precedence.
+    Prefixes a TransportError with `doing` and the address without secrets.
     """
     address, _, query = url.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
@@ -92,21 +93,21 @@ def open_at(
 
 def take(options: Mapping[str, object], model: Callable[..., object]) -> dict[str, Any]:
     """
-    The options parsed as the parameters of `model` are annotated; None is left out.
+    Parse the options by the annotations of the parameters of `model`; options that are None are omitted.
 
-    Raises TransportError for an option that is unknown or has a wrong value.
+    Raises TransportError for an unknown option or an invalid value.
     """
     kinds = parsers(model)
     for name in options:
         if name not in kinds:
-            known = known_are(name, kinds) if kinds else "; there are none here"
+            known = known_are(name, kinds) if kinds else "; this address has no options"
             raise TransportError(f"unknown option {name!r}{known}")
     given = {name: value for name, value in options.items() if value is not None}
     return {name: parse(kinds[name], value, f"option {name}") for name, value in given.items()}
 
 
 def parsers(model: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
-    """What parses each option of a class or a function, by name."""
+    """Return the parser of each option of a class or a function, by name."""
     found: dict[str, Callable[[Any], object]] = {}
     function = model.__init__ if isinstance(model, type) else model  # type: ignore[misc]
     hints = get_type_hints(function, include_extras=True)
@@ -120,7 +121,7 @@ def parsers(model: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
 
 
 def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
-    """A parsed value; raises TransportError that names its source."""
+    """Parse a value; raises TransportError with the name of its source."""
     try:
         return parser(value.strip() if isinstance(value, str) else value)
     except (ValueError, TypeError) as error:
@@ -131,12 +132,12 @@ def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
 def _shown(value: object) -> str:
     try:
         return repr(value)[:_MOST_CHARACTERS]
-    except Exception:  # an integer of many digits, or an object of anybody's
+    except Exception:  # an integer of many digits, or an object whose repr raises
         return f"<{type(value).__name__}>"
 
 
 def known_are(word: str, known: Iterable[str], *, ending: str = "") -> str:
-    """The rest of a sentence about an unknown word: the known one that is nearest, and all of them."""
+    """Return the end of an error message about an unknown word: a suggestion, and the known words."""
     from difflib import get_close_matches
 
     choices = list(known)
@@ -145,11 +146,11 @@ def known_are(word: str, known: Iterable[str], *, ending: str = "") -> str:
     return f"{meant} known are {', '.join(f'{choice}{ending}' for choice in choices)}"
 
 
-# What values are parsed with.
+# Parsers of values.
 
 
 def one_of(*choices: str) -> Callable[[object], str]:
-    """A function that parses one of these words in lower case."""
+    """Return a parser of one of these words, which returns it in lower case."""
 
     def word(value: object) -> str:
         if not isinstance(value, str) or value.lower() not in choices:
@@ -168,7 +169,7 @@ def _positive(value: object) -> int:
 
 
 def byte_count(value: object) -> int:
-    """A number of bytes, or a size such as 64MB or 1GiB; raises ValueError."""
+    """Parse a number of bytes, or a size such as 64MB or 1GiB; raises ValueError."""
     match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value) if isinstance(value, str) else None
     if match is not None and match[2].upper() in _UNITS:
         return _positive(match[1]) * _UNITS[match[2].upper()]
@@ -185,33 +186,33 @@ def _seconds(value: object) -> float:
 
 
 def text(value: object) -> str:
-    """Some text; raises ValueError."""
+    """Return nonempty text; raises ValueError."""
     if not isinstance(value, str) or not value:
         raise ValueError("expected text")
     return value
 
 
 def flag(value: object) -> bool:
-    """True or false; raises ValueError."""
+    """Parse true or false; raises ValueError."""
     if str(value).lower() not in ("true", "false", "1", "0"):
         raise ValueError("expected true or false")
     return str(value).lower() in ("true", "1")
 
 
 def _readable(value: object) -> str:
-    """The absolute path of a file that can be read."""
+    """Return the absolute path of a readable file; raises ValueError."""
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise ValueError("expected the path of a file")
     try:
         path = Path(value).expanduser().absolute()
         regular_files.read(path, MAX_CERTIFICATE)
     except (OSError, RuntimeError) as error:  # the second where the home directory is unknown
-        raise ValueError(f"can't read it: {getattr(error, 'strerror', error)}") from error
+        raise ValueError(f"can't read the file: {getattr(error, 'strerror', error)}") from error
     return str(path)
 
 
 def _headers(given: object, decode: Callable[[str], str] = str) -> dict[str, str]:
-    """By lower-case name; errors don't repeat values, which are often secret."""
+    """Parse headers by lower-case name; errors omit values, which may be secrets."""
     if isinstance(given, str):
         pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
         if any(not equals for _, equals, _ in pairs):
@@ -221,14 +222,14 @@ def _headers(given: object, decode: Callable[[str], str] = str) -> dict[str, str
         raise ValueError("expected a mapping of names to values")
     for name, value in given.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} can't be a header's name")
+            raise ValueError(f"{name!r} is not a valid header name")
         if not isinstance(value, str) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"the value of {name} can't be a header's")
+            raise ValueError(f"the value of {name} is not a valid header value")
     return {name.lower(): value for name, value in given.items()}
 
 
 escaped_headers = partial(_headers, decode=unquote)
-"""Headers whose names and values have %-escapes, as in OpenTelemetry's variables."""
+"""Parses headers whose names and values are percent-encoded, as in OpenTelemetry's variables."""
 Positive: TypeAlias = Annotated[int, _positive]
 ByteCount: TypeAlias = Annotated[int, byte_count]
 Seconds: TypeAlias = Annotated[float, _seconds]

@@ -1,4 +1,4 @@
-"""Recorded spans to an OTLP receiver: as it keeps them, at a pace, and from where an earlier push stopped."""
+"""Sends recorded spans to an OTLP receiver, at a limited rate if asked, and resumes interrupted pushes."""
 
 from __future__ import annotations
 
@@ -30,66 +30,66 @@ from mttp.transports.partial_export import PartialExport
 __all__ = ["Push", "Pushed", "PushState", "latest", "shifted"]
 
 BATCH_SPANS = 512
-"""Spans that are handed over at once, at most."""
+"""Maximum number of spans in a batch."""
 BATCH_BYTES = 2 * 2**20
-"""What they take, roughly."""
+"""Approximate size of a batch."""
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
-"""Seconds ahead of the first attempt after one that failed, which double, and at most."""
+"""First and longest delay between retries, in seconds; each delay is twice the one before."""
 _Mark = TypeVar("_Mark", SpanEvent, Link)
 _MAX_STATE = 64 << 20
-"""Largest file of how far a push has come, in bytes."""
+"""Maximum size of a state file, in bytes."""
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
 
 
 @dataclass(slots=True)
 class Pushed:
-    """What came of a push so far."""
+    """The progress of a push."""
 
     spans: int = 0
-    """Spans that are done with: delivered, or turned down for good."""
+    """Number of spans that were delivered or permanently rejected."""
     resumed: int = 0
-    """How many of them an earlier push had done with."""
+    """How many of these an earlier push had processed."""
     traces: set[str] = field(default_factory=set)
-    """The traces that this push sent something of."""
+    """Ids of the traces of which this push sent spans."""
     bytes: int = 0
-    """What a dry push would have sent, before compression."""
+    """Bytes that a dry run would have sent, before compression."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Spans that were turned down for good, by cause."""
+    """Number of permanently rejected spans by cause."""
     message: str = ""
-    """What the receiver said of the first of these."""
+    """The receiver's message about the first rejected span."""
     omitted: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Spans that went without an attribute, or without all of it, by attribute and reason."""
+    """Number of spans with an omitted or truncated attribute, by attribute and reason."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Push:
-    """One push, which can be taken up again where it stopped."""
+    """One push of recorded spans to a receiver."""
 
     transport: OtlpTransport
-    """Where to."""
+    """The transport that sends the spans."""
     withholding: Withholding
-    """What of each span."""
+    """Decides which attributes of each span are sent."""
     shift: int = 0
-    """Nanoseconds by which all times are later than they were recorded."""
+    """Nanoseconds that are added to all times."""
     rate: float | None = None
-    """The most spans per second."""
-    patience: float = 30.0
-    """Seconds for which a receiver that takes nothing is tried again."""
+    """Maximum number of spans per second."""
+    max_retry_seconds: float = 30.0
+    """How long to retry while the receiver accepts nothing."""
     dry: bool = False
-    """Whether everything is done but sending."""
+    """Whether to encode the spans without sending them."""
     on_trouble: Callable[[str], None] = print
-    """Told why the receiver takes nothing when it is tried again, once while it is the same."""
+    """Called with the reason when a batch is retried, once per reason in a row."""
     on_progress: Callable[[Pushed], None] | None = None
-    """Told after each batch."""
+    """Called after each batch."""
     pushed: Pushed = field(default_factory=Pushed)
-    """What came of it so far."""
-    _told: str = field(default="", init=False, repr=False)
+    """The progress so far."""
+    _reported: str = field(default="", init=False, repr=False)
 
     def run(self, records: Iterable[SpanRecord], *, done: int = 0) -> Pushed:
         """
-        Send the spans but for the first `done`, which an earlier push sent.
+        Send the spans after the first `done`, which an earlier push sent, and return the progress.
 
-        Raises TransportError where the receiver takes nothing, or would turn down everything.
+        Raises TransportError if the receiver accepts nothing, or rejects the whole first request.
         """
         self.pushed.spans = self.pushed.resumed = done
         began = monotonic()
@@ -103,11 +103,11 @@ class Push:
         return self.pushed
 
     def _batch_spans(self) -> int:
-        """The most spans at once: those of a second, where a rate is to be kept."""
+        """Return the batch size, which is at most one second's spans if the rate is limited."""
         return BATCH_SPANS if self.rate is None else min(BATCH_SPANS, max(int(self.rate), 1))
 
     def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[Restored]:
-        """The spans as they are sent: arrays as arrays, later, without what the receiver does not keep."""
+        """Yield spans with arrays unpacked, times shifted, and unsupported attributes omitted."""
         spent: dict[str, int] = {}
         for record in records:
             values = unpacked(record.attributes)
@@ -136,17 +136,17 @@ class Push:
     def _count(self, batch: list[Restored]) -> None:
         for span in batch:
             self.pushed.traces.add(span.record.trace_id)
-            for said in span.record.attributes.get(a.OMISSIONS) or ():
-                self.pushed.omitted[_reason(str(said))] += 1
+            for omission in span.record.attributes.get(a.OMISSIONS) or ():
+                self.pushed.omitted[_omission(str(omission))] += 1
 
     def _would_send(self, request: bytes, _: int) -> ExportResponse:
         self.pushed.bytes += len(request)
         return ExportResponse(verdict="taken")
 
     def _deliver(self, batch: list[Restored]) -> None:
-        """Offer the spans until none of them is left."""
+        """Send the spans, and retry those that the receiver may accept later."""
         left: list[Any] = list(batch)
-        pause, until = PAUSE, monotonic() + self.patience
+        pause, until = PAUSE, monotonic() + self.max_retry_seconds
         while left:
             try:
                 self.transport.export(left)
@@ -154,37 +154,37 @@ class Push:
             except PartialExport as refused:
                 self._take(refused, len(left))
                 if len(refused.kept) < len(left):
-                    pause, until = PAUSE, monotonic() + self.patience
+                    pause, until = PAUSE, monotonic() + self.max_retry_seconds
                 left = list(refused.kept)
                 if left:
-                    self._wait(max(pause, refused.retry_after or 0.0), until, str(refused))
+                    self._wait_to_retry(max(pause, refused.retry_after or 0.0), until, str(refused))
                     pause = min(2 * pause, LONGEST_PAUSE)
 
     def _take(self, refused: PartialExport, offered: int) -> None:
-        """Count what was turned down; all of the first request means that the rest would be, too."""
+        """Count rejected spans; raise TransportError if the whole first request was rejected."""
         for rejection in refused.rejections:
             self.pushed.lost[rejection.cause] += rejection.spans
             self.pushed.message = self.pushed.message or str(refused)
         none_yet = self.pushed.spans == self.pushed.resumed
-        turned_down = sum(rejection.spans for rejection in refused.rejections)
-        if none_yet and turned_down == offered and refused.rejections[0].cause != "too_large":
-            raise TransportError(f"nothing was taken: {refused}")
+        rejected = sum(rejection.spans for rejection in refused.rejections)
+        if none_yet and rejected == offered and refused.rejections[0].cause != "too_large":
+            raise TransportError(f"the receiver accepted nothing: {refused}")
 
-    def _wait(self, seconds: float, until: float, why: str) -> None:
+    def _wait_to_retry(self, seconds: float, until: float, why: str) -> None:
         if monotonic() + seconds > until:
-            asked = f"; it asks to wait {seconds:,.0f} seconds" if seconds > LONGEST_PAUSE else ""
+            asked = f"; the receiver asks to wait {seconds:,.0f} seconds" if seconds > LONGEST_PAUSE else ""
             raise TransportError(
-                f"{why}{asked}; it was tried for {self.patience:g} seconds, --patience N tries for longer; "
-                f"{self.pushed.spans:,} spans are done with, and the same command goes on from there"
+                f"{why}{asked}; gave up after {self.max_retry_seconds:g} seconds (--max-retry-seconds); "
+                f"{self.pushed.spans:,} spans are done; run the same command again to resume"
             )
-        if why != self._told:
-            self.on_trouble(f"{why}; trying again")
-            self._told = why
+        if why != self._reported:
+            self.on_trouble(f"{why}; retrying")
+            self._reported = why
         sleep(seconds)
 
 
 def _with(record: SpanRecord, kept: Kept) -> SpanRecord:
-    """The span with what may be delivered of it."""
+    """Return the span with only the kept attributes and status message."""
     count = len(record.events)
     return replace(
         record,
@@ -199,9 +199,9 @@ def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
     return replace(mark, attributes=attributes)
 
 
-def _reason(said: str) -> tuple[str, str]:
-    """The attribute and, without the figures of the one span, why it was left out."""
-    key, _, why = said.partition(": ")
+def _omission(text: str) -> tuple[str, str]:
+    """Return the omitted attribute and the reason, whose digits are replaced so that equal reasons add up."""
+    key, _, why = text.partition(": ")
     return key, "".join("#" if character.isdigit() else character for character in why)
 
 
@@ -219,12 +219,12 @@ def _batches(spans: Iterator[Restored], count: int) -> Iterator[list[Restored]]:
 
 
 def latest(records: Iterable[SpanRecord]) -> int:
-    """When the last of the spans ended, in nanoseconds since the Unix epoch; 0 of none."""
+    """Return the latest end time of the spans, in nanoseconds since the Unix epoch; 0 without spans."""
     return max((max(record.start_time, record.end_time) for record in records), default=0)
 
 
 def shifted(record: SpanRecord, by: int) -> SpanRecord:
-    """The span with all of its times later by so many nanoseconds."""
+    """Return the span with `by` nanoseconds added to all its times."""
     if not by:
         return record
     attributes = dict(record.attributes)
@@ -241,18 +241,18 @@ def shifted(record: SpanRecord, by: int) -> SpanRecord:
 
 @dataclass(frozen=True, slots=True)
 class PushState:
-    """What an interrupted push left behind, so that the next one goes on."""
+    """The file that stores the progress of a push, so that an interrupted push can be resumed."""
 
     path: Path
-    """The file that says it."""
+    """Path of the file."""
     about: Mapping[str, Any]
-    """Which push: from where, to where, and of what."""
+    """Identifies the push: its sources, receiver and options."""
 
     def load(self, *, restart: bool = False) -> Mapping[str, Any]:
         """
-        What was noted, nothing of it where the push begins anew.
+        Return the stored progress, empty if there is none or with `restart`.
 
-        Raises ConfigureError if the state is of another push, or the file is no state of a push.
+        Raises ConfigureError if the file belongs to another push, or is not a state file.
         """
         try:
             found = json.loads(regular_files.read(self.path, _MAX_STATE))
@@ -263,29 +263,29 @@ class PushState:
             raise ConfigureError(f"{self.path} can't be read: {error.strerror or error}") from error
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigureError(
-                f"{self.path} is no state of a push; remove it, or name another file with --state"
+                f"{self.path} is not the state of a push; remove it, or name another file with --state"
             ) from error
         if restart:
             return {}
         if about != json.loads(json.dumps(self.about)):
             raise ConfigureError(
-                f"{self.path} is of a push of something else, or what is pushed has changed since; "
-                "--restart begins anew"
+                f"{self.path} belongs to a different push, or the recording has changed since; "
+                "--restart starts from the beginning"
             )
         return so_far
 
     def save(self, **so_far: Any) -> None:
-        """Note how far it has come, in a file that is whole at every moment; raises ConfigureError."""
+        """Replace the file atomically by this progress; raises ConfigureError if it can't be written."""
         partial = self.path.with_name(f"{self.path.name}.partial")
         try:
             partial.write_text(json.dumps({"about": self.about, "so_far": so_far}))
             partial.replace(self.path)
         except OSError as error:
             raise ConfigureError(
-                f"how far the push has come can't be noted in {self.path}: {error.strerror}; "
-                "--state FILE notes it elsewhere"
+                f"the progress of the push can't be written to {self.path}: {error.strerror}; "
+                "--state FILE names another file"
             ) from error
 
     def remove(self) -> None:
-        """Forget it: there is nothing left to do."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)

@@ -104,11 +104,11 @@ class Route:
         if isinstance(address, type) or not callable(getattr(address, "export", None)):
             raise ConfigureError(
                 f"transport {address!r} is neither an address nor an object that exports spans; "
-                "write 'file://runs/a.jsonl', or make an exporter"
+                "write 'file://runs/a.jsonl', or pass an exporter"
             )
         if self.options:
             raise ConfigureError(
-                f"{address!r} is open already and takes no options: {', '.join(sorted(self.options))}"
+                f"{address!r} is already open and takes no options: {', '.join(sorted(self.options))}"
             )
         return address
 
@@ -123,7 +123,7 @@ def check(switches: Mapping[str, object], redact: object, close_timeout: object 
         if switch not in (None, True, False):
             raise ConfigureError(f"{name}={switch!r} is neither True nor False")
     if redact is not None and not callable(redact):
-        raise ConfigureError(f"redact={redact!r} is no function; give one of key and value")
+        raise ConfigureError(f"redact={redact!r} is not a function; give a function of key and value")
     if close_timeout is None:
         return
     is_number = isinstance(close_timeout, (int, float)) and not math.isnan(close_timeout)

@@ -1,4 +1,4 @@
-"""A span with less and less in it, for receivers that take no large ones."""
+"""Reduces spans for receivers that reject large ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["smaller"]
 
 
 def smaller(span: ReadableSpan, reason: str) -> Iterator[SpanRecord]:
-    """Smaller forms of the span, each of which says what is missing, and the reason."""
+    """Yield smaller and smaller forms of the span, whose omissions list what is missing and the reason."""
     form = whole = record(span, full)
     for attributes in degraded(whole.attributes, reason):
         form = replace(whole, attributes=attributes)

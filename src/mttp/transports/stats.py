@@ -1,4 +1,4 @@
-"""What a session has recorded, delivered and lost, counted."""
+"""Counters of recorded, delivered and lost spans."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from mttp.model.counters import given, numbers
 __all__ = ["MAX_PLACES", "Stats", "TransportStats"]
 
 MAX_PLACES = 100
-"""Places of one kind of fault that are told apart, so that memory stays bounded."""
+"""Maximum number of distinct places per kind of fault, which bounds memory."""
 
 
 @dataclass(slots=True)
 class TransportStats:
     """
-    Counters of one transport; every recorded span is delivered or lost in the end.
+    Counters of one transport; every recorded span is eventually delivered or lost.
 
-    `recorded == delivered + pending + sum(lost.values())`, always; `as_dict` shows them all at one moment.
+    `recorded == delivered + pending + sum(lost.values())` at every moment; `as_dict` is a consistent copy.
     """
 
     name: str = ""
-    """What sort of transport it is: memory, file, otlp, …"""
+    """The kind of transport: memory, file, otlp, …"""
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
     """Held while counters change."""
     taken: int = 0
-    """Spans that the transport is to deliver, but for those in `arrivals`."""
+    """Recorded spans except those in `arrivals`."""
     arrivals: deque[Any] = field(default_factory=deque, repr=False, compare=False)
-    """What ended just now, a span or several at once, and was not looked at yet."""
+    """Ended spans that the pipeline has not counted yet."""
     delivered: int = 0
-    """Spans that it took."""
+    """Spans that the transport accepted."""
     lost: Counter[str] = field(default_factory=Counter)
     """Spans lost, by cause."""
     lost_episodes: int = 0
-    """Episodes of which something was lost."""
+    """Episodes that lost at least one span."""
     sampled_out: int = 0
-    """Spans that sampling kept from it; they are not among the recorded ones."""
+    """Spans that sampling excluded; they are not counted as recorded."""
     blocked_seconds: float = 0.0
-    """How long callers waited for its full buffer."""
+    """Seconds for which a full queue blocked callers."""
     waiting_bytes: int = 0
-    """Roughly what waits for it, in bytes, when it was last looked at."""
+    """Approximate bytes in the queue at the last check."""
 
     @property
     def recorded(self) -> int:
-        """Spans that the transport is to deliver."""
+        """Spans recorded for the transport."""
         with self.lock:
             return self.taken + len(self.arrivals)
 
@@ -66,7 +66,7 @@ class TransportStats:
     def as_dict(self) -> dict[str, Any]:
         """All counters by name, as they stood at one moment."""
         with self.lock:
-            recorded = self.recorded  # looked at once: spans arrive without the lock
+            recorded = self.recorded  # read once: spans arrive without the lock
             return {
                 "recorded": recorded,
                 "delivered": self.delivered,
@@ -82,27 +82,27 @@ class Stats:
     """
     Counters of one session in one process; reading them is always safe.
 
-    What is said of delivery is the sum over the transports; `transports[address]` says it of each:
-    `recorded == delivered + pending + sum(lost.values())`, always; with one transport `recorded` is `spans`.
+    Counters of spans are sums over the transports; `transports[address]` has the counters of each.
+    `recorded == delivered + pending + sum(lost.values())` at every moment.
     """
 
     def __init__(self, transports: Iterable[tuple[str, str]] = ()) -> None:
-        """Of `transports`, by address and name."""
+        """`transports` are pairs of address and name."""
         self.lock = threading.RLock()
         """Held while counters change; reentrant, since a signal handler may interrupt its holder."""
         self.begun = numbers()
-        """Counts the episodes, whose indices these are."""
+        """Generates the indices of episodes, and so counts them."""
         self.stepped = ids.span_ids()
-        """Counts the steps that are handles, whose spans' ids these are."""
+        """Generates the span ids of steps with handles, and so counts them."""
         self.packed = numbers()
-        """Counts the steps that are no handles."""
+        """Counts the steps without handles."""
         self.faults: Counter[str] = Counter()
-        """What was wrong with what was recorded, by kind."""
+        """Number of faults by kind."""
         self._places: dict[str, set[str]] = {}
         self.failures: Counter[tuple[str, str]] = Counter()
-        """How often integrations failed to observe, by library and class of error; faults have it, too."""
+        """Failures of integrations by library and class of error; `faults` counts them too."""
         self.transports: dict[str, TransportStats] = {}
-        """What became of the spans, by the transport's address."""
+        """The counters of each transport, by address."""
         for address, name in transports:
             self.transports[self._distinct(address)] = TransportStats(name, self.lock)
 
@@ -131,12 +131,12 @@ class Stats:
 
     @property
     def recorded(self) -> int:
-        """Spans to be delivered, once for each transport that is to have them."""
+        """Spans recorded, once for each transport."""
         return self._sum("recorded")
 
     @property
     def delivered(self) -> int:
-        """Spans that the transports took."""
+        """Spans that the transports accepted."""
         return self._sum("delivered")
 
     @property
@@ -152,17 +152,17 @@ class Stats:
 
     @property
     def lost_episodes(self) -> int:
-        """Episodes of which something was lost, once for each transport that lost it."""
+        """Episodes that lost at least one span, once for each transport."""
         return self._sum("lost_episodes")
 
     @property
     def sampled_out(self) -> int:
-        """Spans that sampling kept from a transport; they are not among the recorded ones."""
+        """Spans that sampling excluded; they are not counted as recorded."""
         return self._sum("sampled_out")
 
     @property
     def blocked_seconds(self) -> float:
-        """How long callers waited for a full buffer."""
+        """Seconds for which full queues blocked callers."""
         with self.lock:
             return sum(each.blocked_seconds for each in self.transports.values())
 
@@ -172,9 +172,9 @@ class Stats:
 
     def fault(self, kind: str, place: str = "") -> bool:
         """
-        Count a fault; whether it is the first of its kind at `place`, such as a component.
+        Count a fault, and return whether it is the first of its kind at `place`, such as a component.
 
-        Of each kind the first `MAX_PLACES` places are told apart.
+        After `MAX_PLACES` places of a kind, new places return False.
         """
         with self.lock:
             self.faults[kind] += 1

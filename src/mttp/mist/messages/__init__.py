@@ -1,8 +1,8 @@
 """
-MTTP on the wire: the envelope and its ten payloads, as the other tools of the stack read and write them.
+MTTP messages: the envelope and its ten payloads, byte for byte as the tools of the MIST stack write them.
 
-`Message.new` makes a message and `to_bytes` writes it.
-`Message.from_bytes` reads one and `decode` says what it says.
+`Message.new` creates a message and `to_bytes` encodes it.
+`Message.from_bytes` parses a message and `decode` returns its payload.
 """
 
 from __future__ import annotations

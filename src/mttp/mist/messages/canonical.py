@@ -1,7 +1,7 @@
 """
-JSON as the reference writes it, byte for byte, so that a checksum outlives every relay.
+Encodes JSON byte for byte like the reference implementation, so that checksums remain valid after relays.
 
-Nothing between the tokens; `<`, `>`, `&` and the two line separators escaped; the shortest numbers.
+There is no space between tokens, `<`, `>`, `&`, U+2028 and U+2029 are escaped, and numbers are short.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _LITERALS = {None: "null", True: "true", False: "false"}
 
 def encode(value: Any) -> bytes:
     """
-    The JSON of plain data.
+    Encode plain data as JSON.
 
-    Names keep their order; a float that is whole has no fraction (`1.0` is written `1`).
-    Raises EncodeError for what JSON can't hold: NaN, the infinities, half a surrogate pair, foreign objects.
+    Names keep their order; a whole float has no fraction (`1.0` is written `1`).
+    Raises EncodeError for NaN, infinities, lone surrogates and objects of other types.
     """
     try:
         text = _write(value)
     except RecursionError as error:
-        raise EncodeError("what is nested this deeply can't be written") from error
+        raise EncodeError("the value is nested too deeply") from error
     for found, escape in _ESCAPED.items():
         text = text.replace(found, escape)
     try:
         return text.encode()
     except UnicodeEncodeError as error:
         found = text[max(error.start - 20, 0) : error.end]
-        raise EncodeError(f"half a surrogate pair is no text: {found!a}") from error
+        raise EncodeError(f"text with half a surrogate pair: {found!a}") from error
 
 
 def compact(raw: bytes) -> bytes:
-    """Valid JSON as a relay writes it: spaces gone, five characters escaped, all else as it came."""
+    """Remove spaces from valid JSON and escape five characters, as a relay does."""
     if any(raw.count(space) for space in (b" ", b"\n", b"\t", b"\r")):
         pieces = _STRING.split(raw)
         pieces[::2] = [piece.translate(None, _SPACE) for piece in pieces[::2]]
@@ -71,11 +71,11 @@ def _write(value: Any) -> str:
         return _number(float(value))
     if isinstance(value, str):
         return encode_basestring(value)
-    raise EncodeError(f"JSON has no {kind.__name__}: {value!r:.80}")
+    raise EncodeError(f"JSON can't represent {kind.__name__}: {value!r:.80}")
 
 
 def _writer(values: Sequence[Any]) -> Callable[[Any], str]:
-    """What writes each of these: most lists hold nothing but numbers."""
+    """Return a function that encodes each of the values, which often have one type."""
     kinds = set(map(type, values))
     return _WRITERS.get(kinds.pop(), _write) if len(kinds) == 1 else _write
 
@@ -85,23 +85,23 @@ def _spelled(value: int | None) -> str:
         return _LITERALS[value]
     try:
         return int.__repr__(value)
-    except ValueError as error:  # Python refuses to print integers of more than some 4,300 digits
-        raise EncodeError("an integer of thousands of digits can't be written") from error
+    except ValueError as error:  # Python raises for integers of more than about 4,300 digits
+        raise EncodeError("the integer has too many digits") from error
 
 
 def _name(key: object) -> str:
     if not isinstance(key, str):
-        raise EncodeError(f"a name in JSON is text, not {key!r:.80}")
+        raise EncodeError(f"a name in JSON must be text, not {key!r:.80}")
     return encode_basestring(key)
 
 
 def _number(value: float) -> str:
-    """The shortest digits that give the number back, with an exponent below 1e-6 and from 1e21 on."""
+    """Return the shortest digits of a float, with an exponent below 1e-6 and from 1e21."""
     text = float.__repr__(value)
     if "e" not in text and "n" not in text:
         return text.removesuffix(".0")
     if not isfinite(value):
-        raise EncodeError(f"JSON has no {value}")
+        raise EncodeError(f"JSON can't represent {value}")
     digits, _, exponent = text.partition("e")
     if -6 <= int(exponent) < 21:
         return f"{Decimal(text):f}"

@@ -1,8 +1,8 @@
 """
-A payload from its JSON, by the rules of the reference.
+Decodes payloads by the rules of the reference implementation.
 
-Names match in either case, and null is the zero value.
-Of a field that stands twice the last counts, and maps are merged.
+Names match in any case, and null is the zero value.
+Of a repeated field the last one is used, and maps are merged.
 """
 
 from __future__ import annotations
@@ -29,55 +29,55 @@ _EXPECTED = {
     "bool_type": "expected true or false",
     "int_type": "expected an integer, written without fraction and exponent",
     "float_type": "expected a number",
-    "finite_number": "expected a number that float64 holds",
+    "finite_number": "expected a number within float64",
     "greater_than_equal": "expected an integer of 64 bits",
     "less_than_equal": "expected an integer of 64 bits",
     "tuple_type": "expected an array",
     "dict_type": "expected an object",
     "model_type": "expected an object",
 }
-"""What a field should hold, by what it doesn't."""
+"""The reason in an error, by pydantic's type of the error."""
 
 
 class _Field(NamedTuple):
-    """How a field is read."""
+    """How to decode a field."""
 
     name: str
-    """What it is called on the wire."""
+    """The name in JSON."""
     shape: Literal["integer", "other", "list", "map"]
     texts: bool
-    """Whether it is a list or a map of texts, in which null is an empty one."""
+    """Whether it is a list or a map of texts, in which null is the empty text."""
     part: type[WireObject] | None
-    """What its elements are, where they are objects of their own."""
+    """The class of its elements if they are objects."""
 
 
 def decode(payload: type[P], raw: bytes) -> P:
-    """The payload; raises PayloadError, with the byte, where it is not one of this type."""
+    """Decode a payload; raises PayloadError with the position if it is not of this type."""
     document = JsonDocument(raw)
     with suppress(ValueError, RecursionError):  # a ValidationError is a ValueError
-        return _at_once(payload, document)
+        return _decode_fast(payload, document)
     try:
         return _decoded(payload, document)
     except JsonFault as fault:
         raise PayloadError(f"{payload.TYPE}: {fault.reason}", position=document.position(fault.at)) from fault
     except RecursionError as error:
-        raise PayloadError(f"{payload.TYPE}: nested too deeply to be held in Python") from error
+        raise PayloadError(f"{payload.TYPE}: nested too deeply") from error
 
 
 def fold(name: str) -> str:
-    """The name in the spelling in which all that count as equal are the same."""
+    """Return the name with its case folded, as the reference implementation compares names."""
     return name.lower().replace("\u017f", "s")
 
 
-def _at_once(payload: type[P], document: JsonDocument) -> P:
-    """The payload if no rule of the reference makes a difference to it; ValueError if one does, or might."""
+def _decode_fast(payload: type[P], document: JsonDocument) -> P:
+    """Decode without the rules of the reference; raises ValueError if one of them may apply."""
     fields, found = _fields(payload), document.plain()
     if (
         not isinstance(found, dict)
         or not found.keys() <= fields.keys()
         or any(field.part for field in fields.values())
     ):
-        raise ValueError("to be looked at closely")
+        raise ValueError("needs the rules of the reference")
     return payload.model_validate(found)
 
 
@@ -100,7 +100,7 @@ def _validated(part: type[Q], values: dict[str, Any], places: dict[str, int], st
 
 
 def _values(part: type[WireObject], document: JsonDocument, at: int) -> tuple[dict[str, Any], dict[str, int]]:
-    """The fields of an object by their names on the wire, and where the value of each begins."""
+    """Return the values of an object's fields by name in JSON, and the position of each."""
     if document.kind(at) != "an object":
         raise JsonFault(f"{document.kind(at)}, expected an object", at)
     fields = _fields(part)
@@ -111,7 +111,7 @@ def _values(part: type[WireObject], document: JsonDocument, at: int) -> tuple[di
         if field is None:
             _keep(part, values, key, document, start)
             continue
-        if field.name in values:  # the last one counts, but the others must be as good
+        if field.name in values:  # the last one is used, but the others must be valid too
             _validated(part, values, places, at)
         places[field.name] = start
         _read(field, values, document, start, end)
@@ -119,7 +119,7 @@ def _values(part: type[WireObject], document: JsonDocument, at: int) -> tuple[di
 
 
 def _keep(part: type[WireObject], values: dict[str, Any], key: str, document: JsonDocument, at: int) -> None:
-    """A field that the protocol doesn't know, unless it can't be held here."""
+    """Keep an unknown field, unless its value can't be represented."""
     with suppress(JsonFault, EncodeError):
         value = document.value(at)
         encode({key: value})
@@ -157,7 +157,7 @@ def _without_null(value: Any) -> Any:
 
 @cache
 def _fields(part: type[WireObject]) -> dict[str, _Field]:
-    """By their names on the wire."""
+    """Return the fields by name in JSON."""
     found = {}
     for name, field in part.model_fields.items():
         wire = field.serialization_alias or name
@@ -168,7 +168,7 @@ def _fields(part: type[WireObject]) -> dict[str, _Field]:
 def _shape(
     annotation: Any,
 ) -> tuple[Literal["integer", "other", "list", "map"], bool, type[WireObject] | None]:
-    """Of a field's annotation: its shape, whether it holds texts, and what parts."""
+    """Return the shape of a field's annotation, whether it holds texts, and the class of its elements."""
     if NoneType in get_args(annotation):
         annotation = get_args(get_args(annotation)[0])[0]
     inner = get_args(annotation)

@@ -1,4 +1,4 @@
-"""The envelope that every message of the stack travels in."""
+"""The envelope of messages."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ from mttp.model import ids
 __all__ = ["MAX_SIZE", "Message"]
 
 MAX_SIZE = 10_485_760
-"""Bytes that a message may have."""
+"""Maximum bytes of a message."""
 
-_MUST = ("version", "id", "source", "type")
+_REQUIRED = ("version", "id", "source", "type")
 _INT64 = range(-(2**63), 2**63)
 _UINT32 = range(2**32)
 _HEAD = re.compile(
-    "".join(rf'{mark}"{name}":"(?P<{name}>[ !#-\[\]-~]+)"' for name, mark in zip(_MUST, "{,,,", strict=True))
+    "".join(
+        rf'{mark}"{name}":"(?P<{name}>[ !#-\[\]-~]+)"' for name, mark in zip(_REQUIRED, "{,,,", strict=True)
+    )
     + r',"timestamp_ns":(?P<timestamp_ns>0|[1-8][0-9]{,18}|9[0-9]{,17}),"payload":[ \t\n\r]*'
 ).match
 _TAIL = re.compile(r'(?:,"checksum":([1-3][0-9]{,9}|[4-9][0-9]{,8}))?\}[ \t\n\r]*\Z').match
-"""Before and after the payload, as nearly everybody writes it."""
+"""The usual text before and after the payload, for fast parsing."""
 
 
 class Message(BaseModel):
     """
-    One message, with its payload as it was received or will be sent.
+    One message, with its payload as encoded JSON.
 
-    Fields that the protocol doesn't know are kept, and written again after those that it does.
+    Unknown fields are kept, and written after the known ones.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, use_attribute_docstrings=True)
@@ -46,19 +48,19 @@ class Message(BaseModel):
     version: str = VERSION
     """The version of the protocol."""
     id: str
-    """Identity of the message, 32 hexadecimal digits unless its sender does otherwise."""
+    """Id of the message, by default 32 hexadecimal digits."""
     source: str
     """The program that sends it."""
     type: str
-    """What it says: a key of `PAYLOADS`, or one that only others know."""
+    """Type of the message, a key of `PAYLOADS`; other tools may use further types."""
     timestamp_ns: Int64 = 0
-    """When it was made, in nanoseconds since the Unix epoch."""
+    """Time of creation, in nanoseconds since the Unix epoch."""
     payload: Annotated[bytes, WithJsonSchema({})] = b""
-    """JSON; `decode` has what it says."""
+    """The payload as JSON; `decode` returns it as a value."""
     checksum: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """CRC-32 of the payload; 0 where it is not stated."""
+    """CRC-32 of the payload; 0 if it was not computed."""
     unknown: Annotated[tuple[tuple[str, bytes], ...], Field(exclude=True)] = ()
-    """Fields of the envelope that the protocol doesn't know: names and JSON."""
+    """Unknown fields of the envelope: names and JSON."""
 
     @classmethod
     def new(
@@ -71,12 +73,14 @@ class Message(BaseModel):
         checksum: bool = False,
     ) -> Message:
         """
-        A message of now that carries `payload`.
+        Create a message with `payload`; the default for `timestamp_ns` is now, for `id` a random id.
 
-        Raises EncodeError for what JSON can't hold, EnvelopeError where it would not be valid.
+        Raises EncodeError if JSON can't represent the payload, and EnvelopeError if the message is invalid.
         """
         if not getattr(payload, "TYPE", ""):
-            raise EncodeError(f"{payload!r:.80} is no payload; those of mttp.mist.messages are {_names()}")
+            raise EncodeError(
+                f"{payload!r:.80} is not a payload; payloads of mttp.mist.messages are {_names()}"
+            )
         raw = encode(payload.to_wire())
         message = cls(
             id=f"{ids.trace_id():032x}" if id is None else id,
@@ -92,10 +96,9 @@ class Message(BaseModel):
     @classmethod
     def from_bytes(cls, raw: bytes) -> Message:
         """
-        The message that these bytes are.
+        Parse a message, without verifying its checksum and version.
 
-        Neither checksum nor version is verified, and the payload is kept as it came.
-        Raises EnvelopeError, with the byte, where it is none.
+        Raises EnvelopeError with the position if the message is invalid.
         """
         if len(raw) > MAX_SIZE:
             raise EnvelopeError(f"too large: {len(raw):,} bytes, at most {MAX_SIZE:,} are allowed")
@@ -109,12 +112,12 @@ class Message(BaseModel):
 
     def to_bytes(self) -> bytes:
         """
-        The message as the reference writes it, in one line without its end.
+        Encode the message in one line, without a line end, as the reference implementation does.
 
-        A checksum that was right for the payload as it came is right for the payload as it is written.
+        A valid checksum is recomputed if the payload has to be reformatted; an invalid one is kept.
         """
         payload = compact(self.payload) or b"null"
-        known = {name: getattr(self, name) for name in (*_MUST, "timestamp_ns")}
+        known = {name: getattr(self, name) for name in (*_REQUIRED, "timestamp_ns")}
         parts = [encode(known)[:-1], b',"payload":', payload]
         if checksum := self._checksum_of(payload):
             parts.append(b',"checksum":%d' % checksum)
@@ -122,30 +125,32 @@ class Message(BaseModel):
         return b"".join([*parts, b"}"])
 
     def decode(self) -> Payload:
-        """What the message says; raises PayloadError where its payload is not what its type says."""
+        """Return the payload as a value; raises PayloadError if it does not match the type."""
         payload = PAYLOADS.get(self.type)
         if payload is None:
-            raise PayloadError(f"{self.type!r:.80} is no known type; those are {', '.join(PAYLOADS)}")
+            raise PayloadError(
+                f"{self.type!r:.80} is not a known type; known types are {', '.join(PAYLOADS)}"
+            )
         return decode(payload, self.payload)
 
     def verify_checksum(self) -> None:
-        """Raise ChecksumError where one is stated, and is not that of the payload as it came."""
+        """Raise ChecksumError if the message has a checksum that is not that of its payload."""
         if self.checksum and self.checksum != crc32(self.payload):
             raise ChecksumError(
                 f"the checksum is {self.checksum}, that of the payload is {crc32(self.payload)}: "
-                "it was changed on its way"
+                "the payload was changed"
             )
 
     def validate(self) -> None:  # type: ignore[override]  # pydantic's is deprecated
-        """Raise EnvelopeError where something is missing that every message must have."""
-        for name in _MUST:
+        """Raise EnvelopeError if a required field is missing, or the payload is too large."""
+        for name in _REQUIRED:
             if not getattr(self, name):
                 raise EnvelopeError(f"{name} is missing")
         if len(self.payload) > MAX_SIZE:
             raise EnvelopeError(f"too large: a payload of {len(self.payload):,} bytes")
 
     def _checksum_of(self, payload: bytes) -> int:
-        """The checksum to state of the payload as it is written."""
+        """Return the checksum to write with the reformatted payload."""
         stated = self.checksum
         return crc32(payload) if stated and stated == crc32(self.payload) else stated
 
@@ -155,7 +160,7 @@ def _names() -> str:
 
 
 def _fields(document: JsonDocument) -> dict[str, Any]:
-    """The fields of the envelope; raises Fault where it is none."""
+    """Parse the fields of the envelope; raises JsonFault if it is invalid."""
     if (head := _HEAD(document.text)) and (
         tail := _TAIL(document.text, payload_end := document.skip(head.end(), depth=1))
     ):
@@ -167,10 +172,10 @@ def _fields(document: JsonDocument) -> dict[str, Any]:
 def _members(document: JsonDocument) -> dict[str, Any]:
     start = document.start()
     if document.kind(start) == "null":
-        return dict.fromkeys(_MUST, "")
+        return dict.fromkeys(_REQUIRED, "")
     if document.kind(start) != "an object":
         raise JsonFault(f"{document.kind(start)}, expected an object", start)
-    found: dict[str, Any] = dict.fromkeys(_MUST, "")
+    found: dict[str, Any] = dict.fromkeys(_REQUIRED, "")
     unknown: dict[str, bytes] = {}
     for key, at, end in document.members(start):
         name = key if key in _READERS else fold(key)
@@ -209,7 +214,7 @@ def _raw(document: JsonDocument, _: str, at: int, end: int) -> bytes:
 
 _Reader = Callable[[JsonDocument, str, int, int], Any]
 _READERS: dict[str, _Reader] = {
-    **dict.fromkeys(_MUST, _text),
+    **dict.fromkeys(_REQUIRED, _text),
     "timestamp_ns": _integer(_INT64),
     "payload": _raw,
     "checksum": _integer(_UINT32),

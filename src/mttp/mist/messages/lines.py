@@ -1,4 +1,4 @@
-"""Messages line by line: a line that is none is one error, and the rest goes on."""
+"""Reads messages line by line; an invalid line is one error, and reading continues."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from mttp.mist.messages.versions import check_version
 __all__ = ["LONGEST_LINE", "MessageLine", "as_line", "read_lines", "received"]
 
 LONGEST_LINE = 1_048_575
-"""Bytes of a line, without its end, that the stack's own readers of files and standard input take."""
+"""Longest line, without its end, that the stack's own readers of files and standard input accept."""
 _AT_MOST = MAX_SIZE + 2  # with its end
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """One line of a stream: a message, or what is wrong with it."""
+    """One line of a stream: a message or an error."""
 
     number: int
-    """Its place in the stream, from 1."""
+    """The number of the line in the stream, from 1."""
     size: int
-    """Its bytes, without its end."""
+    """The number of bytes, without the line end."""
     message: Message | None = None
     error: DecodeError | None = None
     source: str = ""
-    """What it is a line of, where that is known: a file, or the address of who sent it."""
+    """The file, or the address of the sender; empty if unknown."""
 
     def __str__(self) -> str:
-        """Where it stands."""
+        """Return the source and the number of the line."""
         return f"{self.source}:{self.number}" if self.source else str(self.number)
 
     @property
     def is_long(self) -> bool:
-        """Whether the reference's readers of files and standard input would refuse it."""
+        """Whether the line is too long for the stack's own readers of files and standard input."""
         return self.size > LONGEST_LINE
 
     def get(self) -> Message:
-        """The message; raises what is wrong with it."""
+        """Return the message; raises the error of an invalid line."""
         if self.message is None:
             raise self.error or EnvelopeError("no message")
         return self.message
 
 
 def read_lines(stream: IO[bytes]) -> Iterator[MessageLine]:
-    """The messages of a stream, as `received` takes them; more than a message may have is never held."""
+    """Iterate over verified lines of a stream; oversized lines are not held in memory."""
     number = 0
     while piece := stream.readline(_AT_MOST):
         number += 1
@@ -61,10 +61,10 @@ def read_lines(stream: IO[bytes]) -> Iterator[MessageLine]:
 
 def received(raw: bytes) -> Message:
     """
-    The message that these bytes are, if it may be trusted.
+    Parse a message, and verify its protocol version and its checksum.
 
-    Raises EnvelopeError where it is none, VersionError where it follows another version of the protocol,
-    ChecksumError where its payload is not what was sent.
+    Raises EnvelopeError for an invalid message, VersionError for another version of the protocol, and
+    ChecksumError if the payload does not match the checksum.
     """
     message = Message.from_bytes(raw)
     check_version(message.version)
@@ -73,7 +73,7 @@ def received(raw: bytes) -> Message:
 
 
 def as_line(content: bytes, *, number: int, size: int | None = None, source: str = "") -> MessageLine:
-    """A line without its end, as `received` takes it; `size` where there were more bytes than are given."""
+    """Parse a line without its end; `size` is its full size if `content` is only a part of it."""
     size = len(content) if size is None else size
     try:
         if size > len(content):

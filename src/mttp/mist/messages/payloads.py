@@ -1,8 +1,8 @@
 """
-The ten payloads, as their types name them.
+The payloads of the ten types.
 
-Every field has the zero value that it is read as where it is missing or null.
-Fields that the protocol doesn't know are kept beside the others.
+The default of every field is the zero value, which a missing field or null is read as.
+Unknown fields are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 def _require(schema: dict[str, Any], part: Any) -> None:
-    """Every field that is always written is required where what is written is described."""
+    """Mark the fields that are always written as required in the JSON Schema."""
     fields = part.model_fields.items()
     schema["required"] = [
         field.serialization_alias or name for name, field in fields if name not in part._omitted
@@ -45,7 +45,7 @@ def _require(schema: dict[str, Any], part: Any) -> None:
 
 
 class WireObject(BaseModel):
-    """An object of the wire."""
+    """A JSON object of the protocol."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -56,10 +56,10 @@ class WireObject(BaseModel):
         json_schema_extra=_require,
     )
     _omitted: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are not written where they are empty."""
+    """Fields that are omitted if they are empty."""
 
     def to_wire(self) -> dict[str, Any]:
-        """The fields in the order of the wire, by the names they have there."""
+        """Return the fields by their names in JSON, in the order in which they are written."""
         found = {
             field.serialization_alias or name: _to_wire(value)
             for name, field in type(self).model_fields.items()
@@ -75,10 +75,10 @@ def _to_wire(value: Any) -> Any:
 
 
 class Payload(WireObject):
-    """What a message carries."""
+    """The payload of a message."""
 
     TYPE: ClassVar[str] = ""
-    """The type of the messages that carry it."""
+    """The type of its messages."""
 
 
 class DataEntities(Payload):
@@ -88,13 +88,13 @@ class DataEntities(Payload):
     _omitted = frozenset({"schema_", "checksum"})
 
     count: Int64 = 0
-    """How many."""
+    """Number of records."""
     format: str = ""
-    """How they are written: json, jsonl or csv."""
+    """Format of the file: json, jsonl or csv."""
     path: str = ""
-    """The file."""
+    """Path of the file."""
     schema_: str = Field(default="", validation_alias="schema", serialization_alias="schema")
-    """The name of the schema that they follow."""
+    """Name of the schema of the records."""
     checksum: str = ""
     """A digest of the file, such as `sha256:…`."""
 
@@ -109,7 +109,7 @@ class SchemaField(WireObject):
 
 
 class DataSchema(Payload):
-    """What records look like."""
+    """The schema of records."""
 
     TYPE = "data.schema"
 
@@ -126,25 +126,25 @@ class ChatMessage(WireObject):
 
 
 class InferRequest(Payload):
-    """A model is asked."""
+    """A request to a model."""
 
     TYPE = "infer.request"
     _omitted = frozenset({"provider", "params", "meta"})
 
     model: str = ""
-    """Its name; `auto` leaves the choice to whoever answers."""
+    """Name of the model; `auto` lets the receiver choose."""
     provider: str = ""
-    """Who shall serve it."""
+    """Provider of the model."""
     messages: Annotated[tuple[ChatMessage, ...], Field(strict=False)] | None = None
     """The conversation so far."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """How to sample: temperature, max_tokens, …"""
+    """Parameters of sampling: temperature, max_tokens, …"""
     meta: dict[str, str] = Field(default_factory=dict)
-    """Whatever else belongs to the request, the trace context for one."""
+    """Metadata of the request, such as the trace context."""
 
 
 class InferResponse(Payload):
-    """What the model answered."""
+    """The answer of a model."""
 
     TYPE = "infer.response"
 
@@ -159,25 +159,25 @@ class InferResponse(Payload):
 
 
 class EvalRun(Payload):
-    """An evaluation is asked for."""
+    """A request for an evaluation."""
 
     TYPE = "eval.run"
     _omitted = frozenset({"tasks", "infer_url", "tags"})
 
     suite: str = ""
-    """Which suite of tasks."""
+    """Name of the suite of tasks."""
     tasks: Texts = ()
-    """Which of its tasks; empty for all."""
+    """Ids of its tasks; empty for all tasks."""
     baseline: bool = False
-    """Whether this is the run that others are compared with."""
+    """Whether the evaluation is a baseline for others."""
     infer_url: str = ""
-    """Where the policy answers."""
+    """URL of the policy."""
     tags: dict[str, str] = Field(default_factory=dict)
-    """Facts of the run: its id, the version of the reward spec, the seed, …"""
+    """Attributes of the run: its id, the version of the reward spec, the seed, …"""
 
 
 class EvalResult(Payload):
-    """What became of one task of an evaluation."""
+    """The result of one task of an evaluation."""
 
     TYPE = "eval.result"
     _omitted = frozenset({"error"})
@@ -187,16 +187,16 @@ class EvalResult(Payload):
     passed: bool = False
     score: Number = 0.0
     baseline_score: Number = 0.0
-    """What the baseline scored."""
+    """Score of the baseline."""
     delta: Number = 0.0
-    """score less baseline_score."""
+    """score minus baseline_score."""
     duration_ms: Int64 = 0
     error: str = ""
-    """Why there is no score, where there is none."""
+    """The reason if there is no score."""
 
 
 class TraceSpan(Payload):
-    """Something that took time: an episode, a step, a call of a model."""
+    """A span: an episode, a step, a model call, …"""
 
     TYPE = "trace.span"
     _omitted = frozenset({"parent_id", "attrs"})
@@ -206,18 +206,19 @@ class TraceSpan(Payload):
     parent_id: str = ""
     """Empty for a root."""
     operation: str = ""
-    """What was done."""
+    """Name of the span."""
     start_ns: Int64 = 0
-    """Nanoseconds since the Unix epoch, likewise end_ns."""
+    """Start time, in nanoseconds since the Unix epoch."""
     end_ns: Int64 = 0
+    """End time, in nanoseconds since the Unix epoch."""
     status: str = ""
     """ok or error."""
     attrs: dict[str, Any] = Field(default_factory=dict)
-    """Facts by name."""
+    """Attributes by name."""
 
 
 class TraceAlert(Payload):
-    """A metric crossed its threshold."""
+    """An alert that a metric crossed its threshold."""
 
     TYPE = "trace.alert"
 
@@ -230,25 +231,25 @@ class TraceAlert(Payload):
 
 
 class HealthPing(Payload):
-    """Somebody asks whether one is there."""
+    """A request for a sign of life."""
 
     TYPE = "health.ping"
 
     from_: str = Field(default="", validation_alias="from", serialization_alias="from")
-    """Who asks."""
+    """Name of the program that asks."""
 
 
 class HealthPong(Payload):
-    """One is there."""
+    """The answer to a ping."""
 
     TYPE = "health.pong"
 
     from_: str = Field(default="", validation_alias="from", serialization_alias="from")
-    """Who answers."""
+    """Name of the program that answers."""
     version: str = ""
-    """The version of the program that answers."""
+    """Version of the program that answers."""
     uptime_s: Int64 = 0
-    """For how many seconds it has been running."""
+    """Seconds since the program started."""
 
 
 PAYLOADS: Mapping[str, type[Payload]] = {
@@ -266,4 +267,4 @@ PAYLOADS: Mapping[str, type[Payload]] = {
         HealthPong,
     )
 }
-"""By the type of the messages that carry them."""
+"""The payloads by type."""

@@ -1,4 +1,4 @@
-"""JSON Schema of the messages: of one payload, or of the envelope with whatever it may carry."""
+"""JSON Schemas of payloads and of whole messages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def schema(type: str | None = None) -> dict[str, Any]:
     """
-    The schema of the payload of `type`, or of a whole message; raises KeyError where there is no such type.
+    Return the JSON Schema of the payload of `type`, or of a whole message; raises KeyError for other types.
 
-    It says what is written: what is read may lack fields, or spell their names in the other case.
+    It describes written messages; on reading, fields may be missing or their names in another case.
     """
     if type is not None:
         return {"$schema": _DIALECT, **PAYLOADS[type].model_json_schema(by_alias=True)}
@@ -36,7 +36,7 @@ def schema(type: str | None = None) -> dict[str, Any]:
 
 
 def _where(type: str) -> dict[str, Any]:
-    """What the payload of one type must be."""
+    """Return the condition for the payload of one type."""
     return {
         "if": {"properties": {"type": {"const": type}}},
         "then": {"properties": {"payload": {"$ref": f"#/$defs/{type}"}}},

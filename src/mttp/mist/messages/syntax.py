@@ -1,8 +1,8 @@
 """
-JSON as the reference reads it.
+Parses JSON like the reference implementation.
 
-Any UTF-8 is text, as far as it goes: a byte that is none, and half a surrogate pair, become U+FFFD.
-There is no byte order mark, no NaN and no second value; nesting ends at 10,000.
+Invalid UTF-8 bytes and lone surrogates are read as U+FFFD.
+A byte order mark, NaN, a second value and nesting beyond 10,000 levels are errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAY_BE_NEGATIVE_ZERO = re.compile(r"-0(?![0-9.eE])")
 
 
 class JsonFault(Exception):  # noqa: N818 - never leaves this package
-    """What is wrong with a document, and the character at which it is."""
+    """An error in a document, and the index of its character."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ def _refuse(name: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a repeated name")
     return found
 
 
@@ -54,11 +54,11 @@ _read = json.JSONDecoder(parse_constant=_refuse).raw_decode
 _read_once = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique).raw_decode
 _read_signed = json.JSONDecoder(parse_constant=_refuse, parse_int=_signed).raw_decode
 _pass = json.JSONDecoder(parse_constant=_refuse, parse_int=len, parse_float=len).raw_decode
-"""Likewise, for values that nobody looks at: numbers are not computed."""
+"""Skips a value without converting its numbers."""
 
 
 class JsonDocument:
-    """One JSON value; places in it are those of its characters, whose bytes `position` counts."""
+    """A JSON value; positions in it are indices of characters, which `position` converts to bytes."""
 
     __slots__ = ("_halves", "text")
 
@@ -67,15 +67,15 @@ class JsonDocument:
         self._halves = (not text.isascii() or "\\u" in text) and _MAY_BE_HALF.search(text) is not None
 
     def position(self, at: int) -> int:
-        """The byte of a place."""
+        """Return the byte offset of a character."""
         return len(self.raw(0, at))
 
     def raw(self, start: int, end: int) -> bytes:
-        """The bytes from one place to another, as they came."""
+        """Return the original bytes of a range of characters."""
         return self.text[start:end].encode("utf-8", "surrogateescape")
 
     def start(self) -> int:
-        """Where the value begins; raises Fault where it is not the only one, or none."""
+        """Return the start of the value; raises JsonFault unless there is exactly one."""
         start = _after_space(self.text, 0)
         if self.text[start : start + 1] == "\ufeff":
             raise JsonFault("a byte order mark, which JSON must not have", start)
@@ -85,20 +85,20 @@ class JsonDocument:
         return start
 
     def skip(self, at: int, *, depth: int = 0) -> int:
-        """Where the value at a place ends, which stands within so many others."""
+        """Return the end of the value at `at`, which is nested in `depth` others."""
         try:
             return int(_pass(self.text, at)[1])
         except (ValueError, RecursionError):
             return _walk(self.text, at, depth)
 
     def value(self, at: int) -> Any:
-        """The value at a place; of a name that stands twice in an object, the last."""
+        """Parse the value at `at`; of a repeated name in an object the last is used."""
         try:
             read = _read_signed if _MAY_BE_NEGATIVE_ZERO.search(self.text, at) else _read
             found = read(self.text, at)[0]
         except (ValueError, RecursionError) as error:
             _walk(self.text, at)
-            raise JsonFault("what Python can't hold: too deep, or a number of too many digits", at) from error
+            raise JsonFault("nested too deeply, or a number with too many digits", at) from error
         try:
             _refuse_too_large(found)
         except ValueError as error:
@@ -106,7 +106,7 @@ class JsonDocument:
         return _whole(found) if self._halves else found
 
     def plain(self) -> Any:
-        """The document, if there is nothing unusual about it; raises ValueError if there is, or might be."""
+        """Parse the document fast; raises ValueError if it may have repeated names or other special cases."""
         start = _after_space(self.text, 0)
         try:
             found, end = _read_once(self.text, start)
@@ -114,16 +114,16 @@ class JsonDocument:
             raise ValueError(str(error)) from error
         rest = _after_space(self.text, end) < len(self.text)
         if rest or self._halves or _MAY_BE_NEGATIVE_ZERO.search(self.text):
-            raise ValueError("unusual")
+            raise ValueError("needs the slow parser")
         _refuse_too_large(found)
         return found
 
     def kind(self, at: int) -> str:
-        """What sort of value begins at a place, in a word."""
+        """Return the kind of the value at `at`, for messages."""
         return _KINDS.get(self.text[at], "a number")
 
     def members(self, at: int) -> Iterator[tuple[str, int, int]]:
-        """Of the object at a place, each name with where its value begins and ends, in order."""
+        """Yield the name, start and end of each value of the object at `at`."""
         text = self.text
         at = _after_space(text, at + 1)
         while text[at : at + 1] != "}":
@@ -133,7 +133,7 @@ class JsonDocument:
             at = _next(text, end, "}")
 
     def elements(self, at: int) -> Iterator[int]:
-        """Of the array at a place, where each element begins."""
+        """Yield the start of each element of the array at `at`."""
         text = self.text
         at = _after_space(text, at + 1)
         while text[at : at + 1] != "]":
@@ -152,7 +152,7 @@ _KINDS = {
 
 
 def _walk(text: str, at: int, depth: int = 0) -> int:
-    """Where a value ends: slow, but as deep as it may be, and exact about what is wrong."""
+    """Return the end of a value; slow, but without a limit of recursion, and exact about errors."""
     closing: list[str] = []
     while True:
         at = _after_space(text, at)
@@ -180,7 +180,7 @@ def _walk(text: str, at: int, depth: int = 0) -> int:
 
 
 def _next(text: str, at: int, closing: str) -> int:
-    """From the end of a value to the next, or to what closes them all."""
+    """Return the start of the next value, or the position of `closing`."""
     at = _after_space(text, at)
     if text[at : at + 1] == closing:
         return at
@@ -193,7 +193,7 @@ def _next(text: str, at: int, closing: str) -> int:
 
 
 def _key(text: str, at: int) -> tuple[str, int]:
-    """A name, and where its value begins."""
+    """Parse a name; return it with the start of its value."""
     if not _string(text, at):
         raise JsonFault(f"{_shown(text, at)} where a name in quotes should be", at)
     key, at = _read(text, at)
@@ -209,12 +209,12 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _shown(text: str, at: int) -> str:
-    """What stands at a place, for people."""
+    """Return the text at `at`, for messages."""
     return ascii(text[at : at + 12]) if at < len(text) else "the end"
 
 
 def _refuse_too_large(value: Any) -> None:
-    """Raise ValueError where a number is beyond those of float64, as which the reference reads it."""
+    """Raise ValueError for a number beyond float64, which the reference rejects."""
     if isinstance(value, dict):
         for item in value.values():
             _refuse_too_large(item)
@@ -223,19 +223,19 @@ def _refuse_too_large(value: Any) -> None:
             for item in value:
                 _refuse_too_large(item)
     elif isinstance(value, (int, float)) and not -_LARGEST <= value <= _LARGEST:
-        raise ValueError("a number beyond those of float64")
+        raise ValueError("a number beyond float64")
 
 
 def _are_numbers(values: list[Any]) -> bool:
-    """Whether all of them are numbers, none too large."""
+    """Whether all values are numbers within float64."""
     try:
         return bool(min(values) >= -_LARGEST and max(values) <= _LARGEST)
-    except (TypeError, ValueError):  # others, or none at all
+    except (TypeError, ValueError):  # other types, or an empty list
         return False
 
 
 def _whole(value: Any) -> Any:
-    """The value with U+FFFD for each half of a surrogate pair."""
+    """Return the value with each lone surrogate replaced by U+FFFD."""
     if isinstance(value, str):
         return _HALF.sub("\ufffd", value)
     if isinstance(value, list):

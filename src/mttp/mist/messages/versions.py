@@ -1,4 +1,4 @@
-"""Versions of the protocol: which are understood here, and which both sides speak."""
+"""Versions of the protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mttp.errors import VersionError
 __all__ = ["VERSION", "check_version", "negotiate_version"]
 
 VERSION = "1"
-"""The version that is written here, and the only one that is understood."""
+"""The supported version."""
 
 _INT64 = range(-(2**63), 2**63)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}").fullmatch
@@ -17,24 +17,26 @@ _SPACE = " \t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map
 
 
 def check_version(text: str) -> None:
-    """Raise VersionError unless messages of this version are understood here."""
+    """Raise VersionError unless the version is supported."""
     try:
         found = _number(text)
     except ValueError as error:
         raise VersionError(
-            f"{text!r:.80} is no version of the protocol; this is version {VERSION}"
+            f"{text!r:.80} is not a version of the protocol; version {VERSION} is supported"
         ) from error
     if found != int(VERSION):
         age = "old" if found < int(VERSION) else "new"
-        raise VersionError(f"version {text!r:.80} of the protocol is too {age}; this is version {VERSION}")
+        raise VersionError(
+            f"version {text!r:.80} of the protocol is too {age}; version {VERSION} is supported"
+        )
 
 
 def negotiate_version(local: str, remote: str) -> str:
     """
-    The highest version that both sides speak.
+    Return the highest version that both sides support.
 
-    Each says one version, `"1"`, or a range, `"1-3"`.
-    Raises VersionError where one of them says neither, or where they have none in common.
+    Each argument is a version, `"1"`, or a range, `"1-3"`.
+    Raises VersionError for any other text, or if there is no common version.
     """
     mine, theirs = _range("local", local), _range("remote", remote)
     lowest, highest = max(mine[0], theirs[0]), min(mine[1], theirs[1])
@@ -50,7 +52,7 @@ def _range(side: str, text: str) -> tuple[int, int]:
     except ValueError as error:
         raise VersionError(f"{side} {text!r:.80} is neither a version nor a range such as '1-3'") from error
     if lowest > highest:
-        raise VersionError(f"{side} {text!r:.80} is a range that ends before it begins")
+        raise VersionError(f"{side} {text!r:.80} is an empty range")
     return lowest, highest
 
 

@@ -1,7 +1,7 @@
 """
-Messages as they come in: over HTTP, from files, standard input, and channels of this process.
+Receives messages over HTTP, from files, standard input and channels of this process.
 
-What is received is verified: a message that may not be trusted is an error, and the rest goes on.
+Messages are verified; an invalid one is reported as an error, and receiving continues.
 """
 
 from __future__ import annotations

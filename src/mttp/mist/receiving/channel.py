@@ -1,4 +1,4 @@
-"""Messages from a channel of this process."""
+"""Receives messages from a channel of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
 from mttp.errors import TransportError
-from mttp.mist.channels import ChannelReader, leave
+from mttp.mist.channels import ChannelReader, open_reader
 from mttp.mist.messages import MessageLine
 from mttp.transports.options import Positive, path_of, take
 
@@ -15,7 +15,7 @@ __all__ = ["ChannelOrigin", "open"]
 
 
 class ChannelOrigin:
-    """One end of a channel; it comes to its end when all senders have closed theirs, and it is empty."""
+    """Reads a channel, until it is empty and all of its writers are closed."""
 
     def __init__(self, address: str, end: ChannelReader) -> None:
         self.address = address
@@ -24,21 +24,21 @@ class ChannelOrigin:
 
     @property
     def pending(self) -> int:
-        """Messages that wait in the channel."""
+        """Number of messages in the channel."""
         return self._end.pending
 
     def lines(self) -> Iterator[MessageLine]:
-        """Messages as they are put in; nothing is copied."""
+        """Iterate over messages as they are written; payloads are not copied."""
         while line := self._end.get():
             yield line
 
     def close(self) -> None:
-        """Take nothing more out."""
+        """Stop reading."""
         self._end.close()
 
 
 def open(address: str, options: Mapping[str, object]) -> ChannelOrigin:
-    """The receiving end of a channel; whichever end comes first says its `capacity`."""
+    """Open a reader of a channel; the first writer or reader sets its `capacity`."""
     name = unquote(path_of(address))
     if not name:
         raise TransportError("no name; write chan://NAME, as at the other end")
@@ -46,4 +46,4 @@ def open(address: str, options: Mapping[str, object]) -> ChannelOrigin:
 
 
 def _end(name: str, *, capacity: Positive | None = None) -> ChannelReader:
-    return leave(name, capacity=capacity)
+    return open_reader(name, capacity=capacity)

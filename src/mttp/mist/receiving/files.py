@@ -1,4 +1,4 @@
-"""Messages in files, and those that are appended to a file later."""
+"""Receives messages from files, including lines that are appended later."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mttp.transports.options import Flag, path_of, take
 __all__ = ["FileOrigin", "FollowedOrigin", "open"]
 
 _PAUSE = 0.1
-"""Seconds between two looks at a file that nothing was appended to."""
+"""Seconds between two checks of a file for new lines."""
 _AT_MOST = MAX_SIZE + 2  # with the end of the line
 
 
 class FileOrigin:
-    """What files hold: one with its parts, those that match a pattern, or all in a directory."""
+    """Reads files: one with its parts, those that match a pattern, or all in a directory."""
 
     pending: ClassVar[int] = 0
 
@@ -35,7 +35,7 @@ class FileOrigin:
         self._closed = False
 
     def lines(self) -> Iterator[MessageLine]:
-        """File by file; empty lines are left out, and a last one that is cut short is an error."""
+        """Iterate over nonempty lines, file by file; an incomplete last line is an error."""
         for path in self._files:
             for item in read_lines(path):
                 if self._closed:
@@ -46,12 +46,12 @@ class FileOrigin:
                     yield _line(item.content, item.number, path)
 
     def close(self) -> None:
-        """Stop with the next line."""
+        """Stop after the current line."""
         self._closed = True
 
 
 class FollowedOrigin:
-    """A file that grows; it is waited for where it is not there yet, and read anew where it was replaced."""
+    """Follows a growing file: waits until it exists, and reads it again if it is replaced."""
 
     pending: ClassVar[int] = 0
 
@@ -62,17 +62,17 @@ class FollowedOrigin:
         self._closed = threading.Event()
 
     def lines(self) -> Iterator[MessageLine]:
-        """Lines as they are appended; one without an end is read once there is one, or this is closed."""
+        """Iterate over lines as they are appended; an incomplete line waits for its end, or for `close`."""
         while (file := self._opened()) is not None:
             with file:
                 yield from self._appended(file)
 
     def close(self) -> None:
-        """Wait for no more."""
+        """Stop waiting for new lines."""
         self._closed.set()
 
     def _opened(self) -> IO[bytes] | None:
-        """The file, once it is there; None where it is not waited for any more."""
+        """Open the file once it exists; return None after `close`."""
         while True:
             try:
                 return self._path.open("rb") if not self._closed.is_set() else None
@@ -80,7 +80,7 @@ class FollowedOrigin:
                 self._closed.wait(_PAUSE)
 
     def _appended(self, file: IO[bytes]) -> Iterator[MessageLine]:
-        """The lines of one file, until another has taken its place."""
+        """Iterate over the lines of one file, until it is replaced."""
         number, rest, size = 1, b"", 0
         while True:
             is_last = self._closed.is_set() or self._is_replaced(file)
@@ -100,12 +100,12 @@ class FollowedOrigin:
             yield _line(stripped, number, self._path, size=size - len(content) + len(stripped))
 
     def _is_replaced(self, file: IO[bytes]) -> bool:
-        """Whether the path names another file by now, or the same that was emptied."""
+        """Whether the path now names another file, or the file was truncated."""
         opened = os.fstat(file.fileno())
         try:
             found = self._path.stat()
         except FileNotFoundError:
-            return False  # another may come, until then this one may still grow
+            return False  # until another file replaces it, this one may still grow
         return not os.path.samestat(found, opened) or opened.st_size < file.tell()
 
 
@@ -119,7 +119,7 @@ def _unread(item: Cut | Skipped, path: Path) -> MessageLine:
 
 
 def open(address: str, options: Mapping[str, object]) -> FileOrigin | FollowedOrigin:
-    """Files as they are, or with `follow` one plain file for as long as it grows."""
+    """Open existing files, or with `follow` one plain file that grows."""
     path = unquote(path_of(address))
     if not path.strip("/"):
         raise TransportError("no path; write mttp+file://messages.jsonl")
@@ -131,5 +131,5 @@ def _origin(path: str, *, follow: Flag = False) -> FileOrigin | FollowedOrigin:
         return FileOrigin(path)
     place = Path(path).expanduser().absolute()
     if place.is_dir() or (place.is_file() and is_compressed(place)):
-        raise TransportError("only a plain file can be followed, no directory and none that is compressed")
+        raise TransportError("only a plain file can be followed, not a directory or a compressed file")
     return FollowedOrigin(place)

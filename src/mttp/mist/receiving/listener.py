@@ -1,4 +1,4 @@
-"""Messages over HTTP: a listener as the stack's own have, which says honestly what it took."""
+"""Receives messages over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from mttp.otlp.app_server import AppServer  # first: it says which extra is missing
+from mttp.otlp.app_server import AppServer  # first: its error names the missing extra
 
 # isort: split
 from anyio import CancelScope, move_on_after
@@ -28,9 +28,9 @@ MIST_PATH = "/mist"
 TIMEOUT = 10.0
 """Seconds that the body of a request may take."""
 MAX_UNFINISHED_BYTES = 256 * 2**20
-"""Bytes of bodies that have not come in whole, of all connections together."""
+"""Maximum bytes of incomplete bodies, over all connections."""
 RETRY_AFTER = 1
-"""Seconds after which a sender that was told so should come again."""
+"""The header Retry-After of a 503, in seconds."""
 
 
 class ListeningOrigin:
@@ -67,27 +67,26 @@ class ListeningOrigin:
 
     @property
     def pending(self) -> int:
-        """Messages in the inbox."""
-        return self._inbox.exit.pending
+        """Number of messages in the inbox."""
+        return self._inbox.reader.pending
 
     def lines(self) -> Iterator[MessageLine]:
-        """Messages and errors in the order in which they came in."""
-        while line := self._inbox.exit.get():
+        """Iterate over messages and errors in order of arrival."""
+        while line := self._inbox.reader.get():
             yield line
 
     def close(self) -> None:
-        """Listen no more; what was taken stays in the inbox."""
+        """Stop listening; accepted messages stay in the inbox."""
         self._server.close()
-        self._inbox.entrance.close()
+        self._inbox.writer.close()
 
 
 class _Inbox:
     """
-    The app that takes messages; it is called on the server's thread alone.
+    The ASGI app that accepts messages; it runs only on the server's thread.
 
-    It answers 202 once a message is in the inbox, which holds `capacity` of them, and 503 while that is full.
-    The bodies that are coming in take at most `max_unfinished_bytes` of memory together: the one that would
-    take more is answered 503, and its sender tries again.
+    It answers 202 when a message is in the inbox, which holds `capacity` messages, and 503 while it is full.
+    Incomplete bodies together take at most `max_unfinished_bytes`; a request beyond that is answered 503.
     """
 
     def __init__(
@@ -100,11 +99,11 @@ class _Inbox:
     ) -> None:
         if max_unfinished_bytes < max_bytes:
             raise TransportError(
-                f"max_unfinished_bytes={max_unfinished_bytes} is less than one message may have, "
-                f"max_bytes={max_bytes}: no such message would ever be taken"
+                f"max_unfinished_bytes={max_unfinished_bytes} is less than max_bytes={max_bytes}: "
+                "the largest messages could never be received"
             )
         channel = Channel(capacity, name="inbox")
-        self.exit, self.entrance = ChannelReader(channel), ChannelWriter(channel, wait=False)
+        self.reader, self.writer = ChannelReader(channel), ChannelWriter(channel, wait=False)
         self.refused: Counter[str] = Counter()
         self._max_bytes, self._timeout = max_bytes, timeout
         self._space = self._left = max_unfinished_bytes
@@ -125,23 +124,23 @@ class _Inbox:
         await response(scope, receive, send)
 
     def count(self, status: int) -> None:
-        """Count a request that was turned down."""
+        """Count a rejected request."""
         self.refused[f"http_{status}"] += 1
 
     def stop(self) -> None:
-        """Wait for no more of the bodies that are coming in."""
+        """Abort incomplete requests."""
         self._is_closing = True
         for reading in self._reading:
             reading.cancel()
 
     async def _take(self, request: Request) -> Response:
-        """Take a message; raises HTTPException where its body can't be taken."""
+        """Receive a message; raises HTTPException if the request is invalid."""
         self._check(request)
         body = await self._body(request)
         self._received += 1
         line = as_line(body, number=self._received, source=request.client.host if request.client else "")
         try:
-            self.entrance.put_line(line)
+            self.writer.put_line(line)
         except SendError as error:
             return self._refusal(503, str(error), {})
         if line.error is not None:
@@ -154,24 +153,24 @@ class _Inbox:
         return PlainTextResponse(f"{reason}\n", status, {**headers, **again})
 
     def _check(self, request: Request) -> None:
-        """Turn down a request whose head says that its body can't be taken."""
+        """Raise HTTPException for a request whose head is invalid."""
         length = request.headers.get("content-length")
         if request.scope["path"] != MIST_PATH:
-            raise HTTPException(404, f"messages are taken at {MIST_PATH}")
+            raise HTTPException(404, f"messages are received at {MIST_PATH}")
         if request.method != "POST":
-            raise HTTPException(405, "messages are sent by POST", {"Allow": "POST"})
+            raise HTTPException(405, "messages must be sent by POST", {"Allow": "POST"})
         if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise HTTPException(415, "messages are sent uncompressed")
+            raise HTTPException(415, "messages must be sent uncompressed")
         if length is None and "transfer-encoding" not in request.headers:
-            raise HTTPException(411, "the length of the message is not said")
+            raise HTTPException(411, "the request has no content-length")
         self._check_size(int(length or 0))
 
     def _check_size(self, size: int) -> None:
         if size > self._max_bytes:
-            raise HTTPException(413, f"a message may have {self._max_bytes:,} bytes")
+            raise HTTPException(413, f"a message may have at most {self._max_bytes:,} bytes")
 
     async def _body(self, request: Request) -> bytes:
-        """The whole body, which must come in time; what has come in of it takes space until then."""
+        """Read the body within the timeout; its bytes count as incomplete until then."""
         content = BytesIO()
         with move_on_after(0 if self._is_closing else self._timeout) as reading:
             self._reading.add(reading)
@@ -179,25 +178,27 @@ class _Inbox:
                 async for piece in request.stream():
                     self._check_size(content.tell() + len(piece))
                     if len(piece) > self._left:
-                        taken = f"{self._space - self._left:,} bytes of {self._space:,}"
-                        raise HTTPException(503, f"messages that are coming in take {taken}")
+                        used = f"{self._space - self._left:,} bytes of {self._space:,}"
+                        raise HTTPException(503, f"incomplete messages use {used}")
                     self._left -= content.write(piece)
                 return content.getvalue()
             finally:
                 self._reading.discard(reading)
                 self._left += content.tell()
         if self._is_closing:
-            raise HTTPException(503, "it is closing")
+            raise HTTPException(503, "the receiver is closing")
         raise HTTPException(408, f"the message took more than {self._timeout:g} s")
 
 
 def open(address: str, options: Mapping[str, object]) -> ListeningOrigin:
-    """A listener; without a host on the loopback interface."""
+    """Open a listener; the default host is the loopback interface."""
     try:
         parts = urlsplit(f"http://{path_of(address)}")
         port = parts.port
     except ValueError as error:
         raise TransportError(f"{error}; write mttp+http://127.0.0.1:8700") from error
     if port is None or parts.path.rstrip("/") not in ("", MIST_PATH) or "@" in parts.netloc:
-        raise TransportError("it listens on a host and port, at /mist; write mttp+http://127.0.0.1:8700")
+        raise TransportError(
+            "a listener needs a host and a port, and its path is /mist; write mttp+http://127.0.0.1:8700"
+        )
     return ListeningOrigin(parts.hostname or "127.0.0.1", port, **take(options, ListeningOrigin))

@@ -1,4 +1,4 @@
-"""What the places that messages come from have in common."""
+"""The protocol of message sources, from which a `Receiver` reads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["MessageSource"]
 
 
 class MessageSource(Protocol):
-    """One place that messages come from."""
+    """A source of messages."""
 
     address: str
-    """Where it is; what sends there reaches it, where something can."""
+    """Its address, to which senders can send."""
     refused: Counter[str]
-    """What was turned down before it was a message, by the answer: http_404, http_413, http_503, …"""
+    """Number of requests rejected before a message was read, by answer: http_404, http_413, http_503, …"""
 
     @property
     def pending(self) -> int:
-        """Messages that came in and were not taken out yet."""
+        """Number of received messages that were not read yet."""
 
     def lines(self) -> Iterator[MessageLine]:
-        """Messages and errors in their order, until no more come."""
+        """Iterate over messages and errors in order, until the source ends."""
 
     def close(self) -> None:
-        """Take nothing more in, from any thread; what came in before may still be taken out."""
+        """Stop receiving, from any thread; received messages can still be read."""

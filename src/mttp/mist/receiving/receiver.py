@@ -1,4 +1,4 @@
-"""The receiving end for users, whatever the messages come by."""
+"""Receives messages at an address."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ ORIGINS: Mapping[str, str] = {
     "mttp+stdio": "stdio",
     "chan": "channel",
 }
-"""Scheme to the module here whose `open(address, options)` makes the origin."""
+"""Module of this package by scheme; its `open(address, options)` returns a `MessageSource`."""
 
 
 @dataclass(slots=True)
 class ReceiverStats:
-    """What came in so far."""
+    """Counters of a receiver."""
 
     received: int = 0
-    """Messages that were handed out."""
+    """Number of valid messages that were read."""
     errors: Counter[str] = field(default_factory=Counter)
     """
-    Those that were none, or may not be trusted, by kind: envelope, version or checksum.
+    Number of invalid messages by kind of error: envelope, version or checksum.
 
-    Where spans are read, payload too: those whose payload is none.
+    If spans are read, also payload.
     """
     refused: Counter[str] = field(default_factory=Counter)
-    """Over HTTP, requests that were turned down for another reason, by answer: http_404, http_503, …"""
+    """Number of HTTP requests rejected for another reason, by answer: http_404, http_503, …"""
 
 
 class Receiver:
     """
-    Iterates over the messages that come in; `close`, or the end of its block, ends that.
+    Iterates over received messages until it is closed; a context manager that closes it.
 
-    Several threads may iterate: each message goes to one of them.
+    Several threads may iterate: each message goes to one thread.
     """
 
     def __init__(
@@ -73,46 +73,45 @@ class Receiver:
 
     @property
     def address(self) -> str:
-        """Where it receives, with the port that was free where the port 0 was asked for."""
+        """The address; for port 0 it has the port that was chosen."""
         return self._origin.address
 
     @property
     def pending(self) -> int:
-        """Messages that were received and not taken yet."""
+        """Number of received messages that were not read yet."""
         return self._origin.pending
 
     def __iter__(self) -> Iterator[Message]:
         return self
 
     def __next__(self) -> Message:
-        """The next message that may be trusted; waits for it."""
+        """Wait for the next valid message and return it."""
         while True:
             with self._lock:
                 line = next(self._lines)
                 if line.message is not None:
                     self.stats.received += 1
                     return line.message
-                self._note(line)
+                self._report(line)
 
     def records(self) -> Iterator[SpanRecord]:
         """
-        The spans of the messages that come in, until no more do: `mttp.read(receiver)` reads them.
+        Iterate over the spans of received messages, as `mttp.read(receiver)` does.
 
-        A listener that is not closed waits for more.
+        A listener waits for more messages until it is closed.
         """
         for place, message in enumerate(self, start=1):
             try:
                 yield from span_messages.records(message) or ()
             except DecodeError as error:
                 with self._lock:
-                    self._note(MessageLine(place, len(message.payload), error=error, source=message.source))
+                    self._report(MessageLine(place, len(message.payload), error=error, source=message.source))
 
     def close(self) -> None:
         """
-        Take nothing more in, from any thread.
+        Stop receiving, from any thread; further calls do nothing.
 
-        What had come in is still iterated over; a channel keeps it for its next receiver.
-        A second call does nothing.
+        Messages received before can still be read; those of a channel stay there for its next receiver.
         """
         self._origin.close()
 
@@ -127,7 +126,7 @@ class Receiver:
     def __repr__(self) -> str:
         return f"<mttp.mist.Receiver at {self.address}>"
 
-    def _note(self, line: MessageLine) -> None:
+    def _report(self, line: MessageLine) -> None:
         error = line.error or DecodeError("no message")
         kind = type(error).__name__.removesuffix("Error").lower()
         self.stats.errors[kind] += 1
@@ -136,7 +135,9 @@ class Receiver:
         if self._on_error is not None:
             self._on_error(line)
         elif self.stats.errors[kind] == 1:
-            _log.warning("mttp: %s: message %s is left out, and counted: %s", self.address, line, error)
+            _log.warning(
+                "mttp: %s: invalid message %s was skipped and counted: %s", self.address, line, error
+            )
 
 
 def receive(
@@ -147,22 +148,23 @@ def receive(
     **options: Any,
 ) -> Receiver:
     """
-    Receive messages at an address, verified: envelope, version of the protocol, and checksum.
+    Return a `Receiver` of messages; it verifies their envelope, protocol version and checksum.
 
-    `mttp+http://127.0.0.1:8700` listens; without a host on the loopback interface, and port 0 is a free one.
-    `mttp+file://PATH` reads what is there, and with `follow=True` what is appended later.
-    `mttp+stdio://` reads standard input, and `chan://NAME` is the other end of that channel.
+    `mttp+http://127.0.0.1:8700` listens; the default host is the loopback interface, port 0 a free port.
+    `mttp+file://PATH` reads existing files, and with `follow=True` also lines that are appended later.
+    `mttp+stdio://` reads standard input, and `chan://NAME` a channel of this process.
 
-    A message that is none, or may not be trusted, is left out and counted in `stats.errors`; `on_error` is
-    called with its line, else the first of its kind is logged. With `strict` it is raised instead.
-    Further arguments are the options of the address.
-    Raises TransportError where the address is wrong or can't be had, ReadError where a file does not exist.
+    An invalid message is skipped and counted in `stats.errors`. `on_error` is called with its line; without
+    `on_error` the first of each kind is logged. With `strict` the error is raised.
+    Further keyword arguments are options of the address.
+    Raises TransportError if the address or an option is invalid or can't be opened, ConfigureError if
+    `on_error` is not a function, and ReadError if a file does not exist.
     """
     if on_error is not None and not callable(on_error):
-        raise ConfigureError(f"on_error={on_error!r} is no function; give one of a line")
+        raise ConfigureError(f"on_error={on_error!r} is not a function; give a function of a MessageLine")
     scheme, found, _ = url.partition("://")
     if not found or scheme not in ORIGINS:
         known = ", ".join(f"{name}://" for name in ORIGINS)
-        raise TransportError(f"can't receive at {without_secrets(url)!r}; what can be received at is {known}")
+        raise TransportError(f"can't receive at {without_secrets(url)!r}; supported are {known}")
     module = import_module(f"mttp.mist.receiving.{ORIGINS[scheme]}")
     return Receiver(open_at(url, options, module.open, "receiving at"), on_error=on_error, strict=strict)

@@ -1,4 +1,4 @@
-"""Messages from standard input, line by line."""
+"""Receives messages from standard input, line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["StdioOrigin", "open"]
 
 
 class StdioOrigin:
-    """Reads to the end; a line that is being waited for ends only with its stream."""
+    """Reads a stream to its end; `close` does not interrupt a read that waits for a line."""
 
     address: str = "mttp+stdio://"
     pending: ClassVar[int] = 0
@@ -26,7 +26,7 @@ class StdioOrigin:
         self._closed = False
 
     def lines(self) -> Iterator[MessageLine]:
-        """Messages as their lines come in; empty lines are left out."""
+        """Iterate over messages as their lines arrive; empty lines are skipped."""
         for line in read_lines(self._stream):
             if self._closed:
                 return
@@ -34,16 +34,16 @@ class StdioOrigin:
                 yield line
 
     def close(self) -> None:
-        """Stop with the next line."""
+        """Stop after the current line."""
         self._closed = True
 
 
 def open(address: str, options: Mapping[str, object]) -> StdioOrigin:
-    """Standard input as it is now."""
+    """Open the current standard input."""
     take(options, StdioOrigin)
     if path := path_of(address):
-        raise TransportError(f"standard input has no path, not even {path!r}; write mttp+stdio://")
+        raise TransportError(f"standard input has no path, but {path!r} was given; write mttp+stdio://")
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None:
-        raise TransportError("standard input was replaced by something that gives no bytes")
+        raise TransportError("standard input was replaced by a stream without a binary buffer")
     return StdioOrigin(stream)

@@ -1,10 +1,10 @@
 """
-MTTP's own transports: spans as messages, for the tools of the MIST stack and for `mttp.mist.receive`.
+Transports that send spans as messages, for the tools of the MIST stack and for `mttp.mist.receive`.
 
-    mttp+file://runs/a.mttp.jsonl       lines appended to a file; a directory has one for each process
-    mttp+http://localhost:8700          one POST each, to /mist where there is no path; mttp+https:// with TLS
+    mttp+file://runs/a.mttp.jsonl       lines appended to a file; a directory has one file per process
+    mttp+http://localhost:8700          one POST per message, to /mist by default; mttp+https:// with TLS
     mttp+stdio://                       lines on standard output
-    chan://name                         to the receiver of that channel in this process
+    chan://name                         to the receiver of a channel in this process
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OUTLETS: Mapping[str, str] = {
     "mttp+stdio": "stdio",
     "chan": "channel",
 }
-"""Scheme to the module here whose `open(address, options)` makes the way."""
+"""Module of this package by scheme; its `open(address, options)` returns an `Outlet`."""
 
 
 def open(address: str, options: Mapping[str, Any]) -> NativeTransport:
-    """A transport; `source` is the program that its messages name."""
+    """Open a transport; the option `source` is the name of the program in its messages."""
     rest = dict(options)
     named = rest.pop("source", None)
     source = "" if named is None else parse(text, named, "option source")
@@ -39,7 +39,7 @@ def open(address: str, options: Mapping[str, Any]) -> NativeTransport:
 
 
 def outlet(address: str, options: Mapping[str, Any]) -> Outlet:
-    """The way to an address; raises TransportError where that is wrong, or it can't be opened."""
+    """Open the outlet at an address; raises TransportError if it is invalid or can't be opened."""
     scheme = address.removesuffix(path_of(address)).removesuffix("://")
     module = import_module(f"mttp.mist.transport.{OUTLETS[scheme]}")
     factory: Callable[..., Outlet] = module.open

@@ -1,4 +1,4 @@
-"""Messages to the other end of a channel, within the process."""
+"""Sends messages to a channel of this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from urllib.parse import unquote
 
 from mttp.errors import TransportError
-from mttp.mist.channels import enter
+from mttp.mist.channels import open_writer
 from mttp.mist.messages import Message
 from mttp.transports.options import Positive, path_of, take
 
@@ -16,15 +16,15 @@ __all__ = ["ChannelOutlet", "open"]
 
 class ChannelOutlet:
     """
-    An end of the channel of that name, which holds `capacity` messages.
+    Writes to the channel `name`, which holds `capacity` messages.
 
-    Where it is full, `full` says whether the sender waits, or the message is turned down.
+    If the channel is full, `full="block"` waits for space and `full="refuse"` raises SendError.
     """
 
     is_stream: ClassVar[bool] = False
     is_remote: ClassVar[bool] = False
     address: ClassVar[str | None] = None
-    """A channel has no receiver in another process."""
+    """None: other processes can't reach a channel."""
 
     def __init__(
         self, name: str, *, capacity: Positive | None = None, full: Literal["block", "refuse"] = "block"
@@ -33,24 +33,24 @@ class ChannelOutlet:
         self.after_fork()
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Put them in, one by one."""
+        """Put the messages into the channel."""
         for message in messages:
-            self._entrance.put(message)
+            self._writer.put(message)
 
     def close(self) -> None:
-        """Put nothing more in; once all ends like this are closed, the other end comes to an end."""
-        self._entrance.close()
+        """Close this writer; a reader ends when all writers are closed and the channel is empty."""
+        self._writer.close()
 
     def after_fork(self) -> None:
-        """In a forked child: a channel of its own."""
-        self._entrance = enter(self._name, capacity=self._capacity, wait=self._full == "block")
+        """In a forked child: write to a new channel of the child."""
+        self._writer = open_writer(self._name, capacity=self._capacity, wait=self._full == "block")
 
     def __repr__(self) -> str:
         return f"chan://{self._name}"
 
 
 def open(address: str, options: Mapping[str, object]) -> ChannelOutlet:
-    """One end of a named channel."""
+    """Open a writer to a named channel."""
     name = unquote(path_of(address))
     if not name:
         raise TransportError("no name; write chan://NAME, as at the other end")

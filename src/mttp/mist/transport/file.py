@@ -1,4 +1,4 @@
-"""Messages in a file, line by line; many at once are appended whole or not at all."""
+"""Appends messages to a file, line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FileOutlet", "open"]
 
 
 class FileOutlet:
-    """Appends to a file, as `file://` does with other lines."""
+    """Appends messages with a `FileTransport`; a call appends all of its messages or none."""
 
     is_stream: ClassVar[bool] = True
     is_remote: ClassVar[bool] = False
@@ -27,16 +27,16 @@ class FileOutlet:
 
     @property
     def path(self) -> Path:
-        """The file, or the directory that has one for each process."""
+        """Path of the file, or of the directory with one file per process."""
         return self._file.path
 
     @property
     def address(self) -> str:
-        """The file by its absolute path."""
+        """The address with an absolute path."""
         return f"mttp+{self._file.address}"
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Append them."""
+        """Append the messages."""
         if self._closed:
             raise SendError(f"{self} is closed", cause="closed")
         self._file.append(self._lines(messages))
@@ -47,7 +47,7 @@ class FileOutlet:
         self._file.shutdown()
 
     def after_fork(self) -> None:
-        """In a forked child: a file of its own in a directory, else the same."""
+        """In a forked child: open a new file in a directory, or share the parent's file."""
         self._file.after_fork()
 
     def __repr__(self) -> str:
@@ -55,5 +55,5 @@ class FileOutlet:
 
 
 def open(address: str, options: Mapping[str, object]) -> FileOutlet:
-    """A file, or a directory; its options are those of `file://`. What is made is for its owner alone."""
+    """Open a file or a directory, with the options of `file://`; only the owner can read new files."""
     return FileOutlet(file.open(address.removeprefix("mttp+"), options, mode=0o600))

@@ -1,4 +1,4 @@
-"""Messages over HTTP: one is one POST, as the stack's own tools receive them."""
+"""Sends messages over HTTP, one POST per message."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from mttp.transports.options import ByteCount, Headers, ReadableFile, Seconds, t
 __all__ = ["MIST_PATH", "HttpOutlet", "open"]
 
 MIST_PATH = "/mist"
-"""Where the stack's tools take messages."""
+"""Path at which the stack's tools receive messages."""
 MAX_BYTES = 2**20
-"""The stack's own listeners read no more of a message, and answer 400."""
+"""Default size limit; the stack's own listeners answer 400 to a larger message."""
 TIMEOUT = 10.0
-"""Seconds that one message may take."""
+"""Default seconds that one message may take."""
 _BODY_BYTES = 1 << 16
-_MAY_PASS = frozenset({408, 425, 429})
+_TEMPORARY = frozenset({408, 425, 429})
 _ADVICE = ADVICE | {
     404: "check the path, which is /mist for the stack's tools",
     405: "does it receive messages there? the stack's tools do at /mist",
 }
 
 _TLS = "check certificates, and whether the receiver uses TLS: https does, http does not"
-_TROUBLES: dict[Kind, str] = {
+_ADVICE_BY_KIND: dict[Kind, str] = {
     "name": "check the address",
-    "nobody": "is a receiver running there, and is this its port?",
+    "refused": "is a receiver running there, and is this its port?",
     "timeout": "timeout=N waits longer",
-    "untrusted": f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    "untrusted": f"certificate=FILE names a file of trusted certificates; {_TLS}",
     "no_tls": _TLS,
     "tls": _TLS,
     "closed": f"does it receive messages there? {_TLS}",
@@ -43,10 +43,10 @@ _TROUBLES: dict[Kind, str] = {
 
 class HttpOutlet:
     """
-    Posts to one URL, over connections that are kept open.
+    Posts messages to one URL, over connections that are kept open.
 
-    `timeout` is how many seconds one message may take, `max_bytes` how many bytes it may have;
-    `headers` are sent with each, and `certificate` is a file of those that the receiver's is checked against.
+    `timeout` is the limit of one request in seconds, `max_bytes` that of one message in bytes.
+    `headers` are sent with each request; `certificate` is a file of trusted certificates.
     """
 
     is_stream: ClassVar[bool] = False
@@ -73,38 +73,38 @@ class HttpOutlet:
 
     @property
     def address(self) -> str:
-        """The URL, with what was asked for but for headers."""
+        """The address with its options but without headers."""
         options: dict[str, object] = {} if self._timeout == TIMEOUT else {"timeout": self._timeout}
         options |= {} if self.max_bytes == MAX_BYTES else {"max_bytes": self.max_bytes}
         options |= {"certificate": self._certificate} if self._certificate else {}
         return with_query(f"mttp+{self.url}", options)
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Post them one after another, up to the first that is not taken."""
+        """Post the messages in order; raises SendError at the first that is not accepted."""
         for message in messages:
             body = message.to_bytes()
             if len(body) > self.max_bytes:
                 raise SendError(
-                    f"a {message.type} message takes {len(body):,} bytes, "
-                    f"the receiver takes {self.max_bytes:,}; if it takes more, say so by max_bytes",
+                    f"a {message.type} message has {len(body):,} bytes, "
+                    f"at most {self.max_bytes:,} are allowed; max_bytes=N raises the limit",
                     cause="too_large",
                 )
-            self._judge(self._post(body))
+            self._check(self._post(body))
 
     def close(self) -> None:
-        """Break off what is being sent, and release the connections."""
+        """Abort requests in progress, and close the connections."""
         self._closed = True
         self._client.break_off()
 
     def after_fork(self) -> None:
-        """In a forked child: connect anew; the parent's connections are left alone."""
+        """In a forked child: open new connections."""
         self._client = HttpClient(self.url, tls=self._tls, is_direct=True)
 
     def __repr__(self) -> str:
         return f"mttp+{self.url}"
 
     def _post(self, body: bytes) -> Reply:
-        """What is answered; raises SendError where nothing is."""
+        """Post a body and return the reply; raises SendError if there is none."""
         closed = SendError(f"{self} is closed", cause="closed")
         if self._closed:
             raise closed
@@ -115,20 +115,20 @@ class HttpOutlet:
         except NoReply as error:
             if self._closed:
                 raise closed from error
-            found = error.trouble
-            advice = _TROUBLES.get(found.kind, "does it receive messages there?")
-            raise SendError(f"{self}: {found.said}; {advice}", cause=found.cause, may_pass=True) from error
+            found = error.error
+            advice = _ADVICE_BY_KIND.get(found.kind, "does it receive messages there?")
+            raise SendError(f"{self}: {found.message}; {advice}", cause=found.cause, may_pass=True) from error
 
-    def _judge(self, reply: Reply) -> None:
-        """Raise SendError unless the message was taken."""
+    def _check(self, reply: Reply) -> None:
+        """Raise SendError unless the reply is a success."""
         status = reply.status
         if 200 <= status < 300:
             return
-        said = reply.said(self._headers)
+        said = reply.summary(self._headers)
         raise SendError(
             f"{said} ({_ADVICE[status]})" if status in _ADVICE else said,
             cause=f"http_{status}",
-            may_pass=status in _MAY_PASS or status >= 500,
+            may_pass=status in _TEMPORARY or status >= 500,
             retry_after=seconds_to_wait(reply.headers.get("retry-after", "")),
         )
 
@@ -136,18 +136,18 @@ class HttpOutlet:
 def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where it is none
+        parts.port  # noqa: B018 - raises ValueError if it is invalid
     except ValueError as error:
         raise TransportError(f"{error}; write mttp+{url.partition('://')[0]}://HOST:PORT") from error
     if not parts.hostname:
         raise TransportError(f"no host; write mttp+{parts.scheme}://HOST:PORT")
     if "@" in parts.netloc:
-        raise TransportError("an address holds no credentials; give them as headers")
+        raise TransportError("an address can't contain credentials; give them as headers")
     return parts
 
 
 def open(address: str, options: Mapping[str, object]) -> HttpOutlet:
-    """A receiver; where its address has no path, messages go to /mist."""
+    """Open an outlet to a receiver; the default path is /mist."""
     url = address.removeprefix("mttp+")
     url = url if urlsplit(url).path.strip("/") else url.rstrip("/")
     return HttpOutlet(url, **take(options, HttpOutlet))

@@ -1,4 +1,4 @@
-"""What the ways that messages go have in common."""
+"""The protocol of outlets, which send messages to one address."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ _log = logging.getLogger("mttp")
 
 
 class Outlet(Protocol):
-    """One way to one address; it tries once, and its caller tries again where that may help."""
+    """Sends messages to one address, without retries."""
 
     is_stream: ClassVar[bool]
-    """Whether messages are lines of one stream, so that many may go at once, whole or not at all."""
+    """Whether messages are lines of a stream, of which several can be written atomically."""
     is_remote: ClassVar[bool]
-    """Whether they leave the machine."""
+    """Whether messages may leave the machine."""
 
     @property
     def address(self) -> str | None:
-        """Where another process finds the same place; None where it does not."""
+        """The address for other processes; None if they can't reach it."""
 
     def send(self, messages: Sequence[Message], /) -> None:
-        """Send them in their order; raises SendError, and OSError where the system refuses."""
+        """Send the messages in order; raises SendError or OSError."""
 
     def close(self) -> None:
-        """Release what is held, from any thread, also while another sends. A second call does nothing."""
+        """Close the outlet, from any thread, even while another one sends; further calls do nothing."""
 
     def after_fork(self) -> None:
-        """In a forked child: begin anew, what there is belongs to the parent."""
+        """In a forked child: replace locks and connections of the parent."""
 
 
 class Lines:
-    """Messages as lines; of the first that the stack's own readers can't read is said so."""
+    """Encodes messages as lines, and logs the first that is too long for the stack's own readers."""
 
     def __init__(self, place: object) -> None:
         self._place = place
         self.long = 0
-        """Lines that the stack's own readers can't read."""
+        """Number of lines that are too long for the stack's own readers."""
 
     def __call__(self, messages: Sequence[Message]) -> bytes:
-        """The messages, each with the end of its line."""
+        """Encode messages, each with a line end."""
         written = [message.to_bytes() for message in messages]
         for size in map(len, written):
             if size > LONGEST_LINE:
-                self._note(size)
+                self._count_long(size)
         return b"".join(line + b"\n" for line in written)
 
-    def _note(self, size: int) -> None:
+    def _count_long(self, size: int) -> None:
         self.long += 1
         if self.long == 1:
-            message = "mttp: %s has a line of %s bytes: it can be read here, the stack's own readers take %s"
+            message = "mttp: %s has a line of %s bytes; mttp can read it, the stack's own readers accept %s"
             _log.warning(message, self._place, f"{size:,}", f"{LONGEST_LINE:,}")

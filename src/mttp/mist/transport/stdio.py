@@ -1,4 +1,4 @@
-"""Messages on standard output, line by line."""
+"""Writes messages to standard output, line by line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["StdioOutlet", "open"]
 
 
 class StdioOutlet:
-    """Writes whole lines; nothing else should be printed meanwhile."""
+    """Writes whole lines to a stream; other output on the stream would mix with them."""
 
     is_stream: ClassVar[bool] = True
     is_remote: ClassVar[bool] = False
     address: ClassVar[str | None] = None
-    """A child process's output may belong to its parent alone."""
+    """None: the output of a child process may be read by its parent."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -30,7 +30,7 @@ class StdioOutlet:
         self.after_fork()
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Write them, and have them written on."""
+        """Write the messages and flush the stream."""
         data = self._lines(messages)
         with self._lock:
             if self._closed:
@@ -39,11 +39,11 @@ class StdioOutlet:
             self._stream.flush()
 
     def close(self) -> None:
-        """Write nothing more; the stream stays open for others."""
+        """End sending; the stream stays open."""
         self._closed = True
 
     def after_fork(self) -> None:
-        """In a forked child: the stream is shared with the parent."""
+        """In a forked child: replace the lock; the stream is shared with the parent."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -51,11 +51,11 @@ class StdioOutlet:
 
 
 def open(address: str, options: Mapping[str, object]) -> StdioOutlet:
-    """Standard output as it is now."""
+    """Open an outlet to the current standard output."""
     take(options, StdioOutlet)
     if path := path_of(address):
-        raise TransportError(f"standard output has no path, not even {path!r}; write mttp+stdio://")
+        raise TransportError(f"standard output has no path, but {path!r} was given; write mttp+stdio://")
     stream = getattr(sys.stdout, "buffer", None)
     if stream is None:
-        raise TransportError("standard output was replaced by something that takes no bytes")
+        raise TransportError("standard output was replaced by a stream without a binary buffer")
     return StdioOutlet(stream)

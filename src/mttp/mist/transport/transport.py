@@ -1,4 +1,4 @@
-"""Spans as `trace.span` messages, by whichever way they go."""
+"""Transports that send spans as messages to an outlet."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _TOO_LARGE = ("too_large", "http_413")
 
 class NativeTransport(SpanExporter):
     """
-    Sends each span as messages with a checksum, in order.
+    Sends spans as messages with checksums, in order.
 
-    `source` is the program that they name, by default the service of the span's resource.
+    `source` is the name of the program in the messages; the default is the service of the span's resource.
     """
 
     name: ClassVar[str] = "mttp"
-    """What it is called in counters."""
+    """Its name in counters."""
 
     def __init__(self, outlet: Outlet, *, source: str = "") -> None:
         self._outlet = outlet
@@ -45,23 +45,23 @@ class NativeTransport(SpanExporter):
 
     @property
     def path(self) -> Path | None:
-        """The file or directory that it writes, where it does."""
+        """Path of the file or directory; None for other outlets."""
         return getattr(self._outlet, "path", None)
 
     @property
     def address(self) -> str | None:
-        """Where another process finds the same place; None where it does not."""
+        """The address for other processes; None if they can't reach it."""
         address = self._outlet.address
         if address is None or not self._source:
             return address
         return f"{address}{'&' if '?' in address else '?'}{urlencode({'source': self._source})}"
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send the spans; raises Refused where not all were taken, OSError where the system refuses."""
+        """Send the spans; raises PartialExport if not all were accepted, and OSError if writing fails."""
         lines: list[Message] = []
         send = lines.extend if self._outlet.is_stream else self._outlet.send
         lost: defaultdict[str, list[int]] = defaultdict(list)
-        first = trouble = None
+        first = temporary = None
         kept: Sequence[ReadableSpan] = ()
         for place, span in enumerate(spans):
             try:
@@ -69,38 +69,38 @@ class NativeTransport(SpanExporter):
             except SendError as error:
                 first = first or error
                 if error.may_pass or error.cause == "closed":
-                    trouble, kept = error, spans[place:]
+                    temporary, kept = error, spans[place:]
                     break
                 lost[error.cause].append(_trace_of(span))
         if lines:
             self._write(lines, spans)
-        self._failures = self._failures + 1 if trouble else 0
+        self._failures = self._failures + 1 if temporary else 0
         if first is None:
             return SpanExportResult.SUCCESS
         raise PartialExport(
             str(first),
             kept=kept,
             rejections=[RejectedSpans(cause, len(ids), len(set(ids))) for cause, ids in lost.items()],
-            retry_after=backoff.wait(self._failures, trouble.retry_after) if trouble else None,
+            retry_after=backoff.wait(self._failures, temporary.retry_after) if temporary else None,
         )
 
     def shutdown(self) -> None:
-        """Release what is held; what is being sent over HTTP is broken off."""
+        """Close the outlet; HTTP requests in progress are aborted."""
         self._outlet.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
-        """Nothing waits: every export is sent."""
+        """Return True: `export` sends synchronously."""
         return True
 
     def after_fork(self) -> None:
-        """In a forked child: begin anew."""
+        """In a forked child: reopen the outlet."""
         self._outlet.after_fork()
 
     def __repr__(self) -> str:
         return repr(self._outlet)
 
     def _send(self, span: ReadableSpan, send: Callable[[Sequence[Message]], None]) -> None:
-        """Send a span, in the first form that is small enough; raises SendError where none is."""
+        """Send a span, reduced until it is small enough; raises SendError if it stays too large."""
         too_large: SendError | None = None
         for form in _forms(span):
             try:
@@ -111,7 +111,9 @@ class NativeTransport(SpanExporter):
                     raise
                 too_large = too_large or error
         assert too_large is not None
-        raise SendError(f"span {span.name!r}, whatever is left out: {too_large}", cause=too_large.cause)
+        raise SendError(
+            f"span {span.name!r} is too large even when reduced: {too_large}", cause=too_large.cause
+        )
 
     def _write(self, lines: Sequence[Message], spans: Sequence[ReadableSpan]) -> None:
         try:
@@ -124,31 +126,31 @@ class NativeTransport(SpanExporter):
             return span_messages.envelop(span, source=self._source)
         except EnvelopeError as error:
             raise SendError(str(error), cause="too_large") from error
-        except Exception as error:  # others' spans may hold what no message can
+        except Exception as error:  # spans of other libraries may have values that messages can't represent
             raise SendError(f"span {span.name!r} can't be a message: {error!r}", cause="invalid") from error
 
 
 class RemoteTransport(NativeTransport):
-    """The transport to another machine: content is withheld by default, and callers never wait."""
+    """Sends spans to a receiver over a network: without content by default, and without blocking callers."""
 
     sampled: ClassVar[bool] = True
-    """Whether sampling decides what it gets."""
+    """Whether it receives only sampled episodes."""
     buffer_bytes: int = 64 * 2**20
-    """What may wait for it in memory."""
+    """Bytes that its queue may hold."""
     max_block_seconds: float = 0.0
-    """Seconds that it may hold up the caller."""
+    """Seconds that a full queue may block the caller, per episode."""
     close_timeout: float = 10.0
-    """Seconds that the last spans may take."""
+    """Seconds that a closing session waits for the last spans."""
     segment_bytes: int = 2**18
-    """What it is given at once: after so much of what was sent one by one it is known to be there."""
+    """Approximate bytes of one call of `export`; small, since messages are sent one by one."""
     withholding = Withholding(content=False, max_elements=4096, max_episode_bytes=2**20)
-    """What is kept back of every span."""
+    """The attributes that are withheld from every span."""
 
 
 def _forms(span: ReadableSpan) -> Iterator[SpanRecord]:
-    """The span, and smaller ones."""
+    """Yield the span, then smaller and smaller forms."""
     yield _record(span)
-    yield from smaller(span, "the span takes more than a message may")
+    yield from smaller(span, "the span is larger than a message may be")
 
 
 def _record(span: ReadableSpan) -> SpanRecord:

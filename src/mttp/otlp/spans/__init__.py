@@ -1,13 +1,18 @@
 """
-Spans as they are recorded, real OpenTelemetry spans all of them, and as transports are given them.
+Spans of ours and of other libraries, as OpenTelemetry spans.
 
-    live        a span of ours, from start to end
-    guest       another library's span among ours
-    ended       what both are to a transport
-    weight      roughly what they take in a file
-    records     parts of OpenTelemetry's spans as records have them
-    printing    a span as the SDK prints it
-    exceptions  exceptions as spans tell of them
+    recording_span  a span of ours while it is recorded
+    span_data       its data, as exporters and encoders read it
+    trace           the trace to which it is recorded
+    foreign_span    a span of another library
+    ended           the base class of both, which transports take
+    conversion      values from callers of OpenTelemetry's API to attributes
+    guarding        counts exceptions of calls from a training loop instead of raising them
+    records         events and links as records
+    span_records    any OpenTelemetry span as a record
+    size_estimate   the approximate size of a span in a file
+    printing        a span as the SDK prints it
+    exceptions      exceptions as text
 """
 
 from __future__ import annotations
@@ -15,20 +20,19 @@ from __future__ import annotations
 from mttp.otlp.spans.ended import EndedSpan
 from mttp.otlp.spans.exceptions import error_message, qualified_name, traced
 from mttp.otlp.spans.foreign_span import ForeignSpan
-from mttp.otlp.spans.recording_span import (
+from mttp.otlp.spans.recording_span import MAX_USER_ATTRIBUTES, RecordingSpan
+from mttp.otlp.spans.size_estimate import SPAN_BYTES, VALUE_BYTES, weight
+from mttp.otlp.spans.trace import (
     AUTO,
-    MAX_USER_ATTRIBUTES,
     PACKED,
     SAMPLED,
     SPANS,
     STEP_MODES,
-    RecordingSpan,
     SpanObserver,
     SpanOrigin,
     SpanSink,
     Trace,
 )
-from mttp.otlp.spans.size_estimate import SPAN_BYTES, VALUE_BYTES, weight
 
 __all__ = [
     "AUTO",

@@ -1,17 +1,14 @@
-"""A span while it is recorded: a real OpenTelemetry span, light, and readable by any exporter."""
+"""The span of mttp, which implements OpenTelemetry's `Span`."""
 
 from __future__ import annotations
 
-import copy
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from opentelemetry.context import Context, get_current
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.sdk.trace import Event
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -21,167 +18,37 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
-    TraceFlags,
     get_current_span,
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
-from typing_extensions import Self
 
 from mttp.codec import kinds
-from mttp.codec.pending import Pending, delivered, encoded, names_of
-from mttp.codec.pending import weight as pending_weight
+from mttp.codec.pending import names_of
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
-from mttp.codec.profiles import Profile, arrays
-from mttp.codec.secrets import USUAL, Secrets
-from mttp.model import clock, ids, spans
-from mttp.model.clock import Clock, offset
-from mttp.otlp.json import RareFields
-from mttp.otlp.spans.conversion import as_tuple, frozen, is_context, pairs
-from mttp.otlp.spans.ended import EndedSpan
+from mttp.model import clock, ids
+from mttp.otlp.spans.conversion import frozen, is_context, pairs
 from mttp.otlp.spans.exceptions import error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
-from mttp.otlp.spans.printing import printed
-from mttp.otlp.spans.records import KINDS, STATUSES, event_record, flags, link_record
-from mttp.otlp.spans.size_estimate import SPAN_BYTES, weight
+from mttp.otlp.spans.span_data import SpanData
+from mttp.otlp.spans.trace import SpanObserver, Trace
 from mttp.semconv import attributes as a
 
-__all__ = [
-    "AUTO",
-    "PACKED",
-    "SPANS",
-    "STEP_MODES",
-    "MAX_USER_ATTRIBUTES",
-    "SAMPLED",
-    "RecordingSpan",
-    "SpanObserver",
-    "SpanOrigin",
-    "SpanSink",
-    "Trace",
-]
+__all__ = ["MAX_USER_ATTRIBUTES", "RecordingSpan"]
 
-SPANS, PACKED, AUTO = STEP_MODES = ("spans", "packed", "auto")
-"""How steps are written: each as a span, in columns where that can be, or as the transport takes them."""
 MAX_USER_ATTRIBUTES = 64
-"""Attributes of the user's own that one span takes: spans of more than 128 lose some in most SDKs."""
+"""Maximum number of user attributes of a span; most SDKs drop attributes beyond 128."""
 
 _OURS = "mttp."
 _LAST_TIME = 2**63
-_UNSET = Status(StatusCode.UNSET)
-SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-"""The flags of a trace that collectors get."""
 
 
-class SpanSink(Protocol):
-    """Where spans go once they have ended."""
-
-    def ended(self, span: RecordingSpan) -> None:
-        """Take an ended span."""
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count and, the first time, log that something was wrong."""
-
-
-class SpanObserver(Protocol):
-    """Who looks on as spans start and end: the user's own span processors."""
-
-    def started(self, span: RecordingSpan, context: Context | None) -> None:
-        """See a span start, within that context."""
-
-    def ending(self, span: RecordingSpan) -> None:
-        """See a span that is about to have ended."""
-
-    def ended(self, span: ReadableSpan) -> None:
-        """See a span end."""
-
-
-class SpanOrigin:
-    """Who makes the spans of one session, in OpenTelemetry's types and in ours, and who looks on."""
-
-    __slots__ = ("observers", "record", "resource", "scope", "secrets")
-
-    def __init__(
-        self,
-        resource: Resource,
-        scope: InstrumentationScope,
-        observers: SpanObserver | None = None,
-        secrets: Secrets | None = None,
-    ) -> None:
-        self.secrets = USUAL if secrets is None else secrets
-        self.resource = resource
-        self.scope = scope
-        self.observers = observers
-        self.record = spans.Scope(
-            name=text(scope.name, []),
-            version=text(scope.version or "", []),
-            schema_url=text(scope.schema_url or "", []),
-            attributes=dict(scope.attributes or {}),
-            resource=dict(resource.attributes),
-            resource_schema_url=resource.schema_url,
-        )
-
-
-class Trace(Clock):
-    """One trace, as this process adds to it: whose spans they are, what time it is, and where they go."""
-
-    flags: TraceFlags
-    identity: Mapping[str, Any] = MappingProxyType({})
-    """Attributes of all its spans."""
-    steps: str = SPANS
-    """How its steps are written, one of STEP_MODES."""
-    of_environment = False
-    """Whether its steps are an environment's, which few refer to by their ids."""
-
-    def __init__(
-        self,
-        trace_id: int,
-        origin: SpanOrigin,
-        sink: SpanSink,
-        *,
-        flags: TraceFlags = SAMPLED,
-        clock: Clock | None = None,
-    ) -> None:
-        """By a clock of its own where none is given: the wall clock's time at its start counts."""
-        self.offset = offset() if clock is None else clock.offset
-        self.trace_id = trace_id
-        self.origin = origin
-        self.sink = sink
-        self.flags = flags
-
-    def ended(self, span: RecordingSpan) -> None:
-        """Take a span that has ended."""
-        self.sink.ended(span)
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault."""
-        self.sink.fault(kind, detail)
-
-
-class RecordingSpan(Span, EndedSpan):
+class RecordingSpan(Span, SpanData):
     """
-    One span of ours, from start to end: what was recorded, in the form in which the encoder takes it.
+    A span of mttp from its start to its end.
 
-    `encoded` holds its attributes, numpy arrays and all, and `pending` those that are left to the encoder, as
-    `codec.pending` has them. `values` holds all of them, encoded now.
-    `identity` is its context, `started` its start in nanoseconds since the Unix epoch.
-    `size` is roughly what it takes in a file, in bytes, known once it has ended.
+    Its methods never raise: errors are counted as faults of the span and of its session.
     """
-
-    _instrumentation_info = None
-
-    # What few spans change is the class's: spans are made in the training loop's time.
-    _kind = SpanKind.INTERNAL
-    _status = _UNSET
-    _context: SpanContext | None = None
-    _events: Sequence[Event] = ()
-    _links: Sequence[Link] = ()
-    _faults: Faults | None = None
-    _omissions: list[str] | None = None
-    _user_keys: set[str] | None = None
-    pending: dict[str, Any] | None = None
-    size = 0
-    count = 1
-    """How many spans it stands for: each step that is in columns is one."""
 
     def __init__(
         self,
@@ -197,9 +64,9 @@ class RecordingSpan(Span, EndedSpan):
         above: Span | None = None,
     ) -> None:
         """
-        Start now, or at `start_time`, as a child of `parent` in that trace.
+        Start a span now, or at `start_time` in nanoseconds since the Unix epoch, as a child of `parent`.
 
-        Observers are shown `above` as the parent's span, where it is that.
+        `above` is the parent's span if the caller has it; observers get it in their context.
         """
         self._name = name
         self.encoded = attributes
@@ -217,197 +84,34 @@ class RecordingSpan(Span, EndedSpan):
         if trace.origin.observers is not None:
             self._show_start(trace.origin.observers, above)
 
-    @property
-    def trace_id(self) -> int:  # type: ignore[override]  # other spans are given theirs
-        """Its trace."""
-        return self._trace.trace_id
-
-    @property
-    def identity(self) -> SpanContext:
-        """Its span context, made on first use."""
-        if self._context is None:
-            trace = self._trace
-            self._context = SpanContext(
-                trace.trace_id, self._span_id, is_remote=False, trace_flags=trace.flags
-            )
-        return self._context
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether collectors get it."""
-        return self._trace.flags.sampled
-
-    @property
-    def started(self) -> int:
-        """Its start, in nanoseconds since the Unix epoch."""
-        return self._start_time
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """All attributes as recorded; the mapping may be changed."""
-        pending = self.pending
-        if pending is not None:
-            self.encoded.update(encoded(pending))
-            if self.pending is pending:  # else another thread left more meanwhile
-                self.pending = None
-        return self.encoded
-
-    @values.setter
-    def values(self, values: dict[str, Any]) -> None:
-        self.encoded = values
-
-    def leave(self, key: str, given: object) -> None:
-        """Leave an attribute, or a kind of attributes, to the encoder: a key of `codec.pending`."""
-        pending = self.pending
-        self.pending = {key: given} if pending is None else {**pending, key: given}
-
-    def has(self, key: str) -> bool:
-        """Whether it has an attribute, or a kind of attributes, that may be left to the encoder."""
-        pending = self.pending  # in this order: another thread may ask for the values meanwhile
-        return (pending is not None and key in pending) or key in self.encoded
-
-    @property
-    def faults(self) -> Faults:
-        """What was wrong with what was recorded, `kind: detail` each."""
-        if self._faults is None:
-            self._faults = []
-        return self._faults
-
-    @property
-    def omissions(self) -> list[str]:
-        """What was left out, and why."""
-        if self._omissions is None:
-            self._omissions = []
-        return self._omissions
-
-    # What a reader of the span sees.
-
-    @property
-    def attributes(self) -> Attributes:
-        """The attributes in OpenTelemetry's types."""
-        said = dict(self.values)  # a copy: another thread may add to it meanwhile
-        return MappingProxyType({key: as_tuple(value) for key, value in arrays(said).items()})
-
-    @property
-    def resource(self) -> Resource:
-        """Who runs the process."""
-        return self._trace.origin.resource
-
-    @property
-    def instrumentation_scope(self) -> InstrumentationScope:
-        """Who made the span: mttp, at which version of the convention."""
-        return self._trace.origin.scope
-
-    @property
-    def dropped_attributes(self) -> int:
-        """None are dropped: what is refused is said in `mttp.faults`."""
-        return 0
-
-    dropped_events = dropped_attributes
-    dropped_links = dropped_attributes
-
-    @property
-    def context(self) -> SpanContext:
-        """Identity for children and links."""
-        return self.identity
-
     def get_span_context(self) -> SpanContext:
-        """The same."""
+        """Return its span context."""
         return self.identity
 
-    def to_json(self, indent: int | None = 4) -> str:
-        """The span as the SDK prints it, bytes as base64."""
-        return printed(self, indent)
-
-    def as_record(self, profile: Profile = arrays) -> spans.SpanRecord:
-        """The span as a plain record, its attributes as `profile` delivers them."""
-        return spans.SpanRecord(
-            trace_id=f"{self.trace_id:032x}",
-            span_id=f"{self._span_id:016x}",
-            parent_id="" if self._parent is None else f"{self._parent.span_id:016x}",
-            name=self._name,
-            kind=KINDS[self._kind],
-            start_time=self.started,
-            end_time=self.started if self._end_time is None else self._end_time,
-            attributes=delivered([self.facts()], profile)[0],
-            status_code=STATUSES[self._status.status_code],
-            status_message=self._status.description or "",
-            events=[event_record(event) for event in self._events],
-            links=[link_record(link) for link in self._links],
-            flags=flags(self._parent),
-            scope=self._trace.origin.record,
-        )
-
-    @property
-    def scope(self) -> spans.Scope:
-        """Who made it, as a record says it."""
-        return self._trace.origin.record
-
-    def facts(self) -> tuple[dict[str, Any], Pending | None]:
-        """Its attributes, and those that are left to the encoder."""
-        pending = self.pending  # in this order: another thread may ask for the values meanwhile
-        return self.encoded.copy(), pending
-
-    def row(self, parents: dict[int, tuple[int, int, SpanContext | None]]) -> tuple[Any, ...]:
-        """
-        The span as an encoder takes it: an `encoding.rows.Row`.
-
-        In `parents` it keeps what is the same for the children of one span.
-        """
-        parent = self._parent
-        found = parents.get(id(parent))
-        if found is None:  # the parent is held, so that no other gets its place
-            found = (0 if parent is None else parent.span_id, flags(parent), parent)
-            parents[id(parent)] = found
-        return (
-            self._trace.origin.record,
-            self.trace_id,
-            self._span_id,
-            found[0],
-            self._name,
-            1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
-            self._start_time,
-            self._start_time if self._end_time is None else self._end_time,
-            found[1],
-            *self.facts(),
-            self._rest(),
-        )
-
-    def _rest(self) -> RareFields | None:
-        """Events, links and status, where it has any."""
-        if not self._events and not self._links and self._status is _UNSET:
-            return None
-        return RareFields(
-            list(map(event_record, self._events)),
-            list(map(link_record, self._links)),
-            STATUSES[self._status.status_code],
-            self._status.description or "",
-        )
-
-    # What the owner of the span does.
+    # The interface of `Span`.
 
     def is_recording(self) -> bool:
-        """Whether the span still takes anything."""
+        """Whether the span has not ended."""
         return self._end_time is None
 
     @quiet
     def set_attribute(self, key: str, value: AnyValue) -> None:
-        """Set one attribute of the user's own; names that begin with `mttp.` are not."""
+        """Set a user attribute; a name that starts with `mttp.` is a fault."""
         if self._takes("set_attribute"):
             self._set(key if isinstance(cast(object, key), str) else "", value)
 
     @quiet
     def set_attributes(self, attributes: Mapping[str, AnyValue]) -> None:
-        """Set attributes of the user's own; a name that is no text is set as what it prints as."""
+        """Set user attributes; a name that is not text is converted with `str`."""
         if self._takes("set_attributes"):
             for key, value in self.checked(pairs, "attributes", attributes):
                 self._set(key, value)
 
     def _set(self, key: str, value: object) -> None:
         if not key:
-            self.fault("attributes_refused", "a name has to be text, and not empty")
+            self.fault("attributes_refused", "a name must be nonempty text")
         elif key.startswith(_OURS):
-            self.fault("attributes_refused", f"{key} is not the user's to set")
+            self.fault("attributes_refused", f"{key} is reserved for mttp")
         else:
             self._keep(self._text(key), value)
 
@@ -418,7 +122,7 @@ class RecordingSpan(Span, EndedSpan):
             self.encoded[key] = self.without_secrets(key, kept) if is_secret else kept
 
     def without_secrets(self, key: str, value: Any) -> Any:
-        """A plain value without what looks like a secret in it, each of which is named."""
+        """Return the value without secrets; each one is listed in the omissions."""
         hidden: list[str] = []
         kept = self._trace.origin.secrets.hide(key, value, hidden)
         if hidden:
@@ -426,7 +130,7 @@ class RecordingSpan(Span, EndedSpan):
         return kept
 
     def admits(self, key: str) -> bool:
-        """Whether there is space for one more attribute of the user's own, or it is there already."""
+        """Whether a user attribute is already set, or there is space for it; if not, count a fault."""
         if self._user_keys is None:
             self._user_keys = set()
         if key not in self._user_keys and len(self._user_keys) >= MAX_USER_ATTRIBUTES:
@@ -437,7 +141,7 @@ class RecordingSpan(Span, EndedSpan):
 
     @quiet
     def add_event(self, name: str, attributes: Attributes = None, timestamp: int | None = None) -> None:
-        """Add something that happened at one time."""
+        """Add an event; `timestamp` is in nanoseconds since the Unix epoch, now by default."""
         if self._takes("add_event"):
             given = None if timestamp is None else self._time(timestamp)
             when = self._trace.now() if given is None else given
@@ -447,17 +151,17 @@ class RecordingSpan(Span, EndedSpan):
 
     @quiet
     def add_link(self, context: SpanContext, attributes: Attributes = None) -> None:
-        """Refer to another span; a link to no valid span is kept where it has attributes or a trace state."""
+        """Add a link; one with an invalid context needs attributes or a trace state."""
         if not self._takes("add_link"):
             return
         if not is_context(context):
-            self.fault("link_invalid", f"{scalar_text(context):.80} is no span's context")
+            self.fault("link_invalid", f"{scalar_text(context):.80} is not a span context")
         elif context.is_valid or attributes or context.trace_state:
             self._links = self._links or []
             cast("list[Link]", self._links).append(Link(context, self._frozen(attributes)))
 
     def _frozen(self, attributes: Attributes) -> Mapping[str, Any]:
-        """Attributes of an event or a link, frozen."""
+        """Return attributes of an event or a link as an immutable mapping."""
         return MappingProxyType(self.checked(frozen, attributes))
 
     def _text(self, value: object) -> str:
@@ -465,18 +169,18 @@ class RecordingSpan(Span, EndedSpan):
 
     @quiet
     def update_name(self, name: str) -> None:
-        """Rename the span, which says its type itself from here on."""
+        """Rename the span, and record its type as an attribute."""
         if self._takes("update_name"):
-            self._say_type(self._name)
+            self._record_type(self._name)
             self._name = self._text(name)
 
-    def _say_type(self, name: str) -> None:
-        """Say as what a span of that name is read."""
+    def _record_type(self, name: str) -> None:
+        """Record the type of a span of this name as an attribute, for readers."""
         self.values.setdefault(a.SPAN_TYPE, kinds.named(name))
 
     @quiet
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        """Set the status; once OK it stays, and UNSET, or what is no status, changes nothing."""
+        """Set the status; OK is final, and UNSET has no effect."""
         if not self._takes("set_status") or self._status.status_code is StatusCode.OK:
             return
         if isinstance(status, Status):
@@ -484,7 +188,7 @@ class RecordingSpan(Span, EndedSpan):
         else:
             code = status
         if not isinstance(code, StatusCode):
-            self.fault("status_invalid", f"{scalar_text(code):.80} is no StatusCode")
+            self.fault("status_invalid", f"{scalar_text(code):.80} is not a StatusCode")
         elif code is not StatusCode.UNSET:
             self._status = Status(code, None if description is None else self._text(description))
 
@@ -500,7 +204,7 @@ class RecordingSpan(Span, EndedSpan):
         if not self._takes("record_exception"):
             return
         if not isinstance(cast(object, exception), BaseException):
-            self.fault("exception_invalid", f"{scalar_text(exception):.80} is no exception")
+            self.fault("exception_invalid", f"{scalar_text(exception):.80} is not an exception")
             return
         described = {
             a.EXCEPTION_TYPE: qualified_name(exception),
@@ -510,35 +214,35 @@ class RecordingSpan(Span, EndedSpan):
         self.add_event("exception", described | self.checked(frozen, attributes), timestamp)
 
     def forget(self, keys: frozenset[str]) -> None:
-        """Drop what was recorded under these names, ahead of recording it anew."""
+        """Remove attributes, before they are recorded again."""
         pending = self.pending
         is_pending = pending is not None and not keys.isdisjoint(names_of(pending))
-        said = self.values if is_pending else self.encoded
-        for key in keys & said.keys():
-            del said[key]
+        values = self.values if is_pending else self.encoded
+        for key in keys & values.keys():
+            del values[key]
 
     def fail(self, error_type: str, message: str) -> None:
-        """Mark the span as failed; a status of OK that the program set stays."""
+        """Mark the span as failed; a status OK is kept."""
         self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
         if self._status.status_code is not StatusCode.OK:
             self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
 
     @quiet
     def end(self, end_time: int | None = None) -> None:
-        """End the span and hand it on; only the first call counts."""
+        """End the span; later calls count a fault."""
         self.conclude(end_time)
 
     def conclude(self, end_time: int | None = None) -> None:
-        """End the span even where a subclass or a caller replaced `end`."""
+        """End the span, also if `end` was replaced by a subclass or a caller."""
         try:
-            del self._is_open  # one step, so that of two threads only one ends the span
+            del self._is_open  # atomic, so that only one of two threads ends the span
         except AttributeError:
             self._trace.fault("after_end", "end on a span that has ended")
             return
         self.seal(end_time)
 
     def seal(self, end_time: int | None = None) -> None:
-        """End the span once: only the first call has an effect."""
+        """Set the end and the final attributes, and pass the span to observers and the sink."""
         trace = self._trace
         given = None if end_time is None else self._time(end_time)
         ended = trace.offset + clock.monotonic() if given is None else given
@@ -558,20 +262,20 @@ class RecordingSpan(Span, EndedSpan):
         trace.ended(self)
 
     def _show_end(self, observers: SpanObserver) -> None:
-        """Show the user's own span processors that it has ended; some rename spans, against the rules."""
+        """Call the observers; some span processors rename ended spans, which is not allowed."""
         name = self._name
         observers.ending(self)
         observers.ended(self)
         if self._name is not name:
-            self._say_type(name)
+            self._record_type(name)
             self._name = text(self._name, [])
 
     def _show_start(self, observers: SpanObserver, above: Span | None) -> None:
         observers.started(self, self._around(above))
 
     def _around(self, above: Span | None) -> Context:
-        """The current context; in it, the span's parent is the current span."""
-        around = Context(get_current())  # of its own type: steps keep theirs as plain copies
+        """Return the current context with the parent as its current span."""
+        around = Context(get_current())  # steps keep their context as a plain dict
         here, parent = get_current_span(around), self._parent
         if parent is None:
             return around if here is INVALID_SPAN else set_span_in_context(INVALID_SPAN, around)
@@ -580,48 +284,6 @@ class RecordingSpan(Span, EndedSpan):
         if above is None or above.get_span_context() != parent:
             above = NonRecordingSpan(parent)
         return set_span_in_context(above, around)
-
-    def _weigh(self) -> int:
-        said, pending = self.facts()
-        size = SPAN_BYTES + weight(said)
-        if pending is not None:
-            size += pending_weight(pending)
-        if not self._events and not self._links:
-            return size
-        marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
-        return size + sum(SPAN_BYTES + weight(dict(attributes or {})) for attributes in marks)
-
-    @classmethod
-    def over(
-        cls,
-        name: str,
-        attributes: dict[str, Any],
-        trace: Trace,
-        parent: SpanContext | None,
-        *,
-        span_id: int = 0,
-        start_time: int,
-        end_time: int,
-    ) -> Self:
-        """An ended span, which is neither shown to observers nor handed on."""
-        span = cls.__new__(cls)
-        span._name, span.encoded, span._trace, span._parent = name, attributes, trace, parent
-        span._span_id = span_id or ids.span_id()
-        span._start_time, span._end_time = start_time, end_time
-        span.size = span._weigh()
-        return span
-
-    def with_values(self, values: dict[str, Any]) -> Self:
-        """The same ended span with other attributes; the original stays as it is."""
-        shown = copy.copy(self)
-        shown.encoded, shown.pending = values, None
-        return shown
-
-    def with_origin(self, origin: SpanOrigin) -> RecordingSpan:
-        """This ended span with another resource and scope."""
-        shown = copy.copy(self)
-        shown._trace = Trace(self.trace_id, origin, self._trace, flags=self._trace.flags)
-        return shown
 
     @quiet
     def __exit__(
@@ -635,32 +297,32 @@ class RecordingSpan(Span, EndedSpan):
     # Faults.
 
     def _time(self, given: object) -> int | None:
-        """A time that a caller gives; None, and a fault, where it is none."""
-        if type(given) is int and 0 <= given < _LAST_TIME:  # nearly always
+        """Check a time from a caller; return None and count a fault if it is invalid."""
+        if type(given) is int and 0 <= given < _LAST_TIME:  # the usual case
             return given
         found: int | None = self.checked(nanoseconds, given)
         return found
 
     def checked(self, convert: Any, *args: Any, **kwargs: Any) -> Any:
-        """`convert(*args, faults)`, what is wrong noted on the span and counted in the session."""
+        """Return `convert(*args, faults)`, and count its faults."""
         found: Faults = []
         result = convert(*args, found, **kwargs)
         self.note(found)
         return result
 
     def note(self, faults: Faults) -> None:
-        """Keep and count faults, `kind: detail` each."""
+        """Record and count faults, given as `kind: detail`."""
         for fault in faults:
             kind, _, detail = fault.partition(": ")
             self.fault(kind, detail)
 
     def fault(self, kind: str, detail: str = "") -> None:
-        """Keep and count one fault."""
+        """Record and count a fault."""
         self.faults.append(f"{kind}: {detail}" if detail else kind)
         self._trace.fault(kind, detail)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """Count that a call raised, and note it while the span is open."""
+        """Count a call that raised, and record it on the span if it is open."""
         failed(self if self._end_time is None else self._trace, what, error)
 
     def _takes(self, what: str) -> bool:

@@ -171,7 +171,7 @@ class Probe:
             reply = client.request(url, b"", headers=headers, timeout=settings.timeout, max_bytes=1 << 16)
         except NoReply as error:
             return str(error)
-        return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.said(headers, b"")
+        return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.summary(headers, b"")
 
     def _report(self, what: str) -> None:
         if self.on_progress is not None:

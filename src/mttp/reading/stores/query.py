@@ -28,7 +28,7 @@ _ADVICE = ADVICE | {
 _TLS = "use tls=true if, and only if, the store uses TLS"
 _ADVICE_BY_KIND: dict[Kind, str] = {
     "name": "check the address",
-    "nobody": "is the store running, and is this the port of its query API?",
+    "refused": "is the store running, and is this the port of its query API?",
     "timeout": "timeout=N waits longer",
     "untrusted": f"set SSL_CERT_FILE to a file of trusted certificates; {_TLS}",
     "no_tls": _TLS,
@@ -65,7 +65,7 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
     except TransportError as error:
         raise ReadError(f"{url}: {error}") from error
     except NoReply as error:
-        raise _unanswered(url, error.trouble) from error
+        raise _unanswered(url, error.error) from error
     if not 200 <= reply.status < 300:
         raise _refused(url, reply, headers)
     if reply.cut is not None:
@@ -80,7 +80,7 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
 
 
 def _unanswered(url: str, found: RequestError) -> ReadError:
-    return ReadError(f"{url}: {found.said}; {_ADVICE_BY_KIND.get(found.kind, 'is the store running?')}")
+    return ReadError(f"{url}: {found.message}; {_ADVICE_BY_KIND.get(found.kind, 'is the store running?')}")
 
 
 def _refused(url: str, reply: Reply, sent: Mapping[str, str]) -> ReadError:

@@ -1,5 +1,5 @@
 """
-Drop-in exporters for any OpenTelemetry set-up, with or without mttp: the official ones, encoding directly.
+Drop-in replacements of the official exporters, with mttp's encoders.
 
     .http  OTLPSpanExporter, for opentelemetry.exporter.otlp.proto.http.trace_exporter
     .grpc  OTLPSpanExporter, for opentelemetry.exporter.otlp.proto.grpc.trace_exporter

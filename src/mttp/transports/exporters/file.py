@@ -1,4 +1,4 @@
-"""OTLP JSON lines in a file, plain or compressed: what a session's `file://` writes with."""
+"""The exporter of OTLP JSON lines to a plain or compressed file, which `file://` uses too."""
 
 from mttp.transports.file import FileTransport as FileSpanExporter
 

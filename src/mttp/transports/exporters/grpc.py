@@ -1,4 +1,4 @@
-"""OTLP over gRPC for any tracer provider, spans encoded in a fraction of the official exporter's time."""
+"""The exporter of OTLP over gRPC for any tracer provider."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAMES = {compression: name for name, compression in COMPRESSIONS.items()}
 
 class GrpcSpanExporter(RetryingExporter):
     """
-    Takes the arguments of the official exporter, follows the same variables and sends the same bytes.
+    Takes the arguments and variables of the official exporter, and sends the same bytes.
 
-    Raises TransportError where an argument or a variable is wrong, or a file can't be used.
+    Raises TransportError if an argument or a variable is invalid, or a file can't be used.
     """
 
     def __init__(
@@ -53,4 +53,4 @@ class GrpcSpanExporter(RetryingExporter):
 
 
 OTLPSpanExporter = GrpcSpanExporter
-"""The name of the official exporter, for programs that change an import and nothing else."""
+"""The name of the official exporter, so that a program changes only an import."""

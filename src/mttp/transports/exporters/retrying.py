@@ -34,11 +34,11 @@ class RetryingExporter(SpanExporter):
         """Send the spans; return FAILURE and log an error when the receiver does not accept them."""
         try:
             request = encode_spans(spans)
-        except Exception as error:  # spans of other programs may hold what the protocol can't
+        except Exception as error:  # spans of other libraries may be invalid
             return self._failed(spans, f"they can't be encoded: {error!r}")
         if 0 < self._max_request_size < len(request):
             limit = f"max_request_size is {self._max_request_size:,}"
-            return self._failed(spans, f"a request of {len(request):,} bytes, and {limit}")
+            return self._failed(spans, f"the request has {len(request):,} bytes, and {limit}")
         if self._closing.is_set():
             return self._failed(spans, "the exporter is shut down")
         answer = self._send(request, len(spans))
@@ -57,7 +57,7 @@ class RetryingExporter(SpanExporter):
         return True
 
     def _send(self, request: bytes, spans: int) -> ExportResponse:
-        """The last response; attempts end at the timeout and at `shutdown`."""
+        """Send a request until it is accepted, rejected or out of time; return the last response."""
         until, failures = time.monotonic() + self._timeout, 0
         while True:
             answer = self._sender.send(request, spans, max(until - time.monotonic(), 0.001))
@@ -69,12 +69,12 @@ class RetryingExporter(SpanExporter):
                 return answer
 
     def _failed(self, spans: Sequence[ReadableSpan], reason: str) -> SpanExportResult:
-        _log.error("mttp: %s: spans that were not delivered: %d: %s", self._place, len(spans), reason)
+        _log.error("mttp: %s: spans not delivered: %d: %s", self._place, len(spans), reason)
         return SpanExportResult.FAILURE
 
     def _warn(self, answer: ExportResponse) -> None:
         """Log the receiver's message about an accepted request; a repeated message is logged once."""
-        rejected = f"spans that were rejected: {answer.rejected}" if answer.rejected else ""
+        rejected = f"spans rejected: {answer.rejected}" if answer.rejected else ""
         message = ": ".join(filter(None, (rejected, answer.message)))
         if message and message != self._warned:
             _log.warning("mttp: %s: %s", self._place, message)

@@ -1,7 +1,7 @@
 """
-OTLP: MTTP's HTTP, to a collector or whatever else receives OpenTelemetry traces.
+Exports to OTLP receivers.
 
-`http://HOST:PORT` and `grpc://HOST:PORT`, and with TLS `https://` and `grpcs://`.
+Addresses are `http://HOST:PORT` and `grpc://HOST:PORT`, and with TLS `https://` and `grpcs://`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["OtlpTransport", "open"]
 
 
 def open(address: str, options: Mapping[str, Any]) -> OtlpTransport:
-    """A receiver; where its address is a base URL, traces go to /v1/traces below it."""
+    """Open a transport to a receiver; /v1/traces is appended to an HTTP address without it."""
     url = address.rstrip("/")
     if url.startswith("http") and not url.endswith(TRACES_PATH):
         url += TRACES_PATH

@@ -1,4 +1,4 @@
-"""What became of one request, and what that means for the spans in it."""
+"""Outcomes of OTLP requests."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["ExportResponse", "OtlpSender", "partly"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResponse:
-    """A receiver's answer, or why there was none."""
+    """The outcome of one request."""
 
     verdict: Literal["taken", "again", "never", "smaller"]
-    """Taken; to be sent again later; turned down for good; or too large, to be sent in smaller parts."""
+    """Accepted; to be sent again later; rejected permanently; or to be sent in smaller requests."""
     cause: str = ""
-    """In a word: http_503, grpc_unavailable, connection, timeout, tls, …"""
+    """The cause in counters: http_503, grpc_unavailable, connection, timeout, tls, …"""
     message: str = ""
-    """In the receiver's words or the system's, with what may be wrong; no control characters."""
+    """The receiver's or the system's message with a suggestion, without control characters."""
     retry_after: float | None = None
-    """Seconds for which nothing should be sent, where the receiver said so."""
+    """The delay that the receiver asked for, in seconds."""
     rejected: int = 0
-    """Spans that the receiver did not take although it took the request."""
+    """Number of rejected spans of an accepted request."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", one_line(self.message))
@@ -33,19 +33,19 @@ class ExportResponse:
 
 class OtlpSender(Protocol):
     """
-    One protocol's side of the transport; it never raises for what a receiver or a network does.
+    Sends requests by one protocol; failures of the receiver or the network are outcomes, not exceptions.
 
-    In a forked child it connects anew, and leaves the parent's connection alone.
+    A forked child opens its own connection.
     """
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
-        """Send a request of so many spans, and wait for the answer, by default for the settings' timeout."""
+        """Send a request with a number of spans, and wait for the answer up to `timeout` seconds."""
 
     def close(self) -> None:
-        """Release the connection; called from any thread, also while `send` waits."""
+        """Close the connection, from any thread, even while `send` waits."""
 
 
 def partly(rejected: int, spans: int, message: str, sent: Mapping[str, str]) -> ExportResponse:
-    """The answer to a request with these headers that was taken, perhaps but for some of its spans."""
-    said = printable(message.encode(), sent)
-    return ExportResponse(verdict="taken", message=said, rejected=min(max(rejected, 0), spans))
+    """Return the outcome of an accepted request, of which `rejected` spans were rejected."""
+    text = printable(message.encode(), sent)
+    return ExportResponse(verdict="taken", message=text, rejected=min(max(rejected, 0), spans))

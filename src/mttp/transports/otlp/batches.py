@@ -1,4 +1,4 @@
-"""Spans in requests that no receiver is too small for, and what becomes of each of them."""
+"""Splits spans into requests within a size limit, and collects the outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Export"]
 
 
 class _Frames:
-    """What a request takes for each scope beside its spans; the spans of a session share one."""
+    """Bytes of a request for each scope, without spans."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Scope, int]] = {}
@@ -34,7 +34,7 @@ class _Frames:
 
 
 class _Piece:
-    """One span on its way, encoded."""
+    """An encoded span."""
 
     def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
         self.span = span
@@ -45,19 +45,19 @@ class _Piece:
                 whole = record(span, full)
                 self.scope, self.data = whole.scope, encode_span(whole)
         self.size = span_bytes(self.data)
-        """Bytes that it takes in a request, at most."""
+        """Maximum bytes of the span in a request."""
         self._frame = frames.bytes(self.scope)
         self._forms: Iterator[SpanRecord] | None = None
 
     @property
     def alone(self) -> int:
-        """Bytes of a request of this span alone, at most."""
+        """Maximum bytes of a request with only this span."""
         return self._frame + self.size
 
     def shrink(self) -> bool:
-        """Take the next smaller form; False where there is none."""
+        """Replace the data by the next smaller form; return False if there is none."""
         if self._forms is None:
-            reason = f"the span takes {len(self.data)} bytes, more than a request may"
+            reason = f"the span has {len(self.data)} bytes, more than a request may have"
             self._forms = smaller(self.span, reason)
         for form in self._forms:
             data = encode_span(form)
@@ -76,7 +76,7 @@ class _Batch:
         self._bytes = 0
 
     def fits(self, piece: _Piece, max_bytes: int) -> bool:
-        """Whether the request stays within the limit with one more."""
+        """Whether the request with this span stays within the limit."""
         known = self._block(piece) is not None
         return self._bytes + (piece.size if known else piece.alone) <= max_bytes
 
@@ -100,35 +100,35 @@ class _Batch:
 
 @dataclass(slots=True)
 class Export:
-    """One call of a transport's `export`: spans go out, answers come in."""
+    """One call of a transport's `export`: its requests and their outcomes."""
 
     send: Callable[[bytes, int], ExportResponse]
-    """Sends a request of so many spans."""
+    """Sends a request with a number of spans."""
     max_bytes: int
-    """The most that a request takes."""
+    """Maximum bytes of a request."""
     kept: list[ReadableSpan] = field(default_factory=list)
-    """Spans to offer again."""
+    """Spans to export again."""
     lost: dict[str, list[str]] = field(default_factory=dict)
-    """By cause, the trace of each span that was turned down for good."""
+    """The trace id of each rejected span, by cause."""
     retry_after: float | None = None
-    """Seconds for which nothing should be sent."""
+    """Seconds to wait before the next export."""
     message: str = ""
-    """What the first receiver that did not take everything had to say."""
+    """The message of the first answer that has one."""
 
     def run(self, spans: Sequence[ReadableSpan]) -> None:
-        """Send everything; after a request that may be taken later, nothing more."""
+        """Send the spans; stop after a temporary failure, and keep the rest."""
         batch, frames = _Batch(), _Frames()
         messages: Sequence[bytes | None] = encoder.messages(spans) or [None] * len(spans)
         for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
             try:
                 piece = _Piece(span, frames, written)
-            except Exception as error:  # others' spans may hold what the protocol can't: times before 1970
+            except Exception as error:  # spans of other libraries may be invalid, as with times before 1970
                 self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
                 continue
             while piece.alone > self.max_bytes and piece.shrink():
                 pass
             if piece.alone > self.max_bytes:
-                message = f"a span takes {piece.alone} bytes, whatever is left out"
+                message = f"a span has {piece.alone} bytes even when reduced"
                 self._reject("too_large", [_trace_of(span)], message)
                 continue
             if not batch.fits(piece, self.max_bytes):
@@ -141,7 +141,7 @@ class Export:
         self._offer(batch)
 
     def rejections(self) -> list[RejectedSpans]:
-        """What is lost, by cause."""
+        """Return the rejected spans, by cause."""
         return [RejectedSpans(cause, len(traces), len(set(traces))) for cause, traces in self.lost.items()]
 
     def _offer(self, batch: _Batch) -> None:
@@ -169,7 +169,7 @@ class Export:
             self.message = self.message or answer.message
 
     def _offer_smaller(self, pieces: list[_Piece], answer: ExportResponse) -> None:
-        """Halves, and of a single span a smaller form."""
+        """Send the halves of a request that was too large; reduce a single span."""
         middle = len(pieces) // 2
         if not middle and not pieces[0].shrink():
             self._reject(answer.cause, [_trace_of(pieces[0].span)], answer.message)
@@ -181,7 +181,7 @@ class Export:
             self._offer(batch)
 
     def _reject(self, cause: str, traces: Sequence[str], message: str) -> None:
-        """Lose a span of each of these traces."""
+        """Count one rejected span for each of these trace ids."""
         self.message = self.message or message
         if traces:
             self.lost.setdefault(cause, []).extend(traces)

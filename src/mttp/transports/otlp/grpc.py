@@ -1,4 +1,4 @@
-"""OTLP over gRPC: one call with bytes that are encoded already, and every answer has one outcome."""
+"""Sends encoded OTLP requests over gRPC, and interprets the answers."""
 
 from __future__ import annotations
 
@@ -39,49 +39,52 @@ COMPRESSIONS = {
     "gzip": grpc.Compression.Gzip,
     "deflate": grpc.Compression.Deflate,
 }
-"""What gRPC calls each compression."""
+"""gRPC's constants by name of the compression."""
 _ADVICE = {
     grpc.StatusCode.UNAUTHENTICATED: "give credentials as headers",
     grpc.StatusCode.PERMISSION_DENIED: "give credentials as headers",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "it is busy, or limits how much it takes: send less, or later",
-    grpc.StatusCode.UNIMPLEMENTED: "something else than a receiver of traces is there: check the port",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "the receiver is busy, or has a rate limit: send less, or later",
+    grpc.StatusCode.UNIMPLEMENTED: "the server is not a receiver of traces: check the port",
 }
 _TLS = "check certificates, and whether the receiver uses TLS: grpcs:// does, grpc:// does not"
-_HTTP = "does an HTTP receiver listen there? then write http://, or https:// with TLS"
-_NAME = ("the host's name is unknown", "check the address")
-_TROUBLES = {
-    "Failed parsing HTTP/2": ("what answers there does not speak gRPC", _HTTP),
-    "http1": ("what answers there does not speak gRPC", _HTTP),
-    "http2 header with status": ("what answers there does not speak gRPC", _HTTP),
+_HTTP = "if it is an HTTP receiver, write http://, or https:// with TLS"
+_NAME = ("unknown host name", "check the address")
+_CONNECTION_ERRORS = {
+    "Failed parsing HTTP/2": ("the server does not speak gRPC", _HTTP),
+    "http1": ("the server does not speak gRPC", _HTTP),
+    "http2 header with status": ("the server does not speak gRPC", _HTTP),
     "CERTIFICATE_VERIFY_FAILED": (
         "its certificate can't be trusted",
-        f"certificate=FILE names whose certificates are trusted; {_TLS}",
+        f"certificate=FILE names a file of trusted certificates; {_TLS}",
     ),
-    "Hostname Verification": ("its certificate is of another host", f"write the host's own name; {_TLS}"),
-    "WRONG_VERSION_NUMBER": ("what answers there does not speak TLS", _TLS),
+    "Hostname Verification": (
+        "its certificate is for another host",
+        f"use the host name of the certificate; {_TLS}",
+    ),
+    "WRONG_VERSION_NUMBER": ("the server does not speak TLS", _TLS),
     "Connection refused": (
-        "nobody listens there (connection refused)",
-        "is a receiver running there, and is this its port? OTLP over gRPC is mostly at 4317",
+        "connection refused",
+        "is a receiver running there, and is this its port? the usual port of OTLP over gRPC is 4317",
     ),
     "lookup failed": _NAME,
     "DNS resolution failed": _NAME,
     "Connection reset": ("the connection was closed without an answer", f"{_TLS}; {_HTTP}"),
     "Socket closed": ("the connection was closed without an answer", f"{_TLS}; {_HTTP}"),
 }
-"""What is wrong and what to try, by what gRPC says among much else."""
+"""Description and suggestion, by a part of gRPC's error details."""
 _DETAILS = 4096
-"""Characters of what gRPC says that are looked at."""
+"""Maximum characters of gRPC's error details."""
 _DEADLINE = "Deadline Exceeded"
-"""What gRPC says itself of a call that took too long; a receiver may say the same of its own."""
+"""gRPC's own details of a call that exceeded its timeout."""
 _SIGNS_OF_TLS = ("SSL", "TLS", "Tls", "handshake", "certificate")
 
 
 _FOREIGN: list[Any] = []
-"""Channels of parent processes: to close one would concern threads that aren't here."""
+"""Channels of parent processes, never closed: their threads do not exist in a child."""
 
 
 class GrpcSender:
-    """Calls one host and port; `credentials` and `channel` are gRPC's own, where a program has some."""
+    """Calls one host and port; `credentials` and `channel` are gRPC credentials and options."""
 
     def __init__(self, settings: Settings, *, credentials: Any = None, channel: Any = ()) -> None:
         self._settings = settings
@@ -99,10 +102,10 @@ class GrpcSender:
             self._channel = grpc.insecure_channel(place, options, compression)
         else:
             self._channel = grpc.secure_channel(place, self._credentials, options, compression)
-        self._call = self._channel.unary_unary(_METHOD)  # of bytes, as nothing is said to serialize
+        self._call = self._channel.unary_unary(_METHOD)  # takes and returns bytes
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
-        """Call the receiver."""
+        """Call the receiver and return the outcome."""
         timeout = self._settings.timeout if timeout is None else timeout
         if self._process != os.getpid():
             _FOREIGN.append(self._channel)
@@ -111,26 +114,26 @@ class GrpcSender:
             response = self._call(request, metadata=self._headers, timeout=timeout)
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE and not self._closed:
-                self._channel.close()  # a new channel tries at once, where the old one would wait its time
+                self._channel.close()  # a new channel connects at once, the old one would back off
                 self._connect()
             return _refusal(error, timeout, self._settings.headers)
-        except ValueError as error:  # the channel was closed meanwhile
+        except ValueError as error:  # the channel was closed by another thread
             return ExportResponse(verdict="again", cause="shutdown", message=str(error))
         try:
             found = ExportTraceServiceResponse.FromString(response).partial_success
-        except DecodeError:  # the status says that the request was taken
+        except DecodeError:  # the status is a success
             return ExportResponse(verdict="taken")
         return partly(found.rejected_spans, spans, found.error_message, self._settings.headers)
 
     def close(self) -> None:
-        """Close the channel, which ends a call that waits."""
+        """Close the channel, which cancels a call in progress."""
         self._closed = True
         if self._process == os.getpid():
             self._channel.close()
 
 
 def _credentials(settings: Settings) -> Any:
-    """The files of the settings, and for a certificate without a key one that holds both."""
+    """Return credentials from the files; a certificate without a key file must have its key."""
     key = settings.client_key or settings.client_certificate
     paths = (settings.certificate, key, settings.client_certificate)
     found = [regular_files.read(Path(path), MAX_CERTIFICATE) if path else None for path in paths]
@@ -148,19 +151,19 @@ def _refusal(error: Any, timeout: float, sent: Mapping[str, str]) -> ExportRespo
 
 
 def _message(code: Any, details: str, timeout: float) -> str:
-    """What is wrong, in the receiver's words unless these are gRPC's own, and what to try."""
+    """Return the error message with a suggestion."""
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and details == _DEADLINE:
         return f"{code.name}: no answer within {timeout:g} seconds; timeout=N waits longer; {_TLS}; {_HTTP}"
     if code is grpc.StatusCode.UNAVAILABLE:
-        for sign, (said, advice) in _TROUBLES.items():
+        for sign, (description, advice) in _CONNECTION_ERRORS.items():
             if sign in details:
-                return f"{code.name}: {said}; {advice}"
+                return f"{code.name}: {description}; {advice}"
     advice = _ADVICE.get(code, _TLS if any(sign in details for sign in _SIGNS_OF_TLS) else "")
     return f"{code.name}: {details[:MESSAGE_CHARACTERS]}" + (f" ({advice})" if advice else "")
 
 
 def _retry_after(error: Any) -> float | None:
-    """What the receiver says of when to try again: RetryInfo, by itself or in the status."""
+    """Return the delay of RetryInfo, which is in its own metadata or in the status."""
     trailing = dict(error.trailing_metadata() or ())
     found = RetryInfo()
     try:

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: a request is posted once, and every answer has one outcome."""
+"""Sends OTLP requests over HTTP, and interprets the answers."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ __all__ = ["HttpSender"]
 _AGAIN = frozenset({429, 502, 503, 504})
 _TOO_LARGE = 413
 _BODY_BYTES = 4 << 20
-"""What is read of an answer: a message of any length may follow the number of spans that were rejected."""
+"""Maximum bytes read of an answer, whose error message may be long."""
 _ADVICE = ADVICE | {
-    400: "does it take OTLP protobuf there? and where it wants TLS, write https://",
+    400: "does the server accept OTLP protobuf there? if it needs TLS, write https://",
     404: "check the path, which should end in /v1/traces",
-    405: "check port and path: something else than a receiver of traces is there",
-    413: "it takes no request of this size: raise its limit, or write profile=strict, which sends less",
-    415: "does it take OTLP protobuf?",
-    422: "does it ask for a header? MLflow wants x-mlflow-experiment-id: write profile=mlflow",
-    429: "it is busy, or limits how much it takes: send less, or later",
+    405: "check port and path: the server is not a receiver of traces",
+    413: "the receiver's limit is smaller: raise it, or write profile=strict, which sends less",
+    415: "does the server accept OTLP protobuf?",
+    422: "is a header missing? MLflow needs x-mlflow-experiment-id: write profile=mlflow",
+    429: "the receiver is busy, or has a rate limit: send less, or later",
 }
-_PAGE = "a page for people: is a proxy or a user interface at that port?"
-_REDIRECT = "write the address that it leads to"
+_PAGE = "an HTML page: is a proxy or a user interface at that port?"
 _ADVICE_PLAIN: dict[Kind, str] = {
     "name": "check the address",
-    "nobody": "is a receiver running there, and is this its port? OTLP over HTTP is mostly at 4318",
-    "timeout": "timeout=N waits longer; is it a receiver of OTLP?",
-    "closed": "does it use TLS? then write https://; does it speak gRPC? then grpc://",
-    "foreign": "does a gRPC receiver listen there? then write grpc://, or grpcs:// with TLS",
+    "refused": "is a receiver running there, and is this its port? the usual port of OTLP over HTTP is 4318",
+    "timeout": "timeout=N waits longer; is it an OTLP receiver?",
+    "closed": "if the receiver uses TLS, write https://; if it speaks gRPC, write grpc://",
+    "foreign": "if it is a gRPC receiver, write grpc://, or grpcs:// with TLS",
 }
 _TLS = "check certificates, and whether the receiver uses TLS: https:// does, http:// does not"
 _ADVICE_SECURE: dict[Kind, str] = _ADVICE_PLAIN | {
     "timeout": f"timeout=N waits longer; or {_TLS}",
-    "closed": f"is it a receiver of OTLP? {_TLS}",
-    "untrusted": f"certificate=FILE names whose certificates are trusted; {_TLS}",
+    "closed": f"is it an OTLP receiver? {_TLS}",
+    "untrusted": f"certificate=FILE names a file of trusted certificates; {_TLS}",
     "no_tls": _TLS,
     "tls": _TLS,
-    "foreign": "does a gRPC receiver listen there? then write grpcs://",
+    "foreign": "if it is a gRPC receiver, write grpcs://",
 }
 
 
@@ -63,7 +62,7 @@ class HttpSender:
         self._client = HttpClient(settings.endpoint, tls=settings.tls() if settings.secure else None)
 
     def send(self, request: bytes, spans: int, timeout: float | None = None) -> ExportResponse:
-        """Post a request."""
+        """Post a request and return the outcome."""
         url, body = self._settings.endpoint, self._compressed(request)
         timeout = self._settings.timeout if timeout is None else timeout
         try:
@@ -71,11 +70,11 @@ class HttpSender:
                 url, body, headers=self._headers, timeout=timeout, max_bytes=_BODY_BYTES
             )
         except NoReply as error:
-            return _unanswered(error.trouble, secure=self._settings.secure)
+            return _unanswered(error.error, secure=self._settings.secure)
         return self._answer(reply, spans)
 
     def close(self) -> None:
-        """Release the connection; a request that is being answered ends at its timeout."""
+        """Close idle connections; a request in progress ends at its timeout."""
         self._client.close()
 
     def _compressed(self, request: bytes) -> bytes:
@@ -89,9 +88,9 @@ class HttpSender:
         is_html = "html" in kind or ("protobuf" not in kind and is_page(reply.body))
         if is_success and not is_html:
             return _taken(kind, reply.body, spans, self._headers)
-        said = reply.said(self._headers, _words(kind, reply.body))
+        summary = reply.summary(self._headers, _error_message(kind, reply.body))
         advice = _PAGE if is_success else _advice(status, redacted(reply.location, self._headers))
-        message, cause = f"{said} ({advice})", f"http_{status}"
+        message, cause = f"{summary} ({advice})", f"http_{status}"
         if is_success:
             return ExportResponse(verdict="never", cause="not_otlp", message=message)
         if status in _AGAIN:
@@ -103,17 +102,17 @@ class HttpSender:
 
 
 def _advice(status: int, location: str) -> str:
-    """What to try where a request was turned down."""
+    """Return a suggestion for a rejected request."""
     if location:
-        return f"it leads to {location}: {_REDIRECT}"
-    return _ADVICE.get(status, "its own log may say why" if status >= 500 else "is it a receiver of OTLP?")
+        return f"redirects to {location}: use that address"
+    return _ADVICE.get(status, "see the receiver's log" if status >= 500 else "is it an OTLP receiver?")
 
 
 def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> ExportResponse:
     """
-    The request was taken, but for the spans that the body says were rejected.
+    Return the outcome of a success, with the number of rejected spans in the body.
 
-    A body is taken for protobuf unless it is said to be JSON; one that is neither says nothing.
+    The body is parsed as protobuf unless its content type is JSON; an invalid body is ignored.
     """
     try:
         found = _response(kind, body).partial_success
@@ -131,8 +130,8 @@ def _response(kind: str, body: bytes) -> ExportTraceServiceResponse:
     return response
 
 
-def _words(kind: str, body: bytes) -> bytes:
-    """What the receiver says, of a body in protobuf or text."""
+def _error_message(kind: str, body: bytes) -> bytes:
+    """Return the error message in a body, which is protobuf or text."""
     if "protobuf" not in kind:
         return body
     try:
@@ -142,6 +141,8 @@ def _words(kind: str, body: bytes) -> bytes:
 
 
 def _unanswered(found: RequestError, *, secure: bool) -> ExportResponse:
-    """Why there is no answer, and what may be wrong."""
-    advice = (_ADVICE_SECURE if secure else _ADVICE_PLAIN).get(found.kind, "is a receiver of OTLP there?")
-    return ExportResponse(verdict="again", cause=found.cause, message=f"{found.said}; {advice}")
+    """Return the outcome of a request without an answer, with a suggestion."""
+    advice = (_ADVICE_SECURE if secure else _ADVICE_PLAIN).get(
+        found.kind, "is an OTLP receiver running there?"
+    )
+    return ExportResponse(verdict="again", cause=found.cause, message=f"{found.message}; {advice}")

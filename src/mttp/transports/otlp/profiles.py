@@ -25,7 +25,7 @@ class Profile:
     withholding: Withholding
     """The attributes withheld from every span; each omission is named on the span."""
     max_bytes: int | None = None
-    """The most bytes of one request, where that is less than a collector takes."""
+    """Maximum bytes of one request, if it is less than a collector's limit."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Default headers of each request."""
     close_seconds: float = 10.0
@@ -36,16 +36,16 @@ _COLLECTOR = Profile(
     name="collector",
     withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB),
 )
-_JAEGER = Profile(  # its JSON has no NaN: a trace with one can't be looked at
+_JAEGER = Profile(  # its JSON can't represent NaN, and it does not show a trace with one
     name="jaeger",
     withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB, non_finite=False),
 )
-_TEMPO = Profile(  # cuts text at 2,048 bytes, and refuses what makes a trace larger than 5 MB
+_TEMPO = Profile(  # truncates text at 2,048 bytes, and drops spans beyond 5 MB of a trace
     name="tempo",
     withholding=Withholding(content=False, max_elements=4096, max_text_bytes=2048, max_trace_bytes=4_500_000),
     max_bytes=4 * _MIB - 2**14,
 )
-_PHOENIX = Profile(  # loses a span with bytes and an attribute with NaN, and takes maps to pieces
+_PHOENIX = Profile(  # loses spans with bytes and attributes with NaN, and flattens maps
     name="phoenix",
     withholding=Withholding(
         content=False,
@@ -58,8 +58,8 @@ _PHOENIX = Profile(  # loses a span with bytes and an attribute with NaN, and ta
     close_seconds=60.0,  # it writes tens of spans a second
 )
 _MLFLOW = Profile(
-    # Refuses requests that name no experiment, 0 being always there; writes bytes as Python's repr;
-    # parses text that is JSON, and then can't give the trace back where an integer in it is too large.
+    # Rejects requests without an experiment, of which 0 always exists; stores the repr of bytes;
+    # parses text that is JSON, and then can't return the trace if an integer in it is too large.
     name="mlflow",
     withholding=Withholding(
         content=False,
@@ -71,7 +71,7 @@ _MLFLOW = Profile(
     headers={"x-mlflow-experiment-id": "0"},
     close_seconds=60.0,  # 608 spans took it 8 seconds
 )
-_STRICT = Profile(  # the least of all, VictoriaTraces' two megabytes and no NaN among them
+_STRICT = Profile(  # the strictest limits of all stores, such as VictoriaTraces' two megabytes per trace
     name="strict",
     withholding=Withholding(
         content=False,
@@ -97,14 +97,14 @@ _VICTORIA_TRACES: Final = "/insert/opentelemetry"
 
 
 def named(name: object) -> Profile:
-    """The profile of a name; raises TransportError where there is none."""
+    """Return the profile with this name; raises TransportError if there is none."""
     if not isinstance(name, str) or name not in PROFILES:
         raise TransportError(f"unknown profile {name!r}{known_are(str(name), PROFILES)}")
     return PROFILES[name]
 
 
 def guessed(url: str) -> Profile:
-    """What listens at an address, as its host's name, path or port tells; otherwise a collector."""
+    """Return the profile for the host name, path or port of an address; the default is a collector."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     for word, name in _HOSTS.items():

@@ -26,14 +26,14 @@ from mttp.transports.otlp.profiles import Profile, guessed, named
 __all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
 
 TRACES_PATH = "/v1/traces"
-"""Where an OTLP receiver takes traces over HTTP."""
+"""Path for traces of an OTLP receiver over HTTP."""
 
 _MAX_BYTES = {"http": 20 * 2**20 - 2**16, "grpc": 4 * 2**20 - 2**14}
-"""What receivers take by default, less a margin."""
+"""The default limits of the Collector, less a margin."""
 _MOST_BYTES = 64 * 2**20
-"""The official exporters send no larger request."""
+"""The largest request of the official exporters."""
 _VARIABLES = ("headers", "compression", "timeout", "certificate", "client_key", "client_certificate")
-"""Options that OpenTelemetry variables set, too."""
+"""Options that OpenTelemetry's variables can set."""
 
 
 def _request_bytes(value: object) -> int:
@@ -50,33 +50,33 @@ class Settings:
     protocol: str
     """http or grpc."""
     endpoint: str
-    """The whole URL over HTTP, host and port over gRPC."""
+    """The URL for HTTP, host and port for gRPC."""
     secure: bool
     """Whether the connection uses TLS."""
     headers: Headers
-    """Sent with every request, names in lower case."""
+    """Headers of every request, with names in lower case."""
     compression: Literal["none", "gzip", "deflate"] = "none"
-    """How requests are compressed."""
+    """The compression of requests."""
     timeout: Seconds = 10.0
-    """Seconds that one request may take."""
+    """Maximum seconds of one request."""
     certificate: ReadableFile | None = None
-    """File of the certificates that the receiver's is checked against; by default those of the system."""
+    """File of trusted certificates; the default is those of the system."""
     client_key: ReadableFile | None = None
-    """File of this side's private key."""
+    """File of the client's private key."""
     client_certificate: ReadableFile | None = None
-    """File of this side's certificate."""
+    """File of the client's certificate."""
     max_bytes: Annotated[int, _request_bytes]
-    """The most bytes of one request, uncompressed."""
+    """Maximum bytes of one request, uncompressed."""
     profile: Annotated[Profile, named]
-    """What listens there keeps of what it is sent."""
+    """The limits of the receiver."""
 
     def tls(self) -> SSLContext:
-        """How HTTP uses TLS; raises TransportError where a file can't be used."""
+        """Return the TLS context for HTTP; raises TransportError if a file can't be used."""
         return tls_context(self.certificate, self.client_certificate, self.client_key)
 
 
 def variable(name: str) -> tuple[str, str]:
-    """Name and value of the variable that is set, the one for traces first; empty where none is."""
+    """Return name and value of the variable for traces, else of the general one; empty if neither is set."""
     for full in (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"):
         if found := os.environ.get(full, "").strip():
             return full, found
@@ -85,9 +85,9 @@ def variable(name: str) -> tuple[str, str]:
 
 def resolve(url: str, options: Mapping[str, object]) -> Settings:
     """
-    The settings for an address; options precede variables.
+    Return the settings for an address; options take precedence over variables.
 
-    Raises TransportError where anything is wrong or a file can't be read.
+    Raises TransportError if the address, an option or a variable is invalid, or a file can't be read.
     """
     parts = _split(url)
     protocol = "grpc" if parts.scheme.startswith("grpc") else "http"
@@ -117,10 +117,12 @@ def _split(url: str) -> SplitResult:
     if not parts.hostname:
         raise TransportError(f"no host; write {parts.scheme}://HOST:PORT")
     if "@" in parts.netloc:
-        raise TransportError("an address holds no credentials; give them as headers")
+        raise TransportError("an address can't contain credentials; give them as headers")
     if parts.scheme.startswith("grpc") and (port is None or parts.path.strip("/")):
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        raise TransportError(f"gRPC needs host and port alone; write {parts.scheme}://{host}:4317")
+        raise TransportError(
+            f"a gRPC address has a host and a port, and no path; write {parts.scheme}://{host}:4317"
+        )
     return parts
 
 

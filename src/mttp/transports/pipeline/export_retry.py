@@ -164,7 +164,7 @@ class ExportRetry:
         now, name = time.monotonic(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._in_trouble = now, True
-            what = "were turned down by" if answer.taken else "could not be written to"
+            what = "were rejected by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             count = len(answer.kept or offered)
             _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))

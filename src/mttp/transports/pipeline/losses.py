@@ -59,7 +59,7 @@ class Losses:
         cause = self._causes.setdefault(trace_id, cause)
         self._lose(cause, len(spans), self._episodes(trace_id, spans))
         if any(span.is_last for span in spans):
-            del self._causes[trace_id]  # nothing more of it comes
+            del self._causes[trace_id]  # the trace has no later spans
 
     def reject(self, rejection: RejectedSpans, spans: Sequence[EndedSpan]) -> None:
         """Count spans that a receiver rejected; the rest of their episodes may still be accepted."""
@@ -91,8 +91,8 @@ class Losses:
         self._stats.lose(cause, spans, episodes=episodes)
         return loss
 
-    def tell(self) -> list[Loss]:
-        """What was lost since the last time; nothing as long as nothing is taken: it would be lost, too."""
+    def unreported(self) -> list[Loss]:
+        """Return the losses since the last call; none until the transport accepts spans again."""
         if not self._unreported or self._mute_at == self._stats.delivered:
             return []
         self._mute_at = self._stats.delivered
@@ -100,7 +100,7 @@ class Losses:
         return list(reported.values())
 
     def log(self) -> None:
-        """Say in the log that something is being lost."""
+        """Log each cause of a loss, at most once per `LOG_SECONDS`."""
         for loss in list(self._unreported.values()) if self._unreported else ():
             now = time.monotonic()
             if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:

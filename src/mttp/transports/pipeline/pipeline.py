@@ -9,24 +9,23 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Protocol
 
 from opentelemetry import context as otel_context
 
-from mttp.codec.withholding import Withholding
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, traced
-from mttp.otlp.step_columns import packed, spread
 from mttp.transports.export_target import ExportTarget
-from mttp.transports.pipeline.content_filter import ContentFilter
 from mttp.transports.pipeline.export_retry import ExportRetry
-from mttp.transports.pipeline.losses import Loss, Losses
+from mttp.transports.pipeline.flush_requests import FlushRequests
+from mttp.transports.pipeline.losses import Losses
+from mttp.transports.pipeline.owner import PipelineOwner
+from mttp.transports.pipeline.span_preparer import SpanPreparer
 from mttp.transports.pipeline.span_queue import SpanQueue
 from mttp.transports.pipeline.tail_sampler import TailSampler
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import Stats, TransportStats
 
-__all__ = ["PipelineOwner", "Pipeline"]
+__all__ = ["Pipeline"]
 
 _log = logging.getLogger("mttp")
 
@@ -58,28 +57,6 @@ HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
 """The longest wait for the encoding process, in seconds and as a share of the time left."""
 
 
-class PipelineOwner(Protocol):
-    """The session as a pipeline sees it: it adds start markers, gap records and the last spans."""
-
-    def ended(self, span: EndedSpan) -> None:
-        """Take an ended span at any time, also while closing."""
-
-    def mark(self) -> None:
-        """Record start markers of open episodes and flush packed steps."""
-
-    def wrote(self) -> None:
-        """Called after each export."""
-
-    def gap(self, loss: Loss, pipeline: Pipeline) -> None:
-        """Record into `pipeline` that it lost spans."""
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault and log the first of its kind."""
-
-    def ending(self) -> None:
-        """Record the last spans; later calls do nothing."""
-
-
 class Pipeline:
     """
     One transport's inbox, and the background thread that exports from it.
@@ -99,7 +76,6 @@ class Pipeline:
         self.max_block_seconds = target.max_block_seconds
         self.name, self.address = target.name, target.address
         self._close_timeout = target.close_timeout
-        self._takes_columns = target.takes_columns
         self._deadline = 0.0
         self._stats = stats
         self._lock = counters.lock
@@ -116,17 +92,14 @@ class Pipeline:
         """Inbox size in bytes at which `_check_capacity` is due."""
         self._gathered = SpanQueue()
         self._preparing = SpanQueue()
-        self._content_filter = (
-            ContentFilter(target.withholding, owner.fault) if target.withholding != Withholding() else None
-        )
+        self._preparer = SpanPreparer(target, owner.fault)
         self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
         self._retry = ExportRetry(target, stats, self._losses, self._lock)
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
-        self._asked = self._answered = self._granted = self._given_up = 0
-        self._lost_before = 0
-        """Lost spans at the last answer to a flush."""
+        self._given_up = 0
+        self._requests = FlushRequests()
         self._due = NEVER
         """When the thread is late, in nanoseconds since the Unix epoch, the clock of span ends."""
 
@@ -252,10 +225,10 @@ class Pipeline:
         """Request an export without waiting for `INTERVAL`; return a ticket for `answer`."""
         with self._changed:
             if not self._closed:
-                self._asked += 1
+                self._requests.add()
                 self._start()
                 self._changed.notify_all()
-            return self._asked
+            return self._requests.last
 
     def answer(self, ticket: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return whether every span that had ended by `ask` was delivered."""
@@ -263,11 +236,11 @@ class Pipeline:
             return False  # called by an exporter: waiting for itself would deadlock
         with self._changed:
             if self._thread is not None:
-                self._changed.wait_for(lambda: self._answered >= ticket or self._closed, timeout)
+                self._changed.wait_for(lambda: self._requests.is_answered(ticket) or self._closed, timeout)
             alone = self._thread is None and not self._closed
         if alone:
             self._write()
-        return self._granted >= ticket or (self._closed and self._delivered_all())
+        return self._requests.is_granted(ticket) or (self._closed and self._delivered_all())
 
     def begin_close(self, timeout: float | None = None) -> None:
         """
@@ -285,7 +258,7 @@ class Pipeline:
                 self._changed.notify_all()
 
     def close(self) -> bool:
-        """Wait for space within the time left to this episode; else drop the episode and return False."""
+        """Export the remaining spans until the deadline of `begin_close`; return whether all arrived."""
         if _here.writes:
             return False  # an exporter closes the session that calls it: the threads end after this
         if self._thread is None:
@@ -390,7 +363,7 @@ class Pipeline:
 
     def _hurried(self) -> bool:
         much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._retry.failing
-        return much or self._closing or self._asked > self._answered
+        return much or self._closing or self._requests.is_pending
 
     def _write(self) -> None:
         """Export the spans of now; later ones wait for the next call."""
@@ -400,7 +373,7 @@ class Pipeline:
                 self._due = NEVER
             self._quietly(self._owner.mark)
             with self._changed:
-                ticket = self._asked
+                ticket = self._requests.last
                 self._gather()
                 fresh, self._gathered = self._gathered, SpanQueue()
                 self._preparing = fresh
@@ -414,20 +387,12 @@ class Pipeline:
             with self._changed:
                 written = not self._retry.queue
                 self._awake = self._awake or not written
-                if ticket > self._answered:
-                    self._answer(ticket, written=written)
+                self._requests.answer(ticket, written=written, lost=self._stats.lost.total())
                 self._weigh()
-                losses = [] if self._retry.failing else self._losses.tell()
+                losses = [] if self._retry.failing else self._losses.unreported()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
-
-    def _answer(self, ticket: int, *, written: bool) -> None:
-        """Answer the flushes up to `ticket`: whether all spans since the previous one were delivered."""
-        lost = self._stats.lost.total()
-        if written and lost == self._lost_before:
-            self._granted = ticket
-        self._answered, self._lost_before = ticket, lost
 
     def _prepare(self, fresh: SpanQueue) -> None:
         """Filter and pack new spans, then queue them for export."""
@@ -445,10 +410,7 @@ class Pipeline:
         """Filter and pack the spans of one trace; an error drops them."""
         spans = fresh.of(trace_id)
         try:
-            found = spans if self._takes_columns else spread(spans)
-            if self._content_filter is not None:
-                found = list(map(self._content_filter, found))
-            found = packed(found, takes_columns=self._takes_columns)
+            found = self._preparer(spans)
         except Exception as error:
             if not self._stats.lost["withholding_failed"]:
                 what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"

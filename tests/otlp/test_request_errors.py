@@ -11,7 +11,7 @@ import pytest
 import requests
 import urllib3
 
-from mttp.otlp.request_errors import trouble
+from mttp.otlp.request_errors import request_error
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -23,9 +23,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (ConnectionRefusedError(111, "refused"), "nobody", "nobody listens there (connection refused)"),
-        (urllib.error.URLError(ConnectionRefusedError(111, "refused")), "nobody", "nobody listens there"),
-        (socket.gaierror(-2, "not known"), "name", "the host's name is unknown (not known)"),
+        (ConnectionRefusedError(111, "refused"), "refused", "connection refused"),
+        (urllib.error.URLError(ConnectionRefusedError(111, "refused")), "refused", "connection refused"),
+        (socket.gaierror(-2, "not known"), "name", "unknown host name (not known)"),
         (TimeoutError("timed out"), "timeout", "no answer within 1.5 seconds"),
         (
             requests.ReadTimeout(caused(urllib3.exceptions.PoolError(None, "x"), TimeoutError())),  # type: ignore[arg-type]
@@ -34,10 +34,10 @@ def caused(error: Exception, cause: Exception) -> Exception:
         ),
         (ConnectionResetError(104, "reset"), "closed", "the connection was closed without an answer"),
         (http.client.RemoteDisconnected("x"), "closed", "the connection was closed without an answer"),
-        (http.client.BadStatusLine("SSH-2.0"), "foreign", "what answers there does not speak HTTP"),
-        (http.client.IncompleteRead(b"abc", 7), "cut", "the answer broke off after 3 bytes"),
-        (urllib3.exceptions.IncompleteRead(3, 7), "cut", "the answer broke off after 3 bytes"),
-        (OSError(errno.ENETUNREACH, "Network is unreachable"), "other", "it can't be reached (Network is"),
+        (http.client.BadStatusLine("SSH-2.0"), "foreign", "the server does not speak HTTP"),
+        (http.client.IncompleteRead(b"abc", 7), "cut", "the answer ended after 3 bytes"),
+        (urllib3.exceptions.IncompleteRead(3, 7), "cut", "the answer ended after 3 bytes"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), "other", "Network is unreachable"),
         (ValueError("odd  \n thing"), "other", "odd thing"),
         (ValueError(), "other", "ValueError"),
     ],
@@ -46,6 +46,6 @@ def test_the_cause_is_said_whatever_it_is_wrapped_in(error: Exception, kind: str
     """
     And of which sort it is, so that whoever asked can say what to try.
     """
-    found = trouble(error, 1.5)
+    found = request_error(error, 1.5)
 
-    assert (kind, True) == (found.kind, found.said.startswith(said)), found.said
+    assert (kind, True) == (found.kind, found.message.startswith(said)), found.message
