@@ -124,7 +124,7 @@ def test_a_session_is_read_from_memory(session: mttp.Session):
     [
         ("none.jsonl", "none.jsonl does not exist"),
         ("runs/*.jsonl", r"no file matches runs/\*.jsonl"),
-        ("empty", "empty holds no recordings: no file in it ends in .jsonl, .json"),
+        ("empty", "empty has no recordings: no file in it ends in .jsonl, .json"),
         ([], "the list of sources is empty"),
         (42, "can't read int; give a path"),
     ],

@@ -1,1 +1,1 @@
-"""OTLP bytes: what a span looks like in a file or on the network."""
+"""Spans, their encoding as OTLP, and the processes and HTTP connections that carry the bytes."""

@@ -28,7 +28,7 @@ class Deadline(RawIOBase):
         """Wait for bytes, and read the available ones."""
         left = self.until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time is up")
+            raise TimeoutError("the deadline has passed")
         self._connection.settimeout(None if math.isinf(left) else left)
         return self._raw.readinto(buffer)
 

@@ -30,7 +30,7 @@ _BOOLEAN_ITEM = np.dtype([("before", "S3"), ("value", "u1")])
 def varint(value: int) -> bytes:
     """Encode an unsigned integer of at most 64 bits as a varint."""
     if not 0 <= value < 1 << 64:
-        raise OverflowError(f"{value} has no 64 bits")
+        raise OverflowError(f"{value} is not an unsigned 64-bit integer")
     digits = bytearray()
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)

@@ -64,7 +64,7 @@ def _glob(pattern: str) -> Iterator[File]:
 def _directory(path: Path) -> Iterator[File]:
     files = _recordings(path)
     if not files:
-        raise ReadError(f"{path} holds no recordings: no file in it ends in {', '.join(ENDINGS)}")
+        raise ReadError(f"{path} has no recordings: no file in it ends in {', '.join(ENDINGS)}")
     yield from _in_order(files)
 
 

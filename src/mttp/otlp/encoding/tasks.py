@@ -11,9 +11,9 @@ from mttp.otlp.encoding import rows
 __all__ = ["LINES", "MESSAGES", "answer"]
 
 LINES: Final = 1
-"""OTLP JSON lines, arrays packed."""
+"""Encode OTLP JSON lines with packed arrays."""
 MESSAGES: Final = 2
-"""The OTLP protobuf message of each span."""
+"""Encode an OTLP protobuf message for each span."""
 
 
 def _lines(data: bytes) -> bytes:
@@ -24,7 +24,7 @@ def _messages(data: bytes) -> bytes:
     return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
 
 
-_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+_TASKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
 
 
 def answer(work: int, data: bytes) -> bytes:

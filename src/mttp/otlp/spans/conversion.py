@@ -1,4 +1,4 @@
-"""What callers of OpenTelemetry's API give a span, as types that can be written."""
+"""Converts arguments of OpenTelemetry's API to types that can be encoded."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _INT64 = range(-(2**63), 2**63)
 
 def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
     """
-    The items of a mapping, a name that is no text as what it prints as.
+    Return the items of a mapping, with names converted by `str`.
 
-    A name that is empty, or prints as nothing of its own, is left out.
+    Items whose name is empty, or has no `str` of its own, are omitted with a fault.
     """
     if given is None:
         return []
     try:
-        items = list(given.items())  # type: ignore[attr-defined]  # what is no mapping raises
+        items = list(given.items())  # type: ignore[attr-defined]  # raises for other types
     except Exception:
         faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a mapping")
         return []
@@ -42,10 +42,10 @@ def _name(key: object, faults: Faults) -> str:
         return text(key, faults)
     try:
         printed = str(key) if key and _prints(type(key)) else ""
-    except Exception:  # whatever a foreign object raises when it is looked at
+    except Exception:  # objects of other libraries may raise any error
         printed = ""
     if not printed:
-        faults.append(f"attributes_refused: {scalar_text(key):.80} is no name")
+        faults.append(f"attributes_refused: {scalar_text(key):.80} is not a name")
     return text(printed, faults)
 
 
@@ -54,18 +54,18 @@ def _prints(kind: Any) -> bool:
 
 
 def frozen(attributes: object, faults: Faults) -> dict[str, Any]:
-    """Attributes of an event or a link as plain values; sequences are tuples."""
+    """Return attributes of an event or a link as plain values, with tuples for sequences."""
     kept = {name: plain(value, faults) for name, value in pairs("attributes", attributes, faults)}
     return {name: as_tuple(value) for name, value in arrays(kept).items()}
 
 
 def as_tuple(value: Any) -> Any:
-    """A list as OpenTelemetry has sequences; anything else as it is."""
+    """Convert lists to tuples, as OpenTelemetry has sequences."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
 def is_context(context: object) -> bool:
-    """Whether it is a span's context whose ids can be written."""
+    """Whether it is a span context whose ids can be encoded."""
     return (
         isinstance(context, SpanContext) and context.trace_id in _TRACE_IDS and context.span_id in _SPAN_IDS
     )
@@ -73,9 +73,9 @@ def is_context(context: object) -> bool:
 
 def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
     """
-    What another library's span says, in the types of OpenTelemetry's API; what was wrong is said in `faults`.
+    Return the fields of another library's span in the types of OpenTelemetry's API; corrections are faults.
 
-    The SDK keeps what it is given, and exporting the span would raise.
+    The SDK does not check its arguments, and exporting invalid ones would raise.
     """
     ended = _time("end", span.end_time, time.time_ns(), faults)
     return {
@@ -91,7 +91,7 @@ def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
 
 
 def left_out(count: int) -> int:
-    """A count of what was left out; the SDK's is below zero after some malformed calls."""
+    """Return a count of dropped items as an unsigned 32-bit integer; the SDK's can be negative."""
     return min(max(count, 0), _COUNTS[-1])
 
 
@@ -128,7 +128,7 @@ def _status(given: Status, faults: Faults) -> Status:
 
 
 def _attributes(given: object, faults: Faults) -> Mapping[str, Any]:
-    """As they are where the SDK has looked at them, which it does of nearly all."""
+    """Return attributes of valid types as a copy, others converted."""
     if isinstance(given, Mapping) and all(
         type(key) is str and type(value) in _EXACT and (type(value) is not int or value in _INT64)
         for key, value in given.items()
@@ -161,7 +161,7 @@ def _is_link(link: Link, faults: Faults) -> bool:
 
 
 class _Event(Event):
-    """An event that says how many attributes its library left out."""
+    """An event with the number of attributes that its library dropped."""
 
     def __init__(self, name: str, attributes: Mapping[str, Any], timestamp: int, *, dropped: int) -> None:
         super().__init__(name, attributes, timestamp)
@@ -173,7 +173,7 @@ class _Event(Event):
 
 
 class _Link(Link):
-    """A link that says how many attributes its library left out."""
+    """A link with the number of attributes that its library dropped."""
 
     def __init__(self, context: SpanContext, attributes: Mapping[str, Any], *, dropped: int) -> None:
         super().__init__(context, attributes)

@@ -1,4 +1,4 @@
-"""What transports are given: a span that has ended."""
+"""The base class of ended spans, which transports take."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["EndedSpan"]
 
 
 class EndedSpan(ReadableSpan):
-    """Any span that has ended, ours or another library's."""
+    """An ended span of mttp or of another library."""
 
     trace_id: int
-    """Its trace."""
+    """Id of its trace."""
     size: int
-    """Roughly what it takes in a file, in bytes."""
+    """Approximate size in a file, in bytes."""
 
     @property
     def identity(self) -> SpanContext:
-        """Its context."""
+        """Its span context."""
         raise NotImplementedError
 
     @property
     def values(self) -> dict[str, Any]:
-        """Its attributes, those of ours as recorded, numpy arrays and all."""
+        """Its attributes; those of mttp may be numpy arrays."""
         raise NotImplementedError
 
     @property
     def is_sampled(self) -> bool:
-        """Whether collectors get it."""
+        """Whether its trace is sampled."""
         return self.identity.trace_flags.sampled
 
     @property
@@ -47,22 +47,22 @@ class EndedSpan(ReadableSpan):
 
     @property
     def is_last(self) -> bool:
-        """Whether its trace ends with it, or this process's part of the trace."""
+        """Whether it is the last span of its trace, or of this process's part of the trace."""
         return self.parent is None or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
     def with_values(self, values: dict[str, Any]) -> Self:
-        """The same span with other attributes."""
+        """Return a copy of the span with other attributes."""
         raise NotImplementedError
 
     @property
     def texts(self) -> tuple[str, list[Mapping[str, Any]]]:
-        """The description of its status, and the attributes of its events and of its links."""
+        """The description of its status, and the attributes of its events, then of its links."""
         events = [mark.attributes for mark in self._events]
         links = [mark.attributes for mark in self._links]
         return self._status.description or "", [dict(mark or {}) for mark in (*events, *links)]
 
     def with_texts(self, description: str, marks: Sequence[Mapping[str, Any]]) -> Self:
-        """The same span with another description, and other attributes of its events and links."""
+        """Return the span with another status description, and other attributes of events and links."""
         if not marks and description == (self._status.description or ""):
             return self
         shown, count = copy.copy(self), len(self._events)
@@ -76,7 +76,7 @@ _Mark = TypeVar("_Mark", Event, Link)
 
 
 def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
-    """The same event or link with other attributes."""
+    """Return a copy of an event or link with other attributes."""
     shown = copy.copy(mark)
     shown._attributes = dict(attributes)
     return shown

@@ -1,4 +1,4 @@
-"""Exceptions as spans tell of them."""
+"""Describes exceptions for spans and logs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["error_message", "qualified_name", "traced"]
 
 
 def qualified_name(exception: BaseException) -> str:
-    """An exception's class as `error.type` wants it, builtins without their module."""
+    """Return the qualified class name of an exception, as in `error.type`; builtins have no module."""
     kind = type(exception)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def error_message(exception: BaseException) -> str:
-    """What an exception says, be it that it can't."""
+    """Return the message of an exception, or a substitute if `str` raises."""
     try:
         return str(exception)
     except Exception as error:
@@ -23,9 +23,9 @@ def error_message(exception: BaseException) -> str:
 
 def traced(exception: BaseException) -> str:
     """
-    An exception's class and where it was raised, outermost call first, as one line for a log.
+    Return the class and the traceback of an exception in one line for a log, outermost call first.
 
-    Its message is left out, which may quote content.
+    Its message is omitted, because it may contain content.
     """
     frames = traceback.extract_tb(exception.__traceback__)
     places = ", ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)

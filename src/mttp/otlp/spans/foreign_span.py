@@ -1,4 +1,4 @@
-"""Another library's span among ours."""
+"""Spans of other libraries."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["ForeignSpan"]
 
 
 class ForeignSpan(EndedSpan):
-    """A span of another library's that was recorded by way of our provider."""
+    """A span of another library that was recorded by our provider."""
 
     def __init__(self, span: ReadableSpan, faults: Faults, secrets: Secrets) -> None:
-        """What is wrong with the span is mended, and said in `faults`."""
-        self._guest = span
+        """Correct invalid fields of the span, and list them in `faults`."""
+        self._original = span
         self._identity = cast(SpanContext, span.get_span_context())
         self.trace_id = self._identity.trace_id
-        mend = mended(span, faults)
-        self._values: dict[str, Any] = mend["attributes"]
+        fields = mended(span, faults)
+        self._values: dict[str, Any] = fields["attributes"]
         if named := {key: value for key, value in self._values.items() if secrets.names(key)}:
             omissions: list[str] = []
             self._values |= secrets.mapping(named, omissions)
@@ -39,7 +39,7 @@ class ForeignSpan(EndedSpan):
             parent=span.parent,
             resource=span.resource,
             instrumentation_scope=span.instrumentation_scope,
-            **mend,
+            **fields,
         )
         self.size = SPAN_BYTES + weight(self._values)
         marks = [mark.attributes for mark in self._events] + [mark.attributes for mark in self._links]
@@ -47,7 +47,7 @@ class ForeignSpan(EndedSpan):
 
     @property
     def identity(self) -> SpanContext:
-        """Its context."""
+        """Its span context."""
         return self._identity
 
     @property
@@ -56,22 +56,22 @@ class ForeignSpan(EndedSpan):
         return self._values
 
     def with_values(self, values: dict[str, Any]) -> Self:
-        """The same span with other attributes."""
+        """Return a copy of the span with other attributes."""
         shown = copy.copy(self)
         shown._values = shown._attributes = values
         return shown
 
     @property
     def dropped_attributes(self) -> int:
-        """How many attributes the recording library dropped; the same for the counts below."""
-        return left_out(self._guest.dropped_attributes)
+        """Number of attributes that its library dropped."""
+        return left_out(self._original.dropped_attributes)
 
     @property
     def dropped_events(self) -> int:
-        """Events that were left out."""
-        return left_out(self._guest.dropped_events)
+        """Number of events that its library dropped."""
+        return left_out(self._original.dropped_events)
 
     @property
     def dropped_links(self) -> int:
-        """Links that were left out."""
-        return left_out(self._guest.dropped_links)
+        """Number of links that its library dropped."""
+        return left_out(self._original.dropped_links)

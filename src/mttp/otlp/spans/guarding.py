@@ -1,4 +1,4 @@
-"""The guard around what a training loop calls: what goes wrong within is counted, and nothing is raised."""
+"""Decorators for calls from a training loop, which count exceptions instead of raising them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _T = TypeVar("_T")
 
 
 class MisuseError(TypeError):
-    """A call has arguments that the function does not have: a bug of the program, raised at once."""
+    """A call has arguments that the function does not have; raised at once, as a bug of the program."""
 
 
 class FaultSink(Protocol):
-    """What counts faults: a span, or a session."""
+    """Counts faults: a span or a session."""
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind."""
 
 
 def failed(sink: FaultSink | None, what: str, error: Exception) -> None:
-    """Count that a call failed; raises nothing, even where there is no memory for that either."""
+    """Count a failed call; never raises, even without memory."""
     if sink is None:
         return
     try:
@@ -38,12 +38,11 @@ def failed(sink: FaultSink | None, what: str, error: Exception) -> None:
 
 
 def guarded(
-    otherwise: Callable[..., Any], tell: Callable[..., None]
+    otherwise: Callable[..., Any], report: Callable[..., None]
 ) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """
-    A decorator: where the call raises, `tell(name, error, *args)` counts that, and `otherwise` answers.
+    Return a decorator; if the call raises, call `report(name, error, *args)`, and return `otherwise(*args)`.
 
-    `otherwise` is given the arguments of the call.
     A TypeError for arguments that the call does not have is raised.
     """
 
@@ -57,8 +56,8 @@ def guarded(
             except Exception as error:
                 if is_misuse(error):
                     raise
-                with suppress(Exception):  # there may be no stack left for that either
-                    tell(name, error, *args)
+                with suppress(Exception):  # the stack may be exhausted
+                    report(name, error, *args)
             return cast(_T, otherwise(*args, **kwargs))
 
         return guard
@@ -67,7 +66,7 @@ def guarded(
 
 
 def is_misuse(error: Exception) -> bool:
-    """Whether an error that was just caught says that the call has no such arguments."""
+    """Whether a caught error is a TypeError of the call itself, for wrong arguments."""
     if not isinstance(error, TypeError):
         return False
     trace = error.__traceback__
@@ -75,18 +74,18 @@ def is_misuse(error: Exception) -> bool:
 
 
 def quiet(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A method that has its owner's `_failed` count what it raises; it answers None then."""
-    return guarded(_nothing, _tell)(method)
+    """Decorate a method: exceptions are passed to its owner's `_failed`, and it returns None."""
+    return guarded(_nothing, _report)(method)
 
 
 def quiet_but(otherwise: Callable[..., Any]) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
-    """As `quiet`, of a method that answers something: `otherwise` does where it raises."""
-    return guarded(otherwise, _tell)
+    """Decorate a method like `quiet`, but return `otherwise(*args)` if it raises."""
+    return guarded(otherwise, _report)
 
 
-def _tell(name: str, error: Exception, owner: Any, *_: object) -> None:
+def _report(name: str, error: Exception, owner: Any, *_: object) -> None:
     owner._failed(name, error)
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What most methods answer."""
+    """Return None."""

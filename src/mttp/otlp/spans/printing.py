@@ -1,4 +1,4 @@
-"""A span as the SDK prints it."""
+"""Prints spans as JSON text like the SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["printed"]
 
 
 def printed(span: ReadableSpan, indent: int | None) -> str:
-    """The span as the SDK prints its own, bytes as base64."""
+    """Return the span as JSON text like the SDK, with bytes as base64."""
     printable = ReadableSpan(
         name=span.name,
         context=span.context,
@@ -32,7 +32,7 @@ def printed(span: ReadableSpan, indent: int | None) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """What JSON can say of a value."""
+    """Convert bytes to base64, also in containers."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Parts of OpenTelemetry's spans as records have them."""
+"""Converts events, links and flags of OpenTelemetry spans to those of records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ STATUSES = {StatusCode.UNSET: 0, StatusCode.OK: 1, StatusCode.ERROR: 2}
 
 
 def event_record(event: Event) -> spans.SpanEvent:
-    """An event as a record."""
+    """Convert an event."""
     return spans.SpanEvent(event.name, event.timestamp, _listed(event.attributes), event.dropped_attributes)
 
 
 def link_record(link: Link) -> spans.Link:
-    """A link as a record."""
+    """Convert a link."""
     return spans.Link(
         f"{link.context.trace_id:032x}",
         f"{link.context.span_id:016x}",
@@ -39,11 +39,11 @@ def link_record(link: Link) -> spans.Link:
 
 
 def _listed(attributes: Attributes) -> dict[str, Any]:
-    """Attributes with sequences as lists, as they are read from anywhere else."""
+    """Return attributes with tuples as lists, as in records that were read."""
     found = dict(attributes or {})
     return {key: list(value) if type(value) is tuple else value for key, value in found.items()}
 
 
 def flags(other: SpanContext | None) -> int:
-    """OTLP's flags of a span with this parent, or of a link: the other is remote or not, and it is known."""
+    """Return OTLP's flags of a span with this parent, or of a link to this span."""
     return 0x100 | (0x200 if other is not None and other.is_remote else 0)

@@ -1,4 +1,4 @@
-"""Roughly what spans take in a file."""
+"""Estimates the size of spans in a file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mttp.codec.structures import Flattened
 __all__ = ["SPAN_BYTES", "VALUE_BYTES", "weight"]
 
 SPAN_BYTES, VALUE_BYTES = 400, 40
-"""What a span, and each of its attributes, take in a file besides text and arrays: a rule of thumb."""
+"""Approximate bytes of a span, and of each attribute, besides text and arrays."""
 _NUMBERS = frozenset({float, int, bool, type(None)})
 
 
 def weight(value: dict[str, Any] | list[Any]) -> int:
-    """Roughly what these values take in a file: text and arrays exactly, the rest by rule of thumb."""
+    """Return the approximate bytes of values in a file."""
     size = VALUE_BYTES * len(value)
     for item in value.values() if isinstance(value, dict) else value:
         kind = type(item)

@@ -1,4 +1,4 @@
-"""Any OpenTelemetry span as a plain record."""
+"""Converts OpenTelemetry spans to records."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
 __all__ = ["Restored", "record"]
 
 _NO_RESOURCE = Resource.get_empty()
-"""The SDK would look at the machine for each span that has none."""
+"""An explicit resource; without one the SDK would detect the machine's for each span."""
 
 
 class Restored(ReadableSpan):
-    """A record that was read, as a span that our transports export again."""
+    """A record as a span, which mttp's transports can export."""
 
     def __init__(self, record: SpanRecord) -> None:
         context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
         super().__init__(record.name, context, resource=_NO_RESOURCE)
         self.record = record
-        """All of it: what OpenTelemetry's properties say beyond name and ids is not kept up."""
+        """The record; of OpenTelemetry's properties only name and ids are set."""
 
 
 def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
-    """The span as a record; those of ours as `profile` delivers them, others as they are."""
+    """Convert a span; `profile` converts the attributes of mttp's spans."""
     if isinstance(span, RecordingSpan):
         return span.as_record(profile)
     if isinstance(span, Restored):
