@@ -96,7 +96,7 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     holds(session)
     assert is_gone(pid)
     assert {"helper_lost": 1} == dict(session.stats.faults)
-    assert 1 == caplog.text.count("the encoding process was lost")
+    assert 1 == caplog.text.count("the process that helps with encoding is lost")
     assert "it did not answer for 2.0 s" in caplog.text
 
 
@@ -294,7 +294,7 @@ def test_a_program_ends_in_time_with_a_stopped_helper() -> None:
     """
     Also one that never closes its session: all that it recorded is in its file.
     """
-    steps, ended = told(PROGRAM.replace("{then}", ""), warned="encoding process was lost")
+    steps, ended = told(PROGRAM.replace("{then}", ""), warned="helps with encoding is lost")
 
     assert time.time() - ended < 10
     assert steps == sum(len(one.steps) for one in mttp.read("runs").episodes)
@@ -312,6 +312,6 @@ def test_a_forked_child_does_not_wait_for_its_parents_stopped_helper() -> None:
     assert not os.waitstatus_to_exitcode(os.wait()[1])
     assert session.close()
     """
-    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="encoding process was lost")
+    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="helps with encoding is lost")
 
     assert steps + 500 == sum(len(one.steps) for one in mttp.read("runs").episodes)

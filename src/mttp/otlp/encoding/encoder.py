@@ -136,7 +136,7 @@ class _Encoding:
             if self._helper is None:
                 return None
             try:
-                return self._answer(self._helper, task, spans) if self._helper.is_ready else None
+                return self._asked(self._helper, work, spans) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
             except ValueError:  # a value that can't be sent
@@ -151,7 +151,7 @@ class _Encoding:
         helper, self._helper = self._helper, None
         self.deaths += 1
         self._may_help = self.deaths < DEATHS
-        _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
+        _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
         if helper is not None:
             helper.close()
 

@@ -26,8 +26,8 @@ FORMAT: Final = 2
 
 Row: TypeAlias = tuple[Any, ...]
 """
-Scope, trace, span and parent id (integers; 0 is none), name, kind, start, end, flags, attributes,
-pending attributes, and an `otlp_json.RareFields`; the last two are None for most spans.
+Scope, trace, span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, what
+is pending of these, and an `otlp_json.RareFields`; the last two are None for most.
 """
 _ATTRIBUTES = 9
 
@@ -76,11 +76,11 @@ def pack(rows: Iterable[Row]) -> bytes:
     """Serialize rows; raises ValueError for values that would change their type."""
     scopes: dict[int, tuple[int, Scope]] = {}
     found = []
-    for scope, *head, attributes, later, rest in rows:
+    for scope, *outline, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
         odd, plain = _split(attributes)
         rare = None if rest is None else _rare_fields(rest)
-        found.append((place, *head, plain, odd, later, rare))
+        found.append((place, *outline, plain, odd, later, rare))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
@@ -89,11 +89,11 @@ def unpack(data: bytes) -> list[Row]:
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *head, attributes, odd, later, rare in packed_rows:
+    for place, *outline, attributes, odd, later, rare in packed_rows:
         for key in odd:
-            attributes[key] = _array(attributes[key])
+            attributes[key] = _made(attributes[key])
         rest = None if rare is None else _rest(*rare)
-        found.append((known[place], *head, attributes, later, rest))
+        found.append((known[place], *outline, attributes, later, rest))
     return found
 
 
@@ -131,8 +131,8 @@ def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, A
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
     odd = [key for key, value in attributes.items() if type(value) is np.ndarray]
-    parts = {key: _array_parts(attributes[key]) for key in odd}
-    return odd, _safe({**attributes, **parts})
+    made = {key: _made_of(attributes[key]) for key in odd}
+    return odd, _safe({**attributes, **made})
 
 
 def _made_of(array: Any) -> Row:
@@ -158,5 +158,5 @@ def _safe(value: Any) -> Any:
             if type(item) not in _EXACT:
                 _safe(item)
     elif kind not in _EXACT:
-        raise ValueError(f"a {kind.__name__} can't be serialized")
+        raise ValueError(f"a {kind.__name__} can't travel")
     return value

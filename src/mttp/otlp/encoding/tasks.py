@@ -11,9 +11,9 @@ from mttp.otlp.encoding import rows
 __all__ = ["LINES", "MESSAGES", "answer"]
 
 LINES: Final = 1
-"""Encode OTLP JSON lines with packed arrays."""
+"""OTLP JSON lines, arrays packed."""
 MESSAGES: Final = 2
-"""Encode an OTLP protobuf message for each span."""
+"""The OTLP protobuf message of each span."""
 
 
 def _lines(data: bytes) -> bytes:
@@ -24,7 +24,7 @@ def _messages(data: bytes) -> bytes:
     return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
 
 
-_TASKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
 
 
 def answer(work: int, data: bytes) -> bytes:
