@@ -39,7 +39,7 @@ def play(episodes: int, *, steps: int = 500, tokens: int = 4) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper that does not answer is lost soon."""
-    monkeypatch.setattr("mttp.otlp.encoding.encoder.ANSWER_TIMEOUT", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr("mttp.transports.pipeline.pipeline.HELPER_SECONDS", 0.5)
 
 
@@ -96,7 +96,7 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     holds(session)
     assert is_gone(pid)
     assert {"helper_lost": 1} == dict(session.stats.faults)
-    assert 1 == caplog.text.count("the encoding process was lost")
+    assert 1 == caplog.text.count("the process that helps with encoding is lost")
     assert "it did not answer for 2.0 s" in caplog.text
 
 
@@ -167,7 +167,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
     After the second one this process goes on alone.
     """
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.otlp.encoding.encoder.ANSWER_TIMEOUT", 0.5)
+    monkeypatch.setattr("mttp.otlp.encoding.encoder.TIMEOUT_SECONDS", 0.5)
     with mttp.configure(FILE) as session:
         for _ in range(2):
             assert eventually(lambda: helped._helper is not None and helped._helper.is_ready)
@@ -294,7 +294,7 @@ def test_a_program_ends_in_time_with_a_stopped_helper() -> None:
     """
     Also one that never closes its session: all that it recorded is in its file.
     """
-    steps, ended = told(PROGRAM.replace("{then}", ""), warned="encoding process was lost")
+    steps, ended = told(PROGRAM.replace("{then}", ""), warned="helps with encoding is lost")
 
     assert time.time() - ended < 10
     assert steps == sum(len(one.steps) for one in mttp.read("runs").episodes)
@@ -312,6 +312,6 @@ def test_a_forked_child_does_not_wait_for_its_parents_stopped_helper() -> None:
     assert not os.waitstatus_to_exitcode(os.wait()[1])
     assert session.close()
     """
-    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="encoding process was lost")
+    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="helps with encoding is lost")
 
     assert steps + 500 == sum(len(one.steps) for one in mttp.read("runs").episodes)

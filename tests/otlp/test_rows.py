@@ -124,7 +124,7 @@ def test_what_bytes_can_not_say_is_refused() -> None:
     assert isinstance(span, RecordingSpan)
     for odd, name in ((multiprocessing, "module"), (np.float64(1), "float64"), ([np.str_("x")], "str_")):
         span.values["odd"] = odd
-        with pytest.raises(ValueError, match=f"a {name} can't be serialized"):
+        with pytest.raises(ValueError, match=f"a {name} can't travel"):
             parcel([span])
 
 

@@ -174,7 +174,7 @@ def test_a_collector_s_file_is_read():
 
     assert [0.5, 1.0] == [one.return_ for one in found]
     assert [("not_traces", 2)] == [(problem.kind, problem.line) for problem in found.problems]
-    assert "the line has logs" in str(found.problems[0])
+    assert "the line holds logs" in str(found.problems[0])
 
 
 # What may be wrong.
@@ -352,10 +352,10 @@ def test_a_newer_major_version_is_said_once_per_file(version: str, expected: obj
         ),
         (
             b'{"prompt":"x"}\n{"prompt":"y"}\n',
-            r"not a recording \(line 1: the line is an object with 'prompt', not traces\)",
+            r"not a recording \(line 1: the line is an object of 'prompt', not traces\)",
         ),
         (b'[\n  {"a": 1}\n]\n', r"a\.jsonl: this is not a recording"),
-        (b'{"resourceLogs":[]}\n', r"not a recording \(line 1: the line has logs"),
+        (b'{"resourceLogs":[]}\n', r"not a recording \(line 1: the line holds logs"),
         (bytes(range(256)) * 40, r"a\.jsonl: this is not a recording"),
         (b"\x1f\x8b\x08junk", r"a.jsonl:1: the gzip stream"),
         (b"PAR1junk", r"a\.jsonl: this Parquet file is damaged or cut short"),

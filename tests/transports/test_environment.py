@@ -119,7 +119,7 @@ def test_other_exporters_are_found_where_they_register(monkeypatch: pytest.Monke
         ({ENDPOINT: "http://host:no"}, f"{ENDPOINT}='http://host:no': .*; write http://HOST:PORT"),
         (
             {ENDPOINT: "http://host:4317/x", PROTOCOL: "grpc"},
-            f"{ENDPOINT}=.*: gRPC needs host and port",
+            f"{ENDPOINT}=.*: a gRPC address has a host and a port",
         ),
         (
             {EXPORTER: "otlp", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"},

@@ -1,4 +1,4 @@
-"""Serves an ASGI app by uvicorn on a thread, with limits on requests."""
+"""Serves a web app on its own port by uvicorn on a thread, with limits on requests."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ except ImportError as error:
 __all__ = ["CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
 
 CONNECTIONS = 512
-"""Maximum number of open connections; further ones wait."""
+"""Maximum number of connections; further ones wait."""
 IDLE_SECONDS = 30.0
-"""Seconds within which a connection must send the head of its next request."""
+"""Seconds until the request line and headers of the next request must have arrived."""
 HEAD_BYTES = 1 << 16
-"""Maximum bytes of a request's line and headers."""
+"""Maximum size of the request line and headers together."""
 _BACKLOG = 128
 _CLOSING_SECONDS = 5.0
 _LINGERING_SECONDS = 1.0
 _LINGERING_BYTES = 1 << 24
-"""Maximum bytes of a rejected body that are read, so that its sender receives the answer."""
+"""Bytes that are read of a rejected body, so that the sender reads the response."""
 _PIECE = 1 << 16
-"""Bytes of one read from a connection."""
+"""Maximum size of one read from a connection."""
 _RETRY_SECONDS = 0.1
 
 _UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
-"""The header by which clients, such as Java's, offer another protocol; httptools would misread the body."""
+"""Headers of an offered protocol upgrade, as Java sends; httptools would treat the body as that protocol."""
 
 _log = logging.getLogger("mttp.otlp.app_server")
-_log.setLevel(logging.ERROR)  # uvicorn logs a warning for each invalid request
+_log.setLevel(logging.ERROR)  # uvicorn warns about every invalid request
 
 
 class AppServer:
     """
-    Serves an ASGI app on a host and port until it is closed; port 0 selects a free port.
+    Serves an ASGI app on a host and port until it is closed; the port 0 is a free one.
 
     With a `token`, requests without the header `Authorization: Bearer TOKEN` are answered 401.
-    `on_refused` is called with the status of each request that is rejected before it reaches the app.
-    `on_close` is called before connections are closed, so that the app can end its requests.
+    `on_refused` gets the status of each request that is turned down before the app sees it.
+    `on_close` is called before connections are ended, so that the app can finish what it is at.
     Both are called on the server's thread.
     """
 
@@ -95,7 +95,7 @@ class AppServer:
             interface="asgi3",
             log_config=None,
             proxy_headers=False,
-            timeout_keep_alive=math.ceil(IDLE_SECONDS) + 1,  # after ours
+            timeout_keep_alive=math.ceil(IDLE_SECONDS) + 1,  # longer than our own timeout
         )
         self.state = ServerState()
         self.on_refused, self._on_close, self._tls = on_refused, on_close, tls
@@ -105,8 +105,8 @@ class AppServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Accept no more connections, and close open ones after their answers."""
-        with suppress(RuntimeError):  # the loop is closed: this is a second call
+        """Accept no more connections, and close open ones after their response."""
+        with suppress(RuntimeError):  # the loop is closed by an earlier call
             self.loop.call_soon_threadsafe(self.closing.set)
         self._thread.join()
 
@@ -121,7 +121,7 @@ class AppServer:
         await self.closing.wait()
         self.loop.remove_reader(self._listener)
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # a forked process may hold it, too
+            self._listener.shutdown(socket.SHUT_RDWR)  # a forked process may also hold the socket
         self._listener.close()
         self._on_close()
         for connection in list(self.state.connections):
@@ -134,7 +134,7 @@ class AppServer:
         await self._ended(_RETRY_SECONDS)
 
     async def _ended(self, seconds: float) -> None:
-        """Wait until all connections and requests have ended, up to `seconds`."""
+        """Wait until all connections and requests have ended, at most until the timeout."""
         until = self.loop.time() + seconds
         while (self.state.connections or self.state.tasks) and self.loop.time() < until:
             await asyncio.sleep(0.001)
@@ -146,7 +146,7 @@ class AppServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # no file handle is free, or the connection is gone already
+        except OSError:  # no file descriptor is free, or the connection is closed
             self.loop.remove_reader(self._listener)
             self.loop.call_later(_RETRY_SECONDS, self._listen)
             return
@@ -168,7 +168,7 @@ class AppServer:
             self.disconnected()
 
     def disconnected(self) -> None:
-        """Accept another connection."""
+        """Count a closed connection, so that another one can be accepted."""
         self._connections -= 1
         self._listen()
 
@@ -176,7 +176,7 @@ class AppServer:
 async def _authorized(
     app: ASGIApp, token: str, on_refused: Callable[[int], object], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Call the app for a request with the token; answer 401 to others."""
+    """Call the app if the request has the token."""
     stated = dict(scope["headers"]).get(b"authorization", b"")
     if not hmac.compare_digest(stated, f"Bearer {token}".encode()):
         on_refused(HTTPStatus.UNAUTHORIZED)
@@ -186,7 +186,7 @@ async def _authorized(
 
 
 class _ServerConnection(HttpToolsProtocol):
-    """A connection of uvicorn with limits on the head, whose last answer is sent before it closes."""
+    """A connection of uvicorn with limits on headers, which closes after its response was read."""
 
     def __init__(self, server: AppServer) -> None:
         super().__init__(server.config, server.state, {"connection": self}, server.loop)
@@ -202,7 +202,7 @@ class _ServerConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
-        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # in its place
+        super().connection_made(_Lingering(transport, self))  # type: ignore[arg-type]  # replaces the transport
         self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
         if self.app_server.closing.is_set():
             self.transport.close()
@@ -211,11 +211,11 @@ class _ServerConnection(HttpToolsProtocol):
         super().connection_lost(exc)
         self._head_timer.cancel()
         with suppress(OSError):
-            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # of forked processes, too
+            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # also for forked processes
         self.app_server.disconnected()
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes of requests; skip those after the last answer."""
+        """Receive bytes of requests; drop those after the last response."""
         if self.transport.is_closing():
             self.transport.pass_over(len(data))  # type: ignore[attr-defined]  # it is a _Lingering
             return
@@ -227,8 +227,8 @@ class _ServerConnection(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES:
             self._turn_down(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks for it
-        """Answer pending requests: a client that ends its side may still read."""
+    def eof_received(self) -> bool:  # type: ignore[override]  # the signature of asyncio
+        """Keep the connection for responses: a client that sends no more may still read."""
         self._has_ended = True
         if self.transport.get_extra_info("ssl_object") or self._is_idle:
             return False
@@ -253,14 +253,14 @@ class _ServerConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless the body of this one was not read to its end."""
+        """Wait for the next request, unless the body of this one was not read completely."""
         super().on_response_complete()
         if self._is_idle and self._is_in_body:
             self.transport.close()
         elif self._is_idle:
             self._head_timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - as uvicorn calls it
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the signature of uvicorn
         self._turn_down(HTTPStatus.BAD_REQUEST)
 
     def shutdown(self) -> None:
@@ -280,7 +280,7 @@ class _ServerConnection(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # at first
 
     def _turn_down(self, status: HTTPStatus) -> None:
-        """Answer instead of the app, unless it has started to answer."""
+        """Send a response unless the app has started one."""
         self._is_broken = True
         if self.transport.is_closing():
             return
@@ -296,7 +296,7 @@ class _ServerConnection(HttpToolsProtocol):
 
 
 class _Lingering:
-    """A transport that reads for a while after its end, since unread bytes would discard the answer."""
+    """A transport that reads on after closing, because unread bytes would reset the connection."""
 
     def __init__(self, transport: Any, connection: _ServerConnection) -> None:
         self._transport, self._connection = transport, connection
@@ -309,7 +309,7 @@ class _Lingering:
         return self._left is not None or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close the writing side, and close the connection when the peer does, or after a while."""
+        """Close the writing side, and close the connection after the client has, or after a timeout."""
         if self.is_closing():
             return
         if not (self._connection.is_unread and self._transport.can_write_eof()):
@@ -323,7 +323,7 @@ class _Lingering:
         self._connection.loop.call_later(seconds, self.end)
 
     def pass_over(self, size: int) -> None:
-        """Skip `size` bytes."""
+        """Count dropped bytes."""
         self._left = (self._left or 0) - size
         if self._left < 0:
             self.end()

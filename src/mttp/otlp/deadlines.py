@@ -1,4 +1,4 @@
-"""Reads from a socket until a deadline."""
+"""Reads from a socket with a deadline for all bytes together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Deadline"]
 
 
 class Deadline(RawIOBase):
-    """The bytes of a socket; reading after the deadline raises TimeoutError."""
+    """A raw stream over a socket; reading raises TimeoutError after the deadline."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.until = math.inf
@@ -25,7 +25,7 @@ class Deadline(RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Wait for bytes and read them into `buffer`; raises TimeoutError after the deadline."""
+        """Wait for bytes, and read the available ones."""
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeoutError("the deadline has passed")
@@ -33,6 +33,6 @@ class Deadline(RawIOBase):
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
-        """Release the socket."""
+        """Drop the reference to the socket."""
         self._raw.close()
         super().close()

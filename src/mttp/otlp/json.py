@@ -1,8 +1,8 @@
 """
-Encodes spans as OTLP JSON lines, as defined by the OTLP file format.
+Encodes spans as OTLP JSON lines, as the OTLP file exporter specification requires.
 
 A line is one TracesData; ids are hex, enums integers, 64-bit integers strings, bytes base64.
-Spans of one shape share a template.
+Parts that are equal for many spans are written once and reused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mttp.otlp.span_fields import by_identity, pairs
 __all__ = ["MAX_LINE_BYTES", "RareFields", "SpanRow", "decimal", "encode_records", "lines", "row_of", "texts"]
 
 MAX_LINE_BYTES = 1_000_000
-"""Maximum bytes of a line, unless a single span is larger: collectors split lines at 1 MiB."""
+"""Maximum size of a line, unless it holds one larger span: collectors split lines at 1 MiB."""
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -46,7 +46,7 @@ class RareFields(NamedTuple):
 
 
 class SpanRow(NamedTuple):
-    """The fields of a span to encode; ids are integers, 0 is none."""
+    """A span to write; ids are integers, 0 for none."""
 
     scope: Scope
     trace_id: int
@@ -63,7 +63,7 @@ class SpanRow(NamedTuple):
 
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """
-    Yield lines with the records in order; consecutive records of one scope share a line.
+    Lines, each ending in a newline, that hold the spans in order, side by side where they share a scope.
 
     Spans of one trace that come together are on one line where they fit on one.
     """
@@ -71,7 +71,7 @@ def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_B
 
 
 def row_of(record: SpanRecord) -> SpanRow:
-    """Convert a record to a row; raises ValueError for an id that is not hexadecimal."""
+    """Return a record as a row; raises ValueError for an id that is not hexadecimal."""
     rest = RareFields(
         record.events,
         record.links,
@@ -98,7 +98,7 @@ def row_of(record: SpanRecord) -> SpanRow:
 
 
 def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Yield lines with the rows, like `encode_records`."""
+    """Like `encode_records`, for rows."""
     keep_freed()
     line = _LineBuilder(Scope(), max_bytes)
     for _, group in groupby(_written(rows), key=_trace_of):
@@ -114,7 +114,7 @@ def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[
 
 
 _TOGETHER = 1024
-"""Maximum number of spans that are encoded at once."""
+"""Number of spans that are written at once."""
 
 
 def _written(rows: Iterable[SpanRow]) -> Iterator[tuple[SpanRow, bytes]]:
@@ -128,7 +128,7 @@ def _trace_of(written: tuple[SpanRow, bytes]) -> int:
 
 
 class _LineBuilder:
-    """Collects encoded spans of one scope to a line."""
+    """Builds a line of spans of one scope."""
 
     def __init__(self, scope: Scope, max_bytes: int) -> None:
         self._scope = scope
@@ -145,21 +145,21 @@ class _LineBuilder:
         return self._size + _side_by_side(spans) <= self._max_bytes
 
     def take(self, span: bytes) -> Iterator[bytes]:
-        """Add a span; if the line is full, yield it first."""
+        """Add a span; return the line before it if that is full."""
         if not self.fits([span]):
             yield from self.end()
         self._spans.append(span)
         self._size += len(span) + 1
 
     def end(self) -> Iterator[bytes]:
-        """Yield the line unless it is empty, and start the next one."""
+        """Return the line, None if it is empty, and start the next one."""
         if self._spans:
             yield b"".join((self._before, b",".join(self._spans), self._after))
         self._spans, self._size = [], self._empty
 
 
 def _side_by_side(spans: Sequence[bytes]) -> int:
-    """Return the bytes of encoded spans in a line."""
+    """Return the size of the spans on a line."""
     return sum(map(len, spans)) + len(spans)
 
 
@@ -179,14 +179,14 @@ def _url(schema_url: str) -> bytes:
     return b',"schemaUrl":' + _text(schema_url) if schema_url else b""
 
 
-# Spans: those of one shape are written by one template.
+# Spans of one shape are written by one template.
 
 _Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
-"""Name, kind, flags, whether it has parent, start and end, and the names and types of attributes."""
+"""Name, kind and flags of a span, presence of parent, start and end, and names and types of attributes."""
 
 
 def texts(rows: Sequence[SpanRow]) -> list[bytes]:
-    """Encode each span, those of one shape together."""
+    """Return each span as JSON."""
     alike: dict[_Shape, list[int]] = {}
     for place, row in enumerate(rows):
         alike.setdefault(_shape(row), []).append(place)
@@ -204,7 +204,7 @@ def _shape(row: SpanRow) -> _Shape:
 
 
 def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
-    """Encode spans of one shape."""
+    """Return spans of one shape as JSON."""
     _, traces, ids, parents, _, _, starts, ends, _, attributes, rests = zip(*rows, strict=True)
     values = zip(*[each.values() for each in attributes], strict=True)
     writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
@@ -216,7 +216,7 @@ def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
 
 @lru_cache(maxsize=1 << 10)
 def _template(shape: _Shape) -> bytes:
-    """Return the %-template of spans of one shape."""
+    """Return the template of a shape, with placeholders for the values."""
     name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
     parts = [
         b'{"traceId":"%032x","spanId":"%016x"',
@@ -238,7 +238,7 @@ def _literal(text: bytes) -> bytes:
 
 
 def _rest(rest: RareFields | None) -> bytes:
-    """Encode the rare fields, and the status, which all spans have."""
+    """Return the status, and the fields that few spans have."""
     if rest is None:
         return b',"status":{}'
     state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
@@ -285,7 +285,7 @@ def _link(
 
 
 def _object(**members: bytes) -> bytes:
-    """Encode an object without empty members, since protobuf's JSON omits defaults."""
+    """Return the fields without empty ones: JSON of protobuf omits defaults."""
     return b"{%b}" % b",".join([b'"%b":%b' % (key.encode(), text) for key, text in members.items() if text])
 
 
@@ -298,7 +298,7 @@ def _named(value: str) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    if type(value) is not str:  # an enum's or numpy's may print as something else
+    if type(value) is not str:  # the text of enums and numpy's str differs
         value = str.__str__(value)
     try:
         return _json(value)
@@ -314,8 +314,8 @@ def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
     return b"[%b}]" % found if found else b""
 
 
-def _listed(said: Iterable[tuple[Any, Any]]) -> bytes:
-    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in said])
+def _listed(items: Iterable[tuple[Any, Any]]) -> bytes:
+    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in items])
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
@@ -368,7 +368,7 @@ def _array(array: Array) -> bytes:
 
 
 def _numbers(array: Array, values: Sequence[Any]) -> bytes:
-    """Encode all items as one JSON list, and insert the text around each item."""
+    """Return the items of an array as JSON, joined by what stands around each."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         return b'{"arrayValue":{"values":[%b]}}' % b",".join(map(_float, values))
     before, after = _AROUND[array.dtype.kind]
@@ -385,7 +385,7 @@ _AROUND = {
 
 
 def _other(value: Any) -> bytes:
-    """Encode a value of a subclass as its base type, and other values as text."""
+    """Return a value of a subclass as its base type, any other value as text."""
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, int):
@@ -416,7 +416,7 @@ def decimal(value: int) -> str:
     """Return an integer of any size as text."""
     try:
         return int.__repr__(value)
-    except ValueError:  # Python raises for integers of more than about 4,300 digits
+    except ValueError:  # Python does not print integers of more than about 4,300 digits
         return hex(value)
 
 

@@ -1,8 +1,8 @@
 """
-Cuts arrays of numbers and bytes out of OTLP JSON lines before the rest is parsed.
+Cuts arrays and bytes out of OTLP JSON before the rest is parsed.
 
-They are most of the bytes of a line with tokens. Readers that don't need them skip them; for the others,
-an array is converted to a plain list of numbers, which is parsed many times faster.
+They are most of a line with tokens. Unneeded ones are only skipped; each needed one is almost a plain JSON
+list, which a parser of lists reads many times faster.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 __all__ = ["PLACE", "Place", "cut", "hollowed", "numbers"]
 
 PLACE = "\x7f"
-"""Marks the place of an array or of bytes that were cut out; a line with this character is not cut."""
+"""First character of a placeholder; lines that contain this character are not cut."""
 
 Place: TypeAlias = tuple[int, int]
 """Start and end in the line."""
@@ -24,7 +24,7 @@ _AFTER_ARRAY = b"}]}"
 _IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
 _OF_TEXT = ord('"')
 _NOTHING = b"0"
-"""Replaces skipped values; it is neither valid base64 nor an item of an array, so that use is an error."""
+"""A placeholder that is neither base64 nor an array item, so that reading it by mistake fails."""
 _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
 _AROUND_INTEGER = len(b'{"intValue":""}')
 _NUMBER = (_INTEGER, _DOUBLE)
@@ -36,11 +36,10 @@ _floats = msgspec.json.Decoder(list[float]).decode
 
 def cut(line: bytes) -> tuple[bytes, list[Place]]:
     """
-    Replace the items of each array, and each text of bytes, by a number; return the line and the places.
+    Return the line with numbered placeholders for the items of arrays and for bytes, and their places.
 
-    A value ends at the first closing bracket or quote.
-    If that belongs to a text or to a nested array, the result is not valid JSON, because a text is not closed
-    or a bracket is not opened.
+    The first closing bracket or quote is taken as the end. If it belongs to a string or to an inner array,
+    the rest is not valid JSON: a string stays open, or a bracket is closed twice.
     """
     places = _places(line)
     parts: list[bytes] = []
@@ -54,7 +53,7 @@ def cut(line: bytes) -> tuple[bytes, list[Place]]:
 
 
 def hollowed(line: bytes) -> bytes:
-    """Replace each array and each text of bytes by a constant."""
+    """Return the line with one constant placeholder for each of them."""
     parts: list[bytes] = []
     written = 0
     for start, end in _places(line):
@@ -86,7 +85,7 @@ def _places(line: bytes) -> list[Place]:
 
 
 def numbers(items: bytes) -> list[Any] | None:
-    """Parse the items of an array; return None unless all are integers, or all are floats."""
+    """Parse the items of an array; None unless all are integers or all are doubles."""
     try:
         return _of_integers(items) if items.startswith(_INTEGER) else _of_doubles(items)
     except msgspec.DecodeError:

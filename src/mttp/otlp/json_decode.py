@@ -1,8 +1,8 @@
 """
 Decodes lines of OTLP JSON to span records.
 
-It accepts what OTLP/JSON allows: unknown fields are ignored, null is the default, ids are hexadecimal in
-any case, int64 is text or a number, enums are numbers or names, and an empty value is None.
+It is as lenient as OTLP/JSON requires: unknown fields are ignored, null is the default, ids are hexadecimal
+in either case, int64 is text or a number, enums are numbers or names, and an empty value is None.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
-"""A scope, and its spans parsed with only their scalar attributes."""
+"""Spans of one scope, read for their scalars only."""
 
 Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
-"""A function that converts the blocks of a line to the items that a reader needs."""
+"""Converts the blocks of a line for its reader."""
 
 
 class LineError(ReadError):
-    """A line is not OTLP JSON traces; the message describes the line."""
+    """A line is not OTLP JSON traces; the message says what it is."""
 
     def __init__(self, kind: Literal["broken_line", "not_traces"], message: str) -> None:
         super().__init__(message)
         self.kind: Literal["broken_line", "not_traces"] = kind
-        """not_traces if the line is other valid JSON, else broken_line."""
+        """`broken_line`, or `not_traces` for valid JSON of another kind."""
 
 
 _EVERYTHING = msgspec.json.Decoder(messages.JsonTraces[messages.JsonSpan])
@@ -79,18 +79,18 @@ _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourc
 
 def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = None) -> list[SpanRecord]:
     """
-    Decode the spans of one line in order, or return the result of `shorten` for their blocks.
+    The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
-    Without `arrays`, events, links, and attributes that are arrays, maps, bytes or empty are skipped, except
-    `KEPT_LISTS`. The value of one that should be a scalar by the registry is `NO_SCALAR`.
-    Values are cut one level beyond `MAX_DEPTH`.
-    `shorten` requires `arrays=False`.
-    Raises LineError if a part of the line that is not skipped is invalid.
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `KEPT_LISTS`;
+    so are events and links. Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
+    Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
+    `shorten` is for such spans only.
+    Raises LineError when any part of the line that is not left out is wrong.
     """
     decoder = _EVERYTHING if arrays else _SCALARS
     short, places = cut(line) if arrays else (hollowed(line), [])
     if short is not line:
-        with suppress(*_INVALID, LookupError):  # errors are reported for the original line
+        with suppress(*_INVALID, LookupError):  # the error is reported for the whole line
             traces = decoder.decode(short)
             if traces.resource_spans:
                 return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
@@ -113,25 +113,25 @@ def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | Non
 
 
 def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
-    """Convert a span with scalar attributes to a record; raises ValueError if it is invalid."""
+    """Return a span with its scalars only; raises ValueError if it is not valid."""
     return _record(span, scope, _NOTHING_CUT, arrays=False)
 
 
 def span_id(span: messages.ScalarSpan) -> str:
-    """Return the span's id; raises ValueError if it is invalid."""
+    """Return the span id; raises ValueError if it is invalid."""
     return _id(span.span_id, 16, "spanId")
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Return the attributes that are scalars, or should be by the registry, and the `KEPT_LISTS`."""
+    """Return the attributes that are or should be scalars, and the `KEPT_LISTS`."""
     return _scalars(span.attributes)
 
 
 def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
     """
-    Decode the valid spans of a line that `decode_line` rejects; return them and the errors of the others.
+    The good ones among the spans of a line that `decode_line` refuses, and what is wrong with the others.
 
-    Raises LineError if the error is not within a span.
+    Raises LineError where the fault is not in a span.
     """
     decode = _ONE.decode if arrays else _ONE_OF_SCALARS.decode
     records, reasons = [], []
@@ -144,14 +144,14 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
 
 
 def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
-    """Decode attributes from JSON text, a list of keys with values."""
+    """Parse the text of a span's attributes, a list of keys with values, like `decode_line`."""
     if arrays:
         return _attributes(parsed(_ATTRIBUTES.decode, document.encode()), _NOTHING_CUT)
     return _scalars(parsed(_SCALAR_ATTRIBUTES.decode, document.encode()))
 
 
 def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
-    """Return the scope and the JSON text of each span of a line."""
+    """Return the spans of a line unchanged."""
     try:
         return [
             (scope, span)
@@ -171,14 +171,14 @@ def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
         raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
         document = _document(line)
-        if document:  # `{}` is valid: a message without fields
+        if document:  # `{}` is a valid empty message
             raise LineError("not_traces", f"{_described(document)}, not traces")
         return messages.JsonTraces(None)
     return traces
 
 
 def _document(line: bytes) -> Any:
-    """Parse a line as plain JSON; raises LineError if it is invalid."""
+    """Return the line as plain JSON; raises LineError if it is not JSON."""
     try:
         return msgspec.json.decode(line)
     except UnicodeDecodeError as error:
@@ -200,7 +200,7 @@ def _position(reason: str) -> str:
 
 
 def _described(document: object) -> str:
-    """Describe a JSON document that is not traces."""
+    """Return what a JSON document is that is not traces."""
     if not isinstance(document, dict):
         kind = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}.get(
             type(document), "a number"
@@ -208,9 +208,9 @@ def _described(document: object) -> str:
         return f"the line is {kind}"
     for key, signal in _OTHER_SIGNALS.items():
         if key in document:
-            return f"the line has {signal} ({key})"
+            return f"the line holds {signal} ({key})"
     shown = ", ".join(repr(key) for key in list(document)[:4]) + (", …" if len(document) > 4 else "")
-    return f"the line is an object with {shown}"
+    return f"the line is an object of {shown}"
 
 
 def _scope(resource_spans: Any, scope_spans: Any, cut_out: _Cut) -> Scope:
@@ -258,12 +258,12 @@ def _id(given: str | None, digits: int, field: str) -> str:
 
 
 _repeated_id = lru_cache(maxsize=256)(_id)
-"""Checks an id, with a cache for ids that many spans share."""
+"""Cached, for ids that many spans of a line share."""
 
 
 @lru_cache(maxsize=256)
 def _parent(given: str) -> str:
-    """Return a parent's id; zeros mean no parent."""
+    """Return the id of the parent; some writers write zeros for none."""
     return _id(given, 16, "parentSpanId") if given.strip("0") else ""
 
 
@@ -311,7 +311,7 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         value = pair.value
         if value is None:
             value = _NO_VALUE
-        if value.string_value is not None:  # as _scalar says, without a call for each: this is the hot path
+        if value.string_value is not None:  # like _scalar, inlined because this is the hot path
             found[pair.key] = value.string_value
         elif value.double_value is not None:
             found[pair.key] = float(value.double_value)
@@ -337,13 +337,13 @@ def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
 
 
 class _Cut(NamedTuple):
-    """The arrays that were cut out of a line."""
+    """The arrays and bytes that were cut out of a line."""
 
     line: bytes
     places: Sequence[Place]
 
     def items(self, number: int) -> bytes:
-        """Return the text of one array."""
+        """Return the text that was cut out."""
         start, end = self.places[number]
         return self.line[start:end]
 
@@ -358,7 +358,7 @@ def _attributes(
 
 
 def _plain(value: messages.JsonValue | None, cut_out: _Cut, depth: int) -> Any:
-    """Decode a value at a nesting depth; arrays and maps beyond the limit become empty."""
+    """Return a value at that depth of arrays and maps; those beyond the limit become empty."""
     if value is None:
         return None
     found = _scalar(value)
@@ -392,7 +392,7 @@ def _text(encoded: str, cut_out: _Cut) -> str:
 
 
 def _bytes(encoded: str) -> bytes:
-    """Decode base64 of either alphabet, with or without padding, as JSON allows."""
+    """Decode base64 of either alphabet, with or without padding: JSON of protobuf allows all."""
     if not encoded.isascii():
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")

@@ -1,4 +1,4 @@
-"""Parses OTLP JSON lines that are nested too deeply for the parser."""
+"""Lines of OTLP JSON that are nested too deeply for a parser."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["parsed", "pruned"]
 _T = TypeVar("_T")
 
 _DEEPEST: Final = 256
-"""Maximum nesting of objects and arrays, twice that of the deepest valid value."""
+"""Maximum depth of objects and arrays: twice that of the deepest valid value."""
 _tokens = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}"]', re.DOTALL).finditer
 _QUOTE, _OPENING, _CLOSING = b'"', b"[{", b"]}"
 
 
 def parsed(parse: Callable[[bytes], _T], text: bytes) -> _T:
-    """Parse a text; if it is nested too deeply, parse its pruned form."""
+    """Parse a text; if it is nested too deeply, parse it with its deepest levels emptied."""
     try:
         return parse(text)
     except RecursionError:
@@ -25,7 +25,7 @@ def parsed(parse: Callable[[bytes], _T], text: bytes) -> _T:
 
 
 def pruned(text: bytes) -> bytes:
-    """Empty the objects and arrays at the deepest allowed level of a JSON text."""
+    """Return JSON in which objects and arrays below 256 levels are empty."""
     parts: list[bytes] = []
     depth = kept = 0
     for found in _tokens(text):
@@ -38,6 +38,6 @@ def pruned(text: bytes) -> bytes:
             if depth == _DEEPEST:
                 kept = found.start()
             depth -= 1
-        elif token == _QUOTE:  # a string without an end: the text is not JSON
+        elif token == _QUOTE:  # an unterminated string: this is not JSON
             break
     return b"".join((*parts, text[kept:]))

@@ -1,7 +1,7 @@
 """
-The messages of OTLP JSON as msgspec structs, with the names of the protocol.
+The messages of OTLP JSON as msgspec structures, with the names of the protocol.
 
-Every field may be absent or null; unknown fields are skipped.
+Every field may be absent or null, and fields that are not listed are skipped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 Int64: TypeAlias = int | float | str | None
-"""A 64-bit integer: text in the specification, a number from many writers."""
+"""A 64-bit integer: text by the specification, a number by many writers."""
 
 Enum: TypeAlias = int | str | None
-"""An enum: a number in the specification, a name from some writers."""
+"""An enum: a number by the specification, a name by some writers."""
 
 
 class _Message(msgspec.Struct, rename="camel", gc=False):
-    """A message; it has no cycles, so the garbage collector does not track it."""
+    """Base class of messages; they have no cycles, so the garbage collector ignores them."""
 
 
 class Scalar(_Message):
@@ -49,13 +49,13 @@ class Scalar(_Message):
 
 
 class ScalarOrText(Scalar):
-    """A scalar value, or the text of an array; other values are skipped."""
+    """A value whose scalars are read; an array is kept as text, other values are skipped."""
 
     array_value: msgspec.Raw = msgspec.Raw()
 
 
 class ScalarKeyValue(_Message):
-    """An attribute with a scalar value, or the text of an array."""
+    """An attribute whose scalar value is read; an array is kept as text."""
 
     key: str = ""
     value: ScalarOrText | None = None
@@ -68,7 +68,7 @@ class JsonValue(Scalar):
     array_value: JsonArray | None = None
     kvlist_value: JsonKeyValueList | None = None
     place: int | None = msgspec.field(default=None, name=PLACE)
-    """The number of the array that was cut out, in place of its items."""
+    """The number of the cut-out array whose items it replaces."""
 
 
 class JsonArray(_Message):
@@ -107,7 +107,7 @@ class JsonEvent(_Message):
 
 
 class JsonLink(_Message):
-    """A link to another span."""
+    """A reference to another span."""
 
     trace_id: str | None = None
     span_id: str | None = None
@@ -141,7 +141,7 @@ class JsonSpan(_BareSpan):
 
 
 class ScalarSpan(_BareSpan):
-    """A span with only scalar attributes."""
+    """A span that is read for its scalars only."""
 
     attributes: list[ScalarKeyValue] | None = None
     events: ClassVar[None] = None
@@ -158,7 +158,7 @@ class JsonResource(_Message):
 
 
 class JsonScope(_Message):
-    """An instrumentation library."""
+    """An instrumentation scope."""
 
     name: str | None = None
     version: str | None = None
@@ -166,7 +166,7 @@ class JsonScope(_Message):
 
 
 class JsonScopeSpans(_Message, Generic[AnySpan]):
-    """Spans of one instrumentation library."""
+    """Spans of one scope."""
 
     scope: JsonScope | None = None
     spans: list[AnySpan] | None = None
@@ -174,7 +174,7 @@ class JsonScopeSpans(_Message, Generic[AnySpan]):
 
 
 class JsonResourceSpans(_Message, Generic[AnySpan]):
-    """Spans of one process."""
+    """Spans of one resource."""
 
     resource: JsonResource | None = None
     scope_spans: list[JsonScopeSpans[AnySpan]] | None = None

@@ -1,4 +1,4 @@
-"""Configures how the C library treats freed memory."""
+"""Configures how the C library reuses freed memory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import cache
 __all__ = ["keep_freed"]
 
 _BYTES = 32 * 2**20 - 2**16
-"""The largest block to which glibc adapts its threshold, less its own overhead."""
+"""Largest block from which glibc adapts its threshold, without the header of the block."""
 
 
 @cache
 def keep_freed() -> None:
     """
-    Make glibc keep up to about 64 MB of freed memory.
+    Have the C library keep up to about 64 MB of freed memory, as numerical programs do.
 
-    By default glibc returns the memory of freed arrays and texts to the system; to fetch it again page by
-    page takes several times as long as copying the data.
-    glibc adapts its threshold to the largest freed block, so we free one large untouched block.
-    This has no effect with other C libraries, or if glibc's own variables set the threshold.
+    Copies of long arrays, and the texts of spans, are freed many at once. glibc gives that back, and has each
+    page of the next ones anew from the system, which takes several times as long as the copying. How much is
+    It adapts the threshold to the largest freed block, so one large untouched block is freed.
+    Nothing changes if environment variables configure malloc, or with another C library.
     """
     with suppress(MemoryError):
-        bytes(_BYTES)  # zeros from calloc, whose pages are not touched
+        bytes(_BYTES)  # zero pages, which are never written

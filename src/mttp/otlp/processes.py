@@ -1,10 +1,10 @@
 """
-Worker processes, which encode, decode, and call components that may be killed.
+Worker processes that encode, decode, and call isolated reward components.
 
-Each is a new Python that runs one of our modules. It is not a fork, and not `multiprocessing`, which would
-run scripts without a main guard again. Requests and answers are sent over a socket pair, with one system
-call each if possible, since every call may wait for the GIL. A worker ends when its socket is closed, so
-that it can't outlive its parent.
+Each is a new Python process that runs a module of mttp: neither a fork, nor `multiprocessing`, which would
+run unguarded scripts again. Both sides talk over a pair of sockets, with one message per request and reply,
+and one system call each way if possible, since each call waits for the interpreter's lock.
+A process ends when its socket closes, so it can't outlive its parent.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ T = TypeVar("T")
 
 DONE: Final = 0
 FAILED: Final = 1
-"""The status of an answer that is the text of an error."""
+"""The reply is an error message."""
 
 _HEAD = struct.Struct("<BQ")
 MOST_BYTES = 2**31
-"""Maximum bytes of a message."""
+"""Maximum size of a message; a larger stated size is an error."""
 _AT_ONCE = 2**30
-"""Maximum bytes of one system call."""
+"""Maximum number of bytes per call of the socket."""
 _TICK = 0.5
-"""Maximum seconds between checks of the deadline while waiting for an answer."""
+"""Maximum seconds between two checks of the clock while waiting for a reply."""
 _SLACK = 1e-3
-"""Seconds by which the system may wake a socket too early."""
+"""Seconds by which the system may wake a waiting socket too early."""
 _START_SECONDS = 5.0
-"""Seconds within which the ready message must arrive after its first byte."""
+"""Timeout in seconds of the message that a process is ready, after its first byte."""
 _SILENT = "it did not answer for {:.1f} s"
 _RUN = """\
 import sys
@@ -62,7 +62,7 @@ sys.path[:] = sys.argv[2:]
 from runpy import run_module
 run_module(sys.argv[1], run_name="__main__")
 """
-"""Runs a module like `python -m`, without the working directory on the path."""
+"""Runs a module like `python -m`, without the working directory on the module path."""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 _VARIABLES = {
     "OTEL_SDK_DISABLED": "true",
@@ -72,26 +72,28 @@ _VARIABLES = {
     "MALLOC_TRIM_THRESHOLD_": str(64 * 2**20),
 }
 """
-Variables of workers: numpy starts no threads, and glibc keeps freed memory for the next request.
+No threads of numpy's, and memory that is kept for the next request.
+
+Else the C library gives it back each time, and has it anew, page by page.
 """
 
 
 class ProcessLostError(Exception):
-    """A process died, was killed, or does not answer; the message says why."""
+    """A process died, was killed or does not reply; the message has the reason."""
 
 
 class SilentProcessError(ProcessLostError):
-    """A process did not answer in time."""
+    """A process did not reply in time."""
 
 
 def can_start() -> bool:
-    """Whether this platform can start another Python and pass sockets to it."""
+    """Whether the same Python can be started as a child process that inherits sockets."""
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
 
 
 class Process:
-    """Starts a worker process and sends requests to it; one thread may ask at a time."""
+    """Starts a worker process, sends requests and receives replies; one thread at a time."""
 
     def __init__(
         self, module: str, *, environment: Mapping[str, str] | None = None, with_site: bool = False
@@ -99,16 +101,16 @@ class Process:
         """
         Start a module that calls `serve`; raises OSError, or RuntimeError at the interpreter's end.
 
-        `environment` has its variables; the default is this process's.
-        `with_site` imports the `site` module, which doubles the time to start, and passes its output to this
-        process's standard error; otherwise the output is discarded.
+        `environment` are its variables, by default this process's.
+        Without the `site` module it starts in half the time, finds only what is on this process's path, and
+        what it prints is lost; with it, that goes to this process's standard error.
         """
         self._socket, theirs = socket.socketpair()
         self._is_ready = False
         self._asked: float | None = None
-        """Monotonic time of the unanswered request."""
+        """Time of the pending request on the monotonic clock."""
         self._killed = ""
-        """Why it was killed."""
+        """Why the process was killed."""
         try:
             self._tick(_TICK)
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
@@ -126,7 +128,7 @@ class Process:
             theirs.close()
 
     def _tick(self, seconds: float) -> None:
-        """Set the timeout of calls on the socket to a fraction of `seconds`."""
+        """Limit the next call on the socket to these seconds, or to a part of them."""
         tick = _TICK if seconds == inf else seconds / max(math.ceil(seconds / _TICK), 1)
         micros = max(int(tick * 1e6), 1000)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -134,12 +136,12 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started, without waiting; raises ProcessLostError if starting failed."""
+        """Whether the process has started, without waiting; raises ProcessLostError if it failed to start."""
         if not self._is_ready and self._answers():
             self._wait_until_ready(_START_SECONDS)
         return self._is_ready
@@ -148,12 +150,12 @@ class Process:
         try:
             _received(self._socket, time.monotonic() + seconds)
         except (OSError, EOFError) as error:
-            raise ProcessLostError(f"the process does not start: {error}") from error
+            raise ProcessLostError(f"it does not start: {error}") from error
         self._is_ready = True
 
     @property
     def is_working(self) -> bool:
-        """Whether it has an unanswered request; callable from any thread."""
+        """Whether a request is pending; callable from any thread."""
         try:
             return self._asked is not None and not self._answers()
         except (OSError, ValueError):  # closed by another thread
@@ -168,14 +170,14 @@ class Process:
         self, request: bytes, seconds: float = inf, *, kind: int = 0, looks: Callable[[], None] | None = None
     ) -> tuple[int, bytes]:
         """
-        Send a request and wait up to `seconds`; return DONE or FAILED, and the answer.
+        DONE or FAILED, and the answer, in so many seconds.
 
-        `looks` is called several times per second while waiting, and may raise ProcessLostError.
-        Raises ValueError for a request that is too long, and ProcessLostError, after which the caller must
-        close the process.
+        Raises ValueError for a request that is too long, and ProcessLostError: then it is to be closed.
+
+        `looks` is called several times a second meanwhile, and may raise that, too.
         """
-        if self._asked is not None:  # Ctrl-C may have interrupted the last call
-            raise ProcessLostError("the wait for its last answer was interrupted")
+        if self._asked is not None:  # Ctrl-C may interrupt any line
+            raise ProcessLostError("its last answer was not waited for")
         self._asked = time.monotonic()
         until = self._asked + seconds
         try:
@@ -190,56 +192,56 @@ class Process:
             self._asked = None
             raise
         except (OSError, EOFError, MemoryError) as error:
-            raise ProcessLostError(self._killed or f"the process does not answer: {error}") from error
+            raise ProcessLostError(self._killed or f"it does not answer: {error}") from error
         self._asked = None
         return answer
 
     def hurry(self, seconds: float) -> None:
-        """Kill it if a request is unanswered for `seconds`; the waiting thread gets an error at once."""
+        """Kill the process if its reply is that many seconds late; the waiting thread is woken at once."""
         asked = self._asked
         if asked is not None and time.monotonic() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
     def _kill(self) -> None:
-        """Kill its process group, including its own children."""
+        """Kill the process and its children."""
         if self._process.returncode is None:
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it."""
+        """Whether a signal has stopped the process."""
         with suppress(OSError):
             stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self._process.pid, stopped) is not None
         return False
 
     def exit_code(self, seconds: float) -> int | None:
-        """Wait up to `seconds`; return the exit code, negative for a signal, or None if it still runs."""
+        """Wait for the exit code, a signal as a negative number; None after the timeout."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def close(self) -> None:
-        """Kill the process, even if it is stopped."""
+        """Kill the process, also if it is stopped by a signal."""
         self._socket.close()
         self._kill()
-        with suppress(subprocess.TimeoutExpired):  # stuck in a system call
+        with suppress(subprocess.TimeoutExpired):  # the system does not end it
             self._process.wait(1)
 
     def forget(self) -> None:
-        """In a forked child: release the parent's process without ending it."""
+        """In a forked child, drop the process of the parent."""
         self._socket.close()
-        self._process.returncode = 0  # only the parent can wait for it
+        self._process.returncode = 0  # the parent waits for it
 
 
 def own_environment() -> dict[str, str]:
-    """Return this process's variables without those that would make a worker record or do extra work."""
+    """Return the environment variables without those that would start recording in the child."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     return {
         name: value for name, value in kept.items() if not name.startswith(("MTTP_", "OTEL_"))
@@ -249,7 +251,7 @@ def own_environment() -> dict[str, str]:
 def _path() -> list[str]:
     """Return the module path of this process, with this package first."""
     listed: list[object] = [str(Path(__file__).parents[1]), *sys.path]
-    texts = [path for path in listed if isinstance(path, str) and path]  # Python ignores other entries too
+    texts = [path for path in listed if isinstance(path, str) and path]  # Python ignores others, too
     return list(dict.fromkeys(texts))
 
 
@@ -257,9 +259,9 @@ def _send(
     end: socket.socket, kind: int, data: bytes, until: float = inf, looks: Callable[[], None] | None = None
 ) -> None:
     if len(data) > MOST_BYTES:
-        raise ValueError(f"a message of {len(data):,} bytes is too long")
+        raise ValueError(f"a message of {len(data):,} bytes can't travel")
     pieces = [memoryview(_HEAD.pack(kind, len(data))), memoryview(data)]
-    while pieces:  # joining them would copy the data
+    while pieces:  # joining them first would copy them
         pieces = _rest(pieces, _tried(partial(end.sendmsg, pieces), until, looks))
 
 
@@ -277,7 +279,7 @@ def _received(
 ) -> tuple[int, bytes]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until, looks))
     if size > MOST_BYTES:
-        raise OSError(f"invalid message of {size:,} bytes")
+        raise OSError(f"a message that claims {size:,} bytes is none")
     return kind, _exactly(end, size, until, looks)
 
 
@@ -293,7 +295,7 @@ def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], No
 
 
 def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None) -> T:
-    """Repeat a call on a socket until it returns; raises TimeoutError after `until`."""
+    """Repeat a call on a socket after each tick until it returns; raises TimeoutError after `until`."""
     while True:
         try:
             return call()
@@ -304,14 +306,14 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
             looks()
 
 
-# In the worker.
+# The far side.
 
 
 def serve(answer: Callable[[int, bytes], bytes]) -> None:
     """
-    Answer requests by `answer(kind, data)` until the parent process ends.
+    Reply to requests, each with a kind and bytes, until the parent process is gone.
 
-    Standard input is empty, and output goes to standard error.
+    Standard input is empty, and standard output goes to standard error.
     """
     end = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -324,12 +326,12 @@ def serve(answer: Callable[[int, bytes], bytes]) -> None:
             status, found = DONE, answer(*requests.get())
         except Exception as error:
             status, found = FAILED, repr(error).encode("utf-8", "backslashreplace")
-        with suppress(OSError):  # the peer is gone: the other thread ends the process
+        with suppress(OSError):  # the parent is gone: the other thread ends the process
             _send(end, status, found)
 
 
 def _receive(end: socket.socket, requests: SimpleQueue[tuple[int, bytes]]) -> None:
-    """Receive requests, and end the process when the peer is gone."""
+    """Receive requests; end the process when the parent is gone."""
     with suppress(EOFError, OSError):
         while True:
             requests.put(_received(end))

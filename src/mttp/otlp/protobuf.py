@@ -1,11 +1,10 @@
 """
-Encodes spans as OTLP protobuf, byte for byte like the official encoder, but faster.
+Encodes spans as OTLP protobuf, with the same bytes as the official encoder in a fraction of its time.
 
-Spans of any library are encoded as requests. Attributes of other types, or with invalid text, are passed to
-the official encoder, which may drop them.
-Records are encoded one by one, so that the size of each is known; unsupported values are encoded as text.
-Numpy arrays are encoded as lists. None is encoded as the empty value, like in later versions of the official
-encoder; version 1.38 drops it.
+Spans of any library are encoded as requests; attributes of unusual types, or with text that UTF-8 can't
+encode, are passed to the official encoder.
+Records are encoded one by one, so that the size of each is known; values without an OTLP type become text.
+Numpy arrays are encoded as lists, and None as an empty value, like the official encoder after 1.38.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ __all__ = [
 ]
 
 Block: TypeAlias = tuple[Scope, Sequence[bytes]]
-"""A scope and its encoded spans."""
+"""A scope with encoded spans."""
 
 _FRAME_TAGS = 32
 """Upper bound of the bytes of tags and lengths around the spans of one scope."""
 _SPAN_TAG = 6
-"""Upper bound of the bytes of tag and length of one span."""
+"""Upper bound of the bytes of tag and length around one span."""
 _INT64 = range(-(2**63), 2**63)
 
 _double = partial(struct.Struct("<Bd").pack, 0x21)
@@ -53,19 +52,19 @@ _fixed32 = struct.Struct("<I").pack
 _fixed64 = struct.Struct("<Q").pack
 
 _Rest: TypeAlias = Callable[[bytes, Any, Any], bytes]
-"""Encodes an attribute that is not supported here."""
+"""Encodes attributes that this module does not."""
 _Frame: TypeAlias = tuple[bytes, bytes]
-"""The bytes before and after the contents of a resource or a scope."""
+"""Bytes before and after the content of a block of a resource or a scope."""
 
 
-# Whole requests, of any library's spans.
+# Requests with spans of any library.
 
 
 def encode_spans(spans: Iterable[ReadableSpan], attributes: Attributes = shown) -> bytes:
     """
-    Encode an ExportTraceServiceRequest, which is also a TracesData.
+    An ExportTraceServiceRequest of the spans, or what is the same, a TracesData.
 
-    Raises the errors of the official encoder for an invalid time, count or id.
+    Raises what the official encoder raises where a time, a count or an id is impossible.
     """
     blocks: dict[Resource, dict[InstrumentationScope | None, list[bytes]]] = {}
 
@@ -86,11 +85,11 @@ def encode_spans(spans: Iterable[ReadableSpan], attributes: Attributes = shown) 
 
 
 def encode_readable(span: ReadableSpan, attributes: Attributes = shown) -> bytes:
-    """Encode a span of any library, without its tag."""
+    """Encode one span of any library, without its tag."""
     written = _attributes(b"\x4a", attributes(span), _official_pair)
     try:
         return _readable(span, written)
-    except Exception:  # whatever is odd about it, the official encoder knows or says what is wrong
+    except Exception:  # the official encoder handles or reports unusual spans
         return _official_span(span, written)
 
 
@@ -136,11 +135,11 @@ def _status(code: StatusCode, message: str | None) -> bytes:
     return field(b"\x7a", _text(b"\x12", message or "") + _count(b"\x18", code.value))
 
 
-# Records, one by one.
+# Single records.
 
 
 def encode_request(blocks: Iterable[Block]) -> bytes:
-    """Encode a request of spans that `encode_span` encoded."""
+    """Return a request of spans that `encode_span` encoded."""
     parts: list[bytes] = []
     for scope, spans in blocks:
         resource, about = _recorded(scope)
@@ -149,17 +148,17 @@ def encode_request(blocks: Iterable[Block]) -> bytes:
 
 
 def frame_bytes(scope: Scope) -> int:
-    """Return the maximum bytes of a request for a scope, without its spans."""
+    """Return an upper bound of the bytes of a scope in a request, without its spans."""
     return len(encode_request([(scope, ())])) + _FRAME_TAGS
 
 
 def span_bytes(span: bytes) -> int:
-    """Return the maximum bytes of a request for an encoded span."""
+    """Return an upper bound of the bytes of an encoded span in a request."""
     return len(span) + _SPAN_TAG
 
 
 def encode_span(record: SpanRecord) -> bytes:
-    """Encode a record, without its tag."""
+    """Encode one record, without its tag."""
     before = (
         field(b"\x0a", bytes.fromhex(record.trace_id)),
         field(b"\x12", bytes.fromhex(record.span_id)),
@@ -197,7 +196,7 @@ def _recorded(scope: Scope) -> tuple[_Frame, _Frame]:
     )
 
 
-# The parts of a message.
+# Parts of a message.
 
 
 def _framed(tag: bytes, frame: _Frame, contents: Sequence[bytes]) -> list[bytes]:
@@ -277,14 +276,14 @@ def _attributes(tag: bytes, attributes: Mapping[str, Any] | None, rest: _Rest) -
         try:
             content = _WRITERS[type(value)](value)
             parts += (_head(tag, key, len(content)), content)
-        except Exception:  # any error means that it is not supported here
+        except Exception:  # not supported by this module
             parts.append(rest(tag, key, value))
     return parts
 
 
 @lru_cache(maxsize=1 << 12)
 def _head(tag: bytes, key: str, size: int) -> bytes:
-    """Return the bytes of an attribute before a value of `size` bytes."""
+    """Return the bytes before a value of that size; cached, because spans repeat keys."""
     content, length = key.encode(), varint(size)
     name = field(b"\x0a", content) if content else b""
     return b"".join((tag, varint(len(name) + 1 + len(length) + size), name, b"\x12", length))
@@ -301,7 +300,7 @@ def _string(value: str) -> bytes:
 @lru_cache(maxsize=1 << 12)
 def _integer(value: int) -> bytes:
     if value not in _INT64:
-        raise OverflowError(f"{value:#x} is not a signed 64-bit integer")
+        raise OverflowError(f"{value:#x} has no 64 bits")
     return b"\x18" + varint(value % (1 << 64))
 
 
@@ -321,7 +320,7 @@ def _map(values: Mapping[Any, Any]) -> bytes:
 
 
 def _array(array: Array) -> bytes:
-    """As its list would be, but for integers beyond 64 bits, which no recorder of spans lets through."""
+    """Encode an array like its list, except for integers beyond 64 bits, which are never recorded."""
     flat = array.ravel()
     if flat.dtype.kind in "bif" or (flat.dtype.kind == "u" and not (flat > _INT64[-1]).any()):
         return field(b"\x2a", items(flat))
@@ -343,7 +342,7 @@ _WRITERS: Mapping[type, Callable[[Any], bytes]] = {
 }
 
 
-# What is not covered, said as text.
+# Values without an OTLP type, encoded as text.
 
 
 def _said_pair(tag: bytes, key: Any, value: Any) -> bytes:
@@ -352,7 +351,7 @@ def _said_pair(tag: bytes, key: Any, value: Any) -> bytes:
 
 
 def _said(value: Any) -> Any:
-    """A value of a class of its own as what it is at heart; what the protocol can't say, as text."""
+    """Return a value of a subclass as its base type; a value without an OTLP type as text."""
     if isinstance(value, str):
         return _utf8(value).decode()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -370,18 +369,18 @@ def _said(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, bytes)) else _said(str(value))
 
 
-# What is not covered, as the official encoder has it.
+# Values that the official encoder encodes.
 
 
 def official(spans: Sequence[ReadableSpan]) -> Any:
-    """The official encoder's message; it and protobuf are imported where they are needed."""
+    """Return the message of the official encoder; it and protobuf are imported on first use."""
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans as encode
 
     return encode(spans)
 
 
 def _probe(resource: Resource | None = None, **facts: Any) -> Any:
-    """The official encoder's block of one span of which this is known."""
+    """Return the official encoder's block of one span with these fields."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import SpanContext
@@ -392,7 +391,7 @@ def _probe(resource: Resource | None = None, **facts: Any) -> Any:
 
 
 def _official_pair(tag: bytes, key: Any, value: Any) -> bytes:
-    """The attribute as the official encoder writes it; nothing where it drops it, which it logs."""
+    """Encode an attribute by the official encoder; empty if it drops the attribute, which it logs."""
     written = _probe(attributes={key: value}).scope_spans[0].spans[0].attributes
     return b"".join(field(tag, pair.SerializeToString()) for pair in written)
 

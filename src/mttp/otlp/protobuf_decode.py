@@ -86,7 +86,7 @@ def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
 
 
 def _plain(value: AnyValue, depth: int) -> Any:
-    """Return a value at a nesting depth; arrays and maps beyond `MAX_DEPTH` become empty."""
+    """Return a value at that depth of arrays and maps; those beyond the limit become empty."""
     kind = value.WhichOneof("value")
     if kind == "array_value":
         items = value.array_value.values if depth < MAX_DEPTH else ()

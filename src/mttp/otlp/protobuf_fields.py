@@ -1,7 +1,7 @@
 """
-Encodes protobuf varints, fields, and arrays of numbers as repeated values.
+Encodes protobuf primitives: varints, fields, and arrays of numbers as OTLP's repeated values.
 
-An array is encoded as a table of bytes with one row per item.
+An array is encoded at once, as the rows of a table of bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mttp.otlp.numbers import Array
 __all__ = ["field", "items", "varint"]
 
 _ROWS = 1 << 16
-"""Maximum rows of one table, which limits its memory to a few megabytes."""
+"""Number of rows per table, so that temporary arrays take a few megabytes."""
 _KNOWN = 1 << 18
 """Integers below this, such as token ids, are looked up in a table of 2 MiB."""
 _DIGITS = 10
@@ -28,7 +28,7 @@ _BOOLEAN_ITEM = np.dtype([("before", "S3"), ("value", "u1")])
 
 @lru_cache(maxsize=1 << 14)
 def varint(value: int) -> bytes:
-    """Encode an unsigned integer of at most 64 bits."""
+    """Encode an unsigned integer of at most 64 bits as a varint."""
     if not 0 <= value < 1 << 64:
         raise OverflowError(f"{value} is not an unsigned 64-bit integer")
     digits = bytearray()
@@ -40,12 +40,12 @@ def varint(value: int) -> bytes:
 
 
 def field(tag: bytes, content: bytes) -> bytes:
-    """Encode a message, text or bytes with its tag and length."""
+    """Encode a message, text or bytes with a tag."""
     return b"".join((tag, varint(len(content)), content))
 
 
 def items(array: Array) -> bytes:
-    """Encode a flat array of floats, booleans or signed 64-bit integers as repeated values."""
+    """Encode the items of a flat array of floats, booleans or signed 64-bit integers."""
     write = {"f": _doubles, "b": _booleans}.get(array.dtype.kind, _integers)
     return b"".join([write(array[start : start + _ROWS]) for start in range(0, len(array), _ROWS)])
 
@@ -76,7 +76,7 @@ def _integers(array: Array) -> bytes:
 
 
 def _table(numbers: Array) -> tuple[Array, Array]:
-    """Return a table with one item per row, padded with zeros, and the length of each."""
+    """Return one item per row, padded with zeros, and the length of each."""
     digits = int(numbers.max(initial=0)).bit_length() // 7 + 1
     more = numbers[:, None] >= _SECOND_DIGIT_ON[: digits - 1]
     sizes = more.sum(axis=1) + 4
@@ -89,6 +89,6 @@ def _table(numbers: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=1)
 def _known() -> Array:
-    """Return the items of the integers below `_KNOWN`, without their padding."""
+    """Return the items of integers below `_KNOWN`; numpy strips trailing zeros."""
     table, _ = _table(np.arange(_KNOWN, dtype=np.uint64))
     return table.view(f"S{table.shape[1]}").ravel()

@@ -1,4 +1,4 @@
-"""Finds files of recordings by path, glob or directory, with their rotated parts in order."""
+"""Finds the files of recordings by path, glob or directory, each with its rotated parts in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class File:
 
 def files(given: str) -> Iterator[File]:
     """
-    Iterate over the files of a path, a glob or a directory.
+    Yield the files of a path, a glob or a directory.
 
     Raises ReadError if there are none.
     """
@@ -44,8 +44,8 @@ def files(given: str) -> Iterator[File]:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file starts like a Parquet file."""
-    if not path.is_file():  # reading the start of a pipe would consume it
+    """Whether the file starts with the magic bytes of Parquet."""
+    if not path.is_file():  # the first bytes of a pipe can't be read twice
         return False
     with path.open("rb") as file:
         return file.read(len(_PARQUET)) == _PARQUET
@@ -77,7 +77,7 @@ def _recordings(directory: Path) -> list[Path]:
 
 
 def _in_order(files: Sequence[Path]) -> Iterator[File]:
-    """Yield found files, each followed by its rotated parts."""
+    """Yield files that were not named by the caller; rotated parts follow their file."""
     known = set(files)
     copies = {copy_of(path) for path in files}
     for path in files:
@@ -91,13 +91,13 @@ def copy_of(path: Path) -> Path:
 
 
 def part(path: Path, number: int) -> Path:
-    """Return the path of a rotated part of a file: `a.2.jsonl` for `a.jsonl` and 2."""
+    """Return the path of the rotated part with that number."""
     stem, suffix = _split(path.name)
     return path.with_name(f"{stem}.{number}{suffix}")
 
 
 def whole(part: Path) -> Path | None:
-    """Return the file of which this would be a part: `a.jsonl` for `a.2.jsonl`; None without a number."""
+    """Return the file of a rotated part: `a.jsonl` for `a.2.jsonl`; None for other names."""
     stem, suffix = _split(part.name)
     base, dot, number = stem.rpartition(".")
     return part.with_name(base + suffix) if dot and number.isdecimal() else None
@@ -116,7 +116,7 @@ def _with_parts(path: Path) -> list[Path]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Return stem and suffix, including that of a compression: `a` and `.jsonl.gz`."""
+    """Split a name into stem and suffixes, with that of the compression: `a` and `.jsonl.gz`."""
     path = Path(name)
     suffix = path.suffix
     if suffix in (".gz", ".zst"):

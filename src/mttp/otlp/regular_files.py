@@ -1,4 +1,4 @@
-"""Reads regular files up to a size limit; pipes, devices and directories are rejected before opening."""
+"""Reads regular files up to a limit; refuses pipes, devices and directories without opening them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["pieces", "read"]
 
 _PIECE: Final = 1 << 20
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""Non-blocking, since a file may be replaced by a pipe between the check and the opening."""
+"""Opens without blocking: the file may have been replaced by a pipe after the check."""
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a pipe"),
@@ -24,13 +24,13 @@ _KINDS: Final = (
 
 
 def read(path: Path, limit: int) -> bytes:
-    """Return the content of a file of up to `limit` bytes; raises OSError as `pieces` does."""
+    """Return the content of a file of up to `limit` bytes; raises OSError like `pieces`."""
     return b"".join(pieces(path, limit))
 
 
 def pieces(path: Path, limit: int) -> Iterator[bytes]:
     """
-    Iterate over the content of a file in pieces of a mebibyte.
+    Yield the content of a file in pieces of a mebibyte.
 
     Raises OSError, with the reason as `strerror`, if it is not a regular file or has more than `limit` bytes.
     """
@@ -42,12 +42,12 @@ def pieces(path: Path, limit: int) -> Iterator[bytes]:
         _refuse(path, os.fstat(descriptor), limit)
         left = limit
         while piece := os.read(descriptor, _PIECE):
-            left -= len(piece)  # the size of files under /proc is 0
+            left -= len(piece)  # files under /proc have the size 0, and content
             if left < 0:
                 raise _too_large(path, limit)
             yield piece
     except OSError as error:
-        error.filename = str(path)  # errors of `os.read` have no name
+        error.filename = str(path)  # errors of reading lack it
         raise
     finally:
         os.close(descriptor)

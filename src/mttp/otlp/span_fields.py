@@ -1,7 +1,7 @@
 """
-Fields of OpenTelemetry spans, for both encoders.
+Fields of OpenTelemetry spans for both encoders: attributes, flags, resource and scope.
 
-OpenTelemetry is imported for type checking only, so that a process that has only records starts faster.
+The encoders take spans and records; records need no import of OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ __all__ = ["Attributes", "by_identity", "flags", "pairs", "shown"]
 T = TypeVar("T")
 
 Attributes: TypeAlias = Callable[[Any], "Mapping[str, Any] | None"]
-"""A function that returns the attributes of a span."""
+"""Types that are used as the attributes of a span."""
 
 _REMEMBERED = 64
 
 
 def shown(span: ReadableSpan) -> Mapping[str, Any] | None:
-    """Return the attributes of a span."""
+    """Return the attributes that a span has for exporters."""
     return span.attributes
 
 
 def pairs(attributes: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
-    """Return names and values; a copy of the SDK's attributes is faster to iterate over."""
+    """Return names and values; the SDK's attributes are slow to iterate over and fast to copy."""
     if not attributes:
         return ()
     copy = getattr(attributes, "copy", None)
@@ -37,15 +37,15 @@ def pairs(attributes: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
 
 
 def flags(other: SpanContext | None) -> int:
-    """Return OTLP's flags of a span with this parent, or of a link to this span."""
+    """Return OTLP's flags of a span with this parent, or of a link: whether the context is remote."""
     return 0x300 if other and other.is_remote else 0x100
 
 
 def by_identity(describe: Callable[..., T]) -> Callable[..., T]:
     """
-    Return a function that caches the results of `describe` by the identity of its arguments.
+    Cache the results of a function of immutable objects.
 
-    The arguments must not change. Hashing a resource would cost more than encoding a span.
+    Objects are compared by identity, because hashing a resource takes longer than encoding a span.
     """
     known: dict[tuple[int, ...], tuple[tuple[object, ...], T]] = {}
 
@@ -55,10 +55,7 @@ def by_identity(describe: Callable[..., T]) -> Callable[..., T]:
         if found is None:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            found = known[key] = (
-                objects,
-                describe(*objects),
-            )  # the cache holds the objects, so that their ids are not reused
+            found = known[key] = (objects, describe(*objects))  # referenced, so that their ids are not reused
         return found[1]
 
     return described

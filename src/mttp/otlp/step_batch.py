@@ -1,4 +1,4 @@
-"""Consecutive steps of an environment, exported as one span with columns or as one span per step."""
+"""Consecutive steps of an environment as one span in columns, or as one span per step."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mttp.semconv import spans as names
 __all__ = ["StepBatch"]
 
 _ROW_BYTES = 26
-"""Bytes of times, reward and flags of a step in columns."""
+"""Size in bytes of times, reward and flags of a step in columns."""
 _SPREAD = 0x9E3779B97F4A7C15
-"""An odd number, whose multiples modulo 2**64 are distinct and far apart: the ids of a batch's steps."""
+"""An odd increment that spreads the ids of a batch's steps over 64 bits."""
 
 
 class StepBatch(RecordingSpan):
     """
-    Up to 1,000 consecutive steps of one trajectory, as rows.
+    Up to 1,000 consecutive steps of one episode, as rows.
 
-    The exporting thread, or the encoding process, converts them to columns or spans.
+    The writer thread lays them out in columns or as spans; its worker process encodes most columns.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class StepBatch(RecordingSpan):
         start_time: int,
     ) -> None:
         """
-        `rows` are steps; the first starts at `start_time`, each other one at the end of the one before.
+        The first step started at `start_time`, each other one at the end of the step before.
 
-        `place` has the attributes of their episode and agent. Observers are not called.
+        `place` has the attributes of their episode and agent. Span processors do not see these steps.
         """
         self._name = names.STEPS
         self.encoded = {**trace.identity, **place}
@@ -57,12 +57,12 @@ class StepBatch(RecordingSpan):
         self.count = len(rows)
         self.size = SPAN_BYTES + self._row_bytes(rows)
         self.first_index = 0
-        """The index of the first step."""
+        """Index of the first step."""
         self.is_spread = trace.steps == AUTO
-        """Whether transports that do not take columns get one span per step."""
+        """Whether transports without columns get one span per step."""
 
     def paid(self) -> tuple[Sequence[float], int]:
-        """What was paid by the steps that state a number, and how many paid something that is none."""
+        """Return the finite rewards, and the number of steps with an invalid reward."""
         if self._numbers is not None:
             return self._numbers, 0
         columns, count = self.columns, self.count
@@ -79,12 +79,12 @@ class StepBatch(RecordingSpan):
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """The values of the steps; their faults are counted on first use."""
+        """The attributes of the steps in columns; faults are counted on first use."""
         rows = self._rows
         if self._columns is None and rows is not None:
             *facts, _ = zip(*rows, strict=True)
             found = self._form.columns(*facts)
-            if self._columns is None:  # the thread of another transport may have set it
+            if self._columns is None:  # another transport's thread may have built them meanwhile
                 self._columns = found
                 for faults in blocks.entries(found, a.FAULTS, self.count):
                     for fault in faults:
@@ -94,17 +94,17 @@ class StepBatch(RecordingSpan):
 
     @property
     def values(self) -> dict[str, Any]:
-        """All attributes, with columns encoded."""
+        """All recorded attributes."""
         rows = self._rows
         if rows is not None:
             ends = [row[-1] for row in rows]
             starts = [self.started, *ends[:-1]]
             try:
-                attributes = blocks.encode(
+                encoded = blocks.encode(
                     self.columns, first_index=self.first_index, start_times=starts, end_times=ends
                 )
-                self.encoded.update(attributes)
-            except Exception as error:  # objects of other libraries may raise any error
+                self.encoded.update(encoded)
+            except Exception as error:  # a recorded object may raise anything
                 self._trace.fault("internal_error", f"steps: {error!r}")
             self._rows = self._columns = None
         return self.encoded
@@ -114,7 +114,7 @@ class StepBatch(RecordingSpan):
         self.encoded, self._rows = values, None
 
     def facts(self) -> tuple[dict[str, Any], Pending | None]:
-        """Return the encoded attributes, and the rows that are encoded later."""
+        """Return the attributes; columns are encoded on first use."""
         rows, numbers = self._rows, self._numbers
         found = None if rows is None or numbers is None else self._form.serialize(rows, numbers)
         if found is None:
@@ -122,7 +122,7 @@ class StepBatch(RecordingSpan):
         return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *found)}
 
     def with_values(self, values: dict[str, Any]) -> StepBatch:
-        """Return a copy of this ended span with other attributes."""
+        """Return a copy of the ended span with other attributes."""
         shown = super().with_values(values)
         shown._rows = None
         return shown
@@ -130,7 +130,7 @@ class StepBatch(RecordingSpan):
     # As spans.
 
     def spans(self) -> Iterator[RecordingSpan]:
-        """Iterate over the steps as spans; each call yields the same ids."""
+        """Yield one span per step, with equal ids in each call."""
         values = self.values
         identity = {key: values[key] for key in _IDENTITY if key in values}
         times = blocks.times(values)

@@ -1,4 +1,4 @@
-"""Arranges the steps of a trace as spans or as columns, as the transport prefers."""
+"""Arranges the steps of a trace as spans or in columns, as the transport takes them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mttp.semconv import spans as names
 __all__ = ["SPAN_STEPS", "packed", "spread"]
 
 SPAN_STEPS = 1000
-"""The first steps of an episode, or of an agent, are spans; later steps can be columns."""
+"""Number of first steps of an episode, or of an agent, that are spans; later ones may be in columns."""
 MAX_BYTES = 512 * 1024
-"""Approximate maximum bytes of one span with columns."""
+"""Approximate maximum size of a span."""
 
 _OF_THE_BATCH = frozenset({a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX})
 _Key: TypeAlias = tuple[int, object]
 
 
 def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
-    """Replace batches of an environment's first steps by one span per step."""
+    """Return the spans of a trace with each of an environment's first steps as its own span."""
     if StepBatch not in set(map(type, spans)):
         return spans
     found: list[EndedSpan] = []
@@ -40,9 +40,9 @@ def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
 
 def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
     """
-    Replace consecutive steps by spans with columns where the transport and the steps allow it.
+    Return the spans of a trace with consecutive steps in columns where the transport and the steps allow it.
 
-    With `takes_columns`, steps of environments become columns from the first step.
+    A transport that takes columns gets steps of environments in columns from the first step on.
     """
     first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
     if not any(_can_be_packed(span, first) for span in spans):
@@ -56,7 +56,7 @@ def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
         else:
             others.append(span)
     columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
-    return [*columns, *others]  # readers are faster if the root is last
+    return [*columns, *others]  # reading is faster if the root comes last
 
 
 def _index(span: RecordingSpan) -> int:
@@ -66,11 +66,11 @@ def _index(span: RecordingSpan) -> int:
 
 def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[RecordingSpan]:
     """
-    Whether a step's span can become a row of columns without loss.
+    Whether a step may be in columns: its index is high enough, and columns can hold its span.
 
-    `first` is the index of the first step that may, by whether the steps are those of an environment.
-    A step stays a span if other spans may refer to it, because its context was read, or if it has data that
-    columns lack: tokens, events, links or a status.
+    `first` is the first index in columns, by whether the step is an environment's.
+    A step stays a span if others may refer to it, because it has children or its id is known, and if it has
+    tokens, events, links or an error.
     """
     if type(span) is not RecordingSpan or span._name != names.STEP or span._context is not None:
         return False
@@ -90,7 +90,7 @@ def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[Reco
 
 
 def _runs(steps: Sequence[RecordingSpan]) -> Iterator[list[RecordingSpan]]:
-    """Split steps into runs of consecutive indices, of limited length and size."""
+    """Yield runs of consecutive steps, each as long as one span may hold."""
     run: list[RecordingSpan] = []
     size = 0
     for step in steps:

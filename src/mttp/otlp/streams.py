@@ -1,8 +1,8 @@
 """
-Reads lines of plain, gzip and zstd files in constant memory, up to the place where a crash cut the file.
+Reads the lines of plain, gzip and zstd files in constant memory, also of files that a crash cut off.
 
-Compression is detected by the first bytes, not by the name.
-A file may have several gzip members or zstd frames, since each write appends one.
+The compression is detected by the first bytes, not by the name.
+A file may hold several gzip members or zstd frames: every writer that appends adds one.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _BUFFER = 1 << 20
 _PIECE = 1 << 18
 _COMPRESSED_PIECE = {"gzip": 1 << 13, "zstd": 1 << 10}
 """
-Bytes read at once, small because their decompressed content is held in memory.
+Bytes read at once, since what they become is held in memory.
 
-gzip expands by a factor of up to 1,032; a zstd block of 4 bytes can become 128 KiB.
+At most that is 1,032 times as much of gzip; of zstd a block of 4 bytes becomes 128 KiB.
 """
 _PLAUSIBLE_RATIO, _ALWAYS_READ = 1000, 1 << 30
-"""Limits of decompression, as a factor and in bytes; recordings expand by a factor of 5 to 50."""
+"""Limits of decompression, as a ratio and in bytes; recordings decompress to 5 to 50 times their size."""
 READABLE_LINE_BYTES = 1 << 28
-"""Maximum bytes of a line with its end; longer lines are skipped, and must not be written."""
+"""Maximum length of a line with its newline; longer lines are skipped."""
 _MOST_SKIPPED = 1 << 34
-"""Bytes without a newline after which reading stops, because the file may be an endless device."""
+"""Number of bytes without a newline after which reading stops: the file may be an endless device."""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
@@ -54,51 +54,51 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class StreamLine(NamedTuple):
-    """One line of a file."""
+    """A line."""
 
     number: int
-    """Its place in the file, from 1."""
+    """Line number, from 1."""
     content: bytes
-    """Its bytes without the newline."""
+    """The bytes without the newline."""
     ended: bool
-    """Whether a newline followed: False only for the last line of a file, which may be cut short."""
+    """Whether a newline follows; False only for the last line of a file, which may be cut off."""
 
 
 class Skipped(NamedTuple):
     """A skipped line."""
 
     number: int
-    """Its place in the file, from 1."""
+    """Line number, from 1."""
     reason: str
-    """Why it was skipped."""
+    """The reason, for people."""
 
 
 class Cut(NamedTuple):
-    """The last item if the rest of a file can't be read."""
+    """The place where a file stops being readable; the last item."""
 
     number: int
-    """The number of the line in which reading stopped."""
+    """Line number of the place."""
     content: bytes
-    """The part of that line that was read."""
+    """The readable bytes of that line."""
     reason: str
-    """Why reading stopped."""
+    """The reason, for people."""
 
 
 class FilePart(NamedTuple):
     """A part of a plain file."""
 
     start: int
-    """Offset of its first byte, which starts a line."""
+    """First byte, which starts a line."""
     end: int
-    """Offset before which its last line starts."""
+    """Byte before which its last line starts."""
 
 
 Progress = Callable[[int], object]
-"""Called with the number of bytes of each read."""
+"""Called with the number of bytes of each piece that was read from the disk."""
 
 
 class _Decoder(Protocol):
-    """Decompresses one gzip member or zstd frame."""
+    """Decompressor of one gzip member or zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -111,10 +111,9 @@ def read_lines(
     path: str | os.PathLike[str], *, share: FilePart | None = None, progress: Progress | None = None
 ) -> Iterator[StreamLine | Skipped | Cut]:
     """
-    Iterate over the nonempty lines of a file, or of a `share` of it, numbered from 1.
+    Yield the lines of a file without empty ones, and a `Cut` at the end if the rest can't be read.
 
-    A line that is too long is replaced by a `Skipped`.
-    If the file can't be read to its end, the last item is a `Cut`.
+    A line that is too long becomes a `Skipped`. With `share`, only the lines in it, numbered from 1.
     """
     keep_freed()
     path = Path(path)
@@ -126,7 +125,7 @@ def read_lines(
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is compressed, so that it can be read only from its start."""
+    """Whether a file is compressed, so that it can only be read from its start."""
     with BufferedReader(FileIO(path)) as file:
         return _compression(file) is not None
 
@@ -150,10 +149,10 @@ def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
 
 def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
     """
-    Whether the file can be appended to, checking from the byte `start`.
+    Whether lines can be appended to a file, judged by its content from the byte `start` on.
 
-    Its last line must have a newline, and its last gzip member or zstd frame must be complete.
-    An empty or missing file ends cleanly.
+    The last line must have a newline, and the last gzip member or zstd frame must be complete.
+    A missing or empty file ends cleanly.
     """
     path = Path(path)
     if not path.exists() or path.stat().st_size == 0:
@@ -171,7 +170,7 @@ def ends_cleanly(path: str | os.PathLike[str], *, start: int = 0) -> bool:
 
 
 def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[StreamLine | Skipped | Cut]:
-    """Iterate over the lines of a plain file."""
+    """Yield the lines of an uncompressed file."""
     if share.start:
         file.seek(share.start)
     number, left = 0, share.end - share.start
@@ -182,7 +181,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
             progress(len(content))
         ended = content.endswith(b"\n")
         if not ended and len(content) == READABLE_LINE_BYTES:
-            content = b""  # frees its memory before the next item
+            content = b""  # frees its memory before the next item is yielded
             skipped = _skip_line(file, progress)
             if skipped > _MOST_SKIPPED:
                 yield Cut(number, b"", f"the line is longer than {_MOST_SKIPPED >> 30} GiB")
@@ -197,7 +196,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
 
 
 def _skip_line(file: _File, progress: Progress | None) -> int:
-    """Read to the end of a line, or a little over `_MOST_SKIPPED` bytes; return the number of bytes."""
+    """Read to the end of a line, or a little more than `_MOST_SKIPPED` bytes; return their number."""
     skipped = 0
     while skipped <= _MOST_SKIPPED and (piece := file.readline(_BUFFER)):
         skipped += len(piece)
@@ -209,14 +208,14 @@ def _skip_line(file: _File, progress: Progress | None) -> int:
 
 
 def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut]:
-    """Split chunks into lines; a chunk of type str is an error that ends the file."""
+    """Yield the lines of chunks; a string as the last chunk is the reason why reading stopped."""
     rest: list[bytes] = []
     number, length = 1, 0  # of the line that starts with `rest`
     for chunk in chunks:
         if isinstance(chunk, str):
             yield Cut(number, b"".join(rest), chunk)
             return
-        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have very many empty lines
+        if not length and chunk.isspace() and chunk.endswith(b"\n"):  # a file may have a billion empty lines
             number += chunk.count(b"\n")
             continue
         *ends, last = chunk.split(b"\n")
@@ -239,7 +238,7 @@ def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut
 
 
 def _too_long(number: int) -> Skipped:
-    return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is skipped")
+    return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is left out")
 
 
 def _without_mark(content: bytes) -> bytes:
@@ -255,7 +254,7 @@ def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
 
 
 def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[bytes | str]:
-    """Iterate over the decompressed content; a chunk of type str is an error that ends the file."""
+    """Yield the decompressed content; a string as the last chunk is the reason why reading stopped."""
     kind = _compression(file)
     if kind is None:
         return _pieces(file, _PIECE, progress)
@@ -265,7 +264,7 @@ def _chunks(path: Path, file: _File, progress: Progress | None) -> Iterator[byte
 
 
 def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
-    """Split chunks into pieces of a bounded size, up to `most` bytes in all."""
+    """Yield the chunks in pieces of bounded size, up to `most` bytes."""
     taken = 0
     for chunk in chunks:
         if isinstance(chunk, str):
@@ -273,7 +272,7 @@ def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
             return
         for start in range(0, len(chunk), _BUFFER):
             if taken >= most:
-                yield f"its content is over {_PLAUSIBLE_RATIO} times as long, unlike that of a recording"
+                yield f"it becomes over {_PLAUSIBLE_RATIO} times as long as it is, which no recording does"
                 return
             piece = chunk[start : start + _BUFFER]
             taken += len(piece)
@@ -308,7 +307,7 @@ def _decompressed(
 
 
 def _unpadded(piece: bytes) -> bytes:
-    """Return the bytes after a member, without padding by zeros."""
+    """Return the bytes after a member without padding zeros."""
     return piece.lstrip(b"\0")
 
 

@@ -1,5 +1,5 @@
 """
-Encodes spans, in this process or in a worker process.
+Encoding of spans, in this process and in an encoding process.
 
-Nothing is imported here, so that the worker starts quickly.
+This file imports nothing, so that the encoding process starts quickly.
 """

@@ -1,4 +1,4 @@
-"""The worker process, `python -m mttp.otlp.encoding`, which ends with the process that started it."""
+"""`python -m mttp.otlp.encoding`: the encoding process, which ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mttp.otlp.encoding.tasks import answer
 from mttp.otlp.processes import serve
 
 NICENESS = 5
-"""Priority below that of the training loop, which needs the processors first."""
+"""Lowers the priority, so that the training loop comes first if processors are busy."""
 
 if __name__ == "__main__":
     with suppress(OSError):

@@ -1,8 +1,8 @@
 """
-Encodes ended spans in this process, and after some CPU time in a worker process.
+Encodes ended spans in this process or, after some CPU time of encoding, in an encoding process.
 
-A thread that encodes holds the GIL, which the training loop releases at each numpy call, so that the loop
-would wait for whole segments. With a worker, this process only sends rows and receives bytes.
+A thread that encodes holds the interpreter's lock, which each numpy call of a training loop releases, so the
+loop would wait for the encoder. With an encoding process, this process only hands over spans and takes bytes.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", 
 _log = logging.getLogger("mttp")
 
 HELPER_VARIABLE = "MTTP_HELPER"
-"""The variable that disables the worker process with the value `off`."""
+"""`off` starts no process."""
 WORTH_SECONDS = 0.05
-"""CPU seconds of encoding in this process before a worker is started."""
+"""CPU seconds of encoding in this process before the encoding process is started."""
 FEW = 8
-"""Fewer spans than this are encoded in this process, even with a worker."""
-ANSWER_TIMEOUT = 5.0
-"""Seconds after which a worker that does not answer is killed."""
+"""Maximum number of spans that this process encodes although the encoding process runs."""
+TIMEOUT_SECONDS = 5.0
+"""Seconds after which an encoding process that does not reply is killed."""
 DEATHS = 2
-"""Number of lost workers after which no other one is started."""
+"""Number of lost encoding processes after which no other is started."""
 
 _OFF = ("off", "0", "false")
 
 
 def lines(spans: Sequence[ReadableSpan]) -> bytes:
-    """Encode OTLP JSON lines with packed arrays; raises ValueError for a span without a context."""
-    found = _encoding.in_worker(LINES, spans)
+    """Encode spans as OTLP JSON lines, arrays packed; raises ValueError for a span without a context."""
+    found = _encoding.by_helper(LINES, spans)
     if found is None:
         with _encoding:
             found = rows.lines(_rows(spans))
@@ -56,8 +56,8 @@ def lines(spans: Sequence[ReadableSpan]) -> bytes:
 
 
 def messages(spans: Sequence[ReadableSpan]) -> list[bytes] | None:
-    """Encode an OTLP protobuf message for each span in the worker; return None without a worker."""
-    found = _encoding.in_worker(MESSAGES, spans)
+    """Encode each span as protobuf; None without an encoding process: they are encoded when sent."""
+    found = _encoding.by_helper(MESSAGES, spans)
     return None if found is None else list(marshal.loads(found))
 
 
@@ -75,27 +75,27 @@ def _of_record(whole: SpanRecord) -> Row:
 
 
 def is_waiting() -> bool:
-    """Whether the worker has an unanswered request."""
+    """Whether a request to the encoding process is pending."""
     return _encoding.is_waiting()
 
 
 def hurry(seconds: float) -> None:
-    """Kill a worker that has not answered for `seconds`; this process then encodes its spans."""
+    """Kill an encoding process whose reply is `seconds` late; this process encodes its spans."""
     _encoding.hurry(seconds)
 
 
 def losses() -> int:
-    """Return the number of lost workers of this process."""
+    """Return the number of lost encoding processes."""
     return _encoding.deaths
 
 
 def here() -> _Encoding:
-    """Return a context manager that counts CPU time as encoding in this process."""
+    """Count the CPU time of the block as encoding in this process."""
     return _encoding
 
 
 class _Encoding:
-    """The CPU time that this process spent on encoding, and its worker."""
+    """The CPU time of encoding in this process, and the encoding process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,7 +104,7 @@ class _Encoding:
         self._since = threading.local()
         self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self.deaths = 0
-        """Number of lost workers."""
+        """Number of lost encoding processes."""
 
     def __enter__(self) -> None:
         self._since.time = time.thread_time()
@@ -115,7 +115,7 @@ class _Encoding:
             self._start()
 
     def is_waiting(self) -> bool:
-        """Whether the worker has an unanswered request; callable from any thread."""
+        """Whether a request is pending; callable from any thread."""
         helper = self._helper
         return helper is not None and helper.is_working
 
@@ -124,45 +124,45 @@ class _Encoding:
             if self._helper is None:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
-                except Exception as error:  # without a process, encoding stays here
+                except Exception as error:  # no process can be started
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
-    def in_worker(self, task: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        """Return the worker's answer; None without a worker, or if the request fails."""
+    def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        """Return the reply of the encoding process; None without one, or if it failed."""
         if len(spans) < FEW:
             return None
         with self._lock:
             if self._helper is None:
                 return None
             try:
-                return self._answer(self._helper, task, spans) if self._helper.is_ready else None
+                return self._asked(self._helper, work, spans) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
-            except ValueError:  # a value that can't be serialized
+            except ValueError:  # a value that can't be sent
                 pass
         return None
 
-    def _answer(self, helper: Process, task: int, spans: Sequence[ReadableSpan]) -> bytes | None:
-        status, answer = helper.ask(rows.pack(_rows(spans)), ANSWER_TIMEOUT, kind=task)
+    def _asked(self, helper: Process, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
+        status, answer = helper.ask(rows.pack(_rows(spans)), TIMEOUT_SECONDS, kind=work)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None
         self.deaths += 1
         self._may_help = self.deaths < DEATHS
-        _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
+        _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
         if helper is not None:
             helper.close()
 
     def hurry(self, seconds: float) -> None:
-        """Kill a worker that has not answered for `seconds`; another thread waits for its answer."""
+        """Kill an encoding process whose reply is that late; another thread waits for it."""
         helper = self._helper
         if helper is not None:
             helper.hurry(seconds)
 
     def close(self) -> None:
-        """End the worker, even if it has an unanswered request."""
+        """End the encoding process, also with a pending request."""
         self.hurry(0.0)
         with self._lock:
             helper, self._helper, self._may_help = self._helper, None, False
@@ -170,7 +170,7 @@ class _Encoding:
                 helper.close()
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: forget the parent's worker."""
+        """In a forked child, drop the encoding process of the parent."""
         helper = self._helper
         self._lock, self._helper, self._spent = threading.Lock(), None, 0.0
         if helper is not None:

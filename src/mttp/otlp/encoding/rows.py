@@ -1,7 +1,7 @@
 """
-Ended spans as rows: plain tuples, which can be sent to another process.
+Ended spans as rows: plain tuples that can be sent to the encoding process.
 
-OpenTelemetry is not imported here, since that would be a third of the worker's start.
+This module imports nothing of OpenTelemetry, which would take a third of the start of that process.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from mttp.otlp.protobuf import encode_span
 __all__ = ["FORMAT", "Row", "lines", "messages", "pack", "unpack"]
 
 FORMAT: Final = 2
-"""Version of marshal's format; later versions search for repeated objects, which is slow."""
+"""Version of marshal's format without references to repeated objects, which take too long to find."""
 
 Row: TypeAlias = tuple[Any, ...]
 """
-Scope, trace, span and parent id (integers; 0 is none), name, kind, start, end, flags, attributes,
-pending attributes, and an `otlp_json.RareFields`; the last two are None for most spans.
+Scope, trace, span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, what
+is pending of these, and an `otlp_json.RareFields`; the last two are None for most.
 """
 _ATTRIBUTES = 9
 
 
 def lines(rows: Sequence[Row]) -> bytes:
-    """Encode rows as OTLP JSON lines with packed arrays."""
+    """Encode rows as OTLP JSON lines, arrays packed."""
     return b"".join(otlp_json.lines(_delivered(rows, packed)))
 
 
@@ -69,31 +69,31 @@ def _record(row: SpanRow) -> SpanRecord:
     )
 
 
-# From one process to another.
+# Between processes.
 
 
 def pack(rows: Iterable[Row]) -> bytes:
-    """Serialize rows; raises ValueError for values that would not be restored unchanged."""
+    """Serialize rows; raises ValueError for values that would change their type."""
     scopes: dict[int, tuple[int, Scope]] = {}
     found = []
-    for scope, *head, attributes, later, rest in rows:
+    for scope, *outline, attributes, later, rest in rows:
         place, _ = scopes.setdefault(id(scope), (len(scopes), scope))
         odd, plain = _split(attributes)
         rare = None if rest is None else _rare_fields(rest)
-        found.append((place, *head, plain, odd, later, rare))
+        found.append((place, *outline, plain, odd, later, rare))
     return marshal.dumps(([_parts(scope) for _, scope in scopes.values()], found), FORMAT)
 
 
 def unpack(data: bytes) -> list[Row]:
-    """Restore rows that `pack` serialized."""
+    """Deserialize rows."""
     scopes, packed_rows = marshal.loads(data)
     known = [Scope(*parts) for parts in scopes]
     found = []
-    for place, *head, attributes, odd, later, rare in packed_rows:
+    for place, *outline, attributes, odd, later, rare in packed_rows:
         for key in odd:
-            attributes[key] = _array(attributes[key])
+            attributes[key] = _made(attributes[key])
         rest = None if rare is None else _rest(*rare)
-        found.append((known[place], *head, attributes, later, rest))
+        found.append((known[place], *outline, attributes, later, rest))
     return found
 
 
@@ -126,22 +126,22 @@ def _rest(events: Sequence[Row], links: Sequence[Row], *others: Any) -> otlp_jso
 
 
 def _split(attributes: Mapping[str, Any]) -> tuple[Sequence[str], Mapping[str, Any]]:
-    """Return the names of arrays, and all attributes with arrays as their parts."""
+    """Return the names of array attributes, and all attributes with arrays as plain parts."""
     kinds = set(map(type, attributes.values()))
     if kinds <= _EXACT:
         return (), attributes if type(attributes) is dict else dict(attributes)
     odd = [key for key, value in attributes.items() if type(value) is np.ndarray]
-    parts = {key: _array_parts(attributes[key]) for key in odd}
-    return odd, _safe({**attributes, **parts})
+    made = {key: _made_of(attributes[key]) for key in odd}
+    return odd, _safe({**attributes, **made})
 
 
-def _array_parts(array: Any) -> Row:
-    """Return the parts of an array."""
+def _made_of(array: Any) -> Row:
+    """Return the plain parts of an array."""
     return array.dtype.str, array.shape, array.tobytes()
 
 
-def _array(parts: Row) -> Any:
-    """Restore an array from its parts."""
+def _made(parts: Row) -> Any:
+    """Return the array of plain parts."""
     dtype, shape, elements = parts
     return np.frombuffer(elements, dtype).reshape(shape)
 
@@ -151,12 +151,12 @@ _MEMBERS = frozenset({dict, list, tuple})
 
 
 def _safe(value: Any) -> Any:
-    """Return the value; raises ValueError for types that marshal does not restore, such as numpy scalars."""
+    """Return the value; raises ValueError if it would change its type, like numpy's numbers."""
     kind = type(value)
     if kind in _MEMBERS:
         for item in value.values() if kind is dict else value:
             if type(item) not in _EXACT:
                 _safe(item)
     elif kind not in _EXACT:
-        raise ValueError(f"a {kind.__name__} can't be serialized")
+        raise ValueError(f"a {kind.__name__} can't travel")
     return value

@@ -1,4 +1,4 @@
-"""Requests to the worker process."""
+"""Tasks of the encoding process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mttp.otlp.encoding import rows
 __all__ = ["LINES", "MESSAGES", "answer"]
 
 LINES: Final = 1
-"""Encode OTLP JSON lines with packed arrays."""
+"""OTLP JSON lines, arrays packed."""
 MESSAGES: Final = 2
-"""Encode an OTLP protobuf message for each span."""
+"""The OTLP protobuf message of each span."""
 
 
 def _lines(data: bytes) -> bytes:
@@ -24,9 +24,9 @@ def _messages(data: bytes) -> bytes:
     return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
 
 
-_TASKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
 
 
-def answer(task: int, data: bytes) -> bytes:
-    """Encode packed rows."""
-    return _TASKS[task](data)
+def answer(work: int, data: bytes) -> bytes:
+    """Run a task on serialized rows."""
+    return _WORKS[work](data)
