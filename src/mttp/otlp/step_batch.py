@@ -61,7 +61,7 @@ class StepBatch(RecordingSpan):
         self.is_spread = trace.steps == AUTO
         """Whether transports without columns get one span per step."""
 
-    def paid(self) -> tuple[Sequence[float], int]:
+    def rewards(self) -> tuple[Sequence[float], int]:
         """Return the finite rewards, and the number of steps with an invalid reward."""
         if self._numbers is not None:
             return self._numbers, 0

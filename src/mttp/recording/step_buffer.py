@@ -86,5 +86,5 @@ class StepBuffer:
         batch = StepBatch(owner._segment, owner._span_context, owner._place, rows, self.schema, start_time)
         terminated, truncated = rows[-1][3:5]
         flags = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        batch.first_index = owner._add_steps(len(rows), *batch.paid(), flags)
+        batch.first_index = owner._add_steps(len(rows), *batch.rewards(), flags)
         owner._segment.ended(batch)

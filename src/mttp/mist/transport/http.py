@@ -124,9 +124,9 @@ class HttpOutlet:
         status = reply.status
         if 200 <= status < 300:
             return
-        said = reply.summary(self._headers)
+        summary = reply.summary(self._headers)
         raise SendError(
-            f"{said} ({_ADVICE[status]})" if status in _ADVICE else said,
+            f"{summary} ({_ADVICE[status]})" if status in _ADVICE else summary,
             cause=f"http_{status}",
             may_pass=status in _TEMPORARY or status >= 500,
             retry_after=seconds_to_wait(reply.headers.get("retry-after", "")),

@@ -37,7 +37,7 @@ HELPER_VARIABLE = "MTTP_HELPER"
 WORTH_SECONDS = 0.05
 """CPU seconds of encoding in this process before the encoding process is started."""
 FEW = 8
-"""Maximum number of spans that this process encodes although the encoding process runs."""
+"""Fewer spans than this are encoded in this process, even if the encoding process runs."""
 TIMEOUT_SECONDS = 5.0
 """Seconds after which an encoding process that does not reply is killed."""
 DEATHS = 2

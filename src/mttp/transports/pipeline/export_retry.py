@@ -62,7 +62,7 @@ class ExportRetry:
         self._lock = lock
         self._refusals: dict[int, tuple[int, int]] = {}
         self._logged = float("-inf")
-        self._in_trouble = False
+        self._is_failing = False
         self._released = False
 
     @property
@@ -163,13 +163,13 @@ class ExportRetry:
     def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
         now, name = time.monotonic(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
-            self._logged, self._in_trouble = now, True
+            self._logged, self._is_failing = now, True
             what = "were rejected by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             count = len(answer.kept or offered)
             _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
-        elif answer.error is None and self._in_trouble:
-            self._in_trouble = False
+        elif answer.error is None and self._is_failing:
+            self._is_failing = False
             _log.warning("mttp: writing to %s works again", name)
 
     def _error_text(self, answer: _ExportOutcome) -> str:
