@@ -30,7 +30,7 @@ __all__ = ["Scan", "scan"]
 
 _Decode = Callable[..., Iterator[lines.Decoded]]
 
-_LARGE = 256 << 20
+_LARGE = 64 << 20
 """Total size in bytes from which several processes decode faster than one."""
 _SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
