@@ -30,7 +30,7 @@ __all__ = ["Scan", "scan"]
 
 _Decode = Callable[..., Iterator[lines.Decoded]]
 
-_LARGE = 64 << 20
+_LARGE = 256 << 20
 """Total size in bytes from which several processes decode faster than one."""
 _SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
@@ -122,7 +122,7 @@ class Scan:
         """The function that decodes a file of lines: by a pool of processes if there is much to read."""
         paths = [path for path in self.sources if path not in self._copies and path.is_file()]
         sizes = {path: path.stat().st_size for path in paths}
-        is_large = sum(sizes.values()) >= _LARGE and not self._as_written
+        is_large = sum(sizes.values()) >= self._large and not self._as_written
         pool = self._pool(sizes) if is_large else None
         if pool is None:
             yield self._decode_here
@@ -141,6 +141,11 @@ class Scan:
             figures=self._wanted == "figures",
             as_written=self._as_written,
         )
+
+    @property
+    def _large(self) -> float:
+        """Total size in bytes from which several processes decode; arrays cost more to hand over."""
+        return _LARGE if self._arrays else _LARGE / 4
 
     def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
