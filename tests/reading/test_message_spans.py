@@ -114,7 +114,7 @@ def test_messages_that_are_no_spans_are_counted_by_type() -> None:
             lambda line: line.replace(b'"version":"1"', b'"version":"2"'),
             "version '2' of the protocol is too new",
         ),
-        (lambda line: line.replace(b'"status":"unset"', b'"status":"ok"'), "it was changed on its way"),
+        (lambda line: line.replace(b'"status":"unset"', b'"status":"ok"'), "the payload was changed"),
         (lambda line: line.replace(b'"source":"test"', b'"source":""'), "source is missing"),
         (lambda line: line[:-9], "byte"),
     ],
