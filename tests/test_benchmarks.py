@@ -195,7 +195,7 @@ def test_cases_that_did_different_work_are_not_compared(load: Callable[[str], Mo
 
 def test_a_child_that_still_runs_counts(load: Callable[[str], ModuleType]) -> None:
     """
-    Its CPU time is counted while it lives, unless it is said not to.
+    Its CPU time is counted while it runs, unless it is excluded.
     """
     usage = load("usage")
     child = subprocess.Popen(
@@ -371,7 +371,7 @@ def test_readers_give_the_same_answers() -> None:
 
 def test_a_burst_is_counted_by_what_its_receiver_was_sent() -> None:
     """
-    Ours and the SDK's spans are counted alike; so few are lost by nobody.
+    Our spans and the SDK's are counted alike; none of so few is lost.
     """
     lost = answer(
         """

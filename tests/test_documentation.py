@@ -180,7 +180,7 @@ def test_the_demo_sends_episodes_and_metrics_while_it_runs() -> None:
 
 def test_what_the_specs_pay_is_recorded() -> None:
     """
-    The example of reward specs runs, and what it paid is in the file with its grades and documents.
+    The example of reward specs runs, and its rewards are in the file with their grades and documents.
     """
     command = [sys.executable, str(ROOT / "examples" / "graded.py"), "--out", "graded.jsonl"]
     subprocess.run(command, check=True, capture_output=True, text=True)

@@ -276,7 +276,7 @@ def test_recording_loads_nothing_that_reads() -> None:
 
 def test_the_version_is_said_once() -> None:
     """
-    What is installed, what the package says and what the project file says agree.
+    The installed version, that of the package and that of the project file agree.
     """
     from importlib.metadata import version
 

@@ -132,7 +132,7 @@ def test_any_episode_reads_alike_packed_or_not(value: mttp.Episode) -> None:
 
 def test_what_columns_don_t_hold_has_a_span_of_its_own(session: mttp.Session) -> None:
     """
-    Tokens, scorings, calls, events, errors, and a span whose id somebody knows; the others are packed.
+    Tokens, scorings, calls, events, errors, and a span whose id is known to the caller; others are packed.
     """
     with mttp.episode(steps="packed") as episode:
         for number in range(8):
@@ -167,7 +167,7 @@ def says_more(step: mttp.recording.OpenStep, number: int) -> None:
 
 def test_another_library_s_span_in_a_step_keeps_its_parent() -> None:
     """
-    A step within which somebody starts a span is one itself.
+    A step in which a span is started is a span itself.
     """
     with mttp.configure(transport="memory://", steps="packed") as session, mttp.episode() as episode:
         with episode.step(), trace.get_tracer("http").start_as_current_span("GET"):
@@ -287,7 +287,7 @@ class Onlooker(SpanProcessor):
 
 def test_span_processors_see_every_step() -> None:
     """
-    Where somebody else looks on, each step is a span, and what is recorded is what they see.
+    With further span processors each step is a span, and they see what is recorded.
     """
     onlooker = Onlooker()
 

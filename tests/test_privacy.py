@@ -399,7 +399,7 @@ def test_token_ids_have_a_switch_of_their_own(
 
 def test_a_function_that_raises_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """
-    By the attribute and the error's class, and not by what it says.
+    By the attribute and the error's class, not by its message.
     """
     with mttp.configure("memory://", redact=broken) as session:
         for _ in range(2):

@@ -250,7 +250,7 @@ def test_json(recording: str):
 )
 def test_rows_that_make_no_sense(recording: str, row: str, message: str):
     """
-    Each is said with its line and value.
+    Each has its line and value.
     """
     path = labels("trace_id,score,outcome,step\n" + row.format(FIRST) + "\n")
 

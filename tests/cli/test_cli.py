@@ -294,7 +294,7 @@ def test_check_finds_nothing_in_what_is_good(good: str):
 
 def test_check_prints_what_it_finds_and_fails():
     """
-    A row for each finding, with what it holds and where; why the command fails is said on standard error.
+    A row per finding with its value and place; standard error has the reason of the failure.
     """
     result = invoke("check", flawed())
     (row,) = [line for line in result.stdout.splitlines() if line.startswith("violation")]

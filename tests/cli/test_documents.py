@@ -263,7 +263,7 @@ def test_a_tree_tells_the_whole_episode():
 
 def test_a_tree_s_steps_can_be_limited():
     """
-    How many more there are is said.
+    The number of further ones is printed.
     """
     text = text_of(tree(EPISODE, limit=1))
 

@@ -42,7 +42,7 @@ def test_a_wide_terminal_shows_every_column_that_says_anything():
 
 def test_the_rest_goes_below():
     """
-    What is less important and does not fit is said with its name; what a row does not say isn't there.
+    Less important columns that do not fit are printed below with their names; empty cells are left out.
     """
     assert [
         "id  name    much",

@@ -124,7 +124,7 @@ def test_schema(name: str | None):
 
 def test_a_schema_of_nothing():
     """
-    The types that there are are said.
+    The error lists the types.
     """
     result = invoke("schema", "trace.spam", code=2)
 

@@ -82,7 +82,7 @@ def test_what_was_recorded_arrives_with_its_ids_and_times(
 
 def test_content_stays_at_home_unless_it_is_asked_for(recording: str, receiver: OtlpReceiver) -> None:
     """
-    As with a session that sends: what is missing is said, on the span and by the command.
+    As with a session that sends: omissions are on the span, and printed by the command.
     """
     said = push(recording, "--to", receiver.http_address).stdout
 
@@ -189,7 +189,7 @@ def test_a_state_is_a_regular_file(recording: str, receiver: OtlpReceiver) -> No
 
 def test_where_nothing_can_be_noted_nothing_is_sent(recording: str, receiver: OtlpReceiver) -> None:
     """
-    A recording may lie where nobody may write.
+    A recording may be in a read-only directory.
     """
     said = push(recording, "--to", receiver.http_address, "--state", "nowhere/state", code=2).stderr
 

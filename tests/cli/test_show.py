@@ -69,7 +69,7 @@ def lines(text: str) -> list[str]:
 
 def test_a_chat_is_shown_as_a_chat(chat: str):
     """
-    Who speaks and what is said, line by line, with the tools' arguments and answers.
+    Roles and contents, line by line, with the arguments and results of tools.
     """
     shown = lines(show(chat, "--episode", "best"))
     first = shown.index(next(line for line in shown if line.startswith("step 0")))
@@ -131,7 +131,7 @@ def test_full_goes_with_an_episode(chat: str):
 
 def test_an_episode_that_is_paid_as_a_whole_misses_no_step_reward(chat: str):
     """
-    Where steps are paid, a step without a reward says so.
+    In an episode with step rewards, a step without a reward is marked.
     """
     with mttp.configure("file://steps.jsonl"), mttp.episode() as episode:
         with episode.step() as step:

@@ -233,7 +233,7 @@ def it(text):
 
 def test_instability_is_a_rate_with_an_interval(weak):
     """
-    Above --max-unstable the exit code is 1, and the reason is said.
+    Above --max-unstable the exit code is 1, with the reason.
     """
     (weak.parent / "graders.py").write_text(UNSTABLE)
     code, text, _ = run("test", weak, "--repeats", 2)
@@ -290,7 +290,7 @@ def recorded(*texts):
 
 def test_a_spec_is_held_against_a_recording(weak, monkeypatch):
     """
-    With how often it scored, what it paid, and how far each rater agrees, at 80 columns.
+    With the number of scores, the rewards, and the agreement of each rater, at 80 columns.
     """
     monkeypatch.setenv("COLUMNS", "80")
     run_ = recorded("1", "0.5", "0.25")

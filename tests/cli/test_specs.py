@@ -239,7 +239,7 @@ def test_a_spec_is_shown():
 
 def test_a_spec_is_shown_as_json_with_what_it_includes():
     """
-    Shares are of the whole reward; what gates is said.
+    Shares are of the whole reward; gates are marked.
     """
     include = changed("combine:", "include: [{spec: inner.yaml, as: inner, weight: 1}]\ncombine:")
     write(spec=include)

@@ -283,7 +283,7 @@ def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
 @given(evaluations())
 def test_every_evaluation_has_messages(stated: Evaluation):
     """
-    Whatever its numbers are, and whoever reads its messages finds every result.
+    Whatever its numbers are; a reader of its messages finds every result.
     """
     sent = [found for span in spans(stated) for found in eval_messages.messages(span)]
     messages = [Message.new("trainer", payload, id=id) for payload, id in sent]
@@ -434,7 +434,7 @@ def test_an_empty_baseline_is_none():
 
 def test_other_messages_are_no_evaluations():
     """
-    And a payload that is not what its type says is an error.
+    And a payload that does not match its type is an error.
     """
     assert eval_messages.decode(Message.from_bytes(LINES["health_ping"])) is None
     with pytest.raises(PayloadError, match="score"):

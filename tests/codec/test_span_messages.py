@@ -198,7 +198,7 @@ def test_a_model_call_says_what_the_stack_adds_up():
 @pytest.mark.parametrize("name", ["trace_span_root", "trace_span_child"])
 def test_a_span_of_another_tool_survives_messages(name: str):
     """
-    With the ids that it had; only who sent it is added to what it says.
+    With its ids; only the sender is added.
     """
     message = Message.from_bytes(LINES[name])
     sent = message.decode()
@@ -270,7 +270,7 @@ def test_a_status_survives_messages(status: str, code: int):
 )
 def test_a_rest_that_is_none_is_refused(rest: object):
     """
-    As any payload that is not what its type says.
+    Like any payload that does not match its type.
     """
     with pytest.raises(PayloadError, match=r"attrs\.mttp\.message\.rest"):
         span_messages.decode(TraceSpan(attrs={"x": 1, a.MESSAGE_REST: rest}))

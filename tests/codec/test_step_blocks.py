@@ -146,7 +146,7 @@ def test_withholding_from_a_block_equals_withholding_from_its_steps(
     withholding: Withholding, given: list[Row]
 ) -> None:
     """
-    A transport that withholds says of each step in a block what it says of a step with a span.
+    A transport that withholds content reports it for each step in a block as for a step with a span.
     """
     kept = [withholding.keep(said).values for said in given]
 

@@ -110,7 +110,7 @@ def test_numbers_in_tuples_have_a_structure() -> None:
 )
 def test_a_value_that_can_not_be_flattened_is_a_fault(member: Any, reason: str) -> None:
     """
-    Nothing is rounded in silence: such a value is kept as lists, which is said.
+    Nothing is rounded silently: such a value is kept as lists, and reported.
     """
     faults: list[str] = []
 

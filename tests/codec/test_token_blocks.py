@@ -112,7 +112,7 @@ def test_a_snapshot_is_a_copy() -> None:
 )
 def test_an_unusual_block_has_no_snapshot(given_: dict[str, Any]) -> None:
     """
-    It is not for a thread that nobody watches to find out.
+    It is found when it is recorded, not later in a background thread.
     """
     assert copied(given_) is None
 
@@ -131,7 +131,7 @@ def test_an_unusual_block_has_no_snapshot(given_: dict[str, Any]) -> None:
 )
 def test_a_list_that_holds_something_else_is_a_fault(given_: dict[str, Any], fault: str) -> None:
     """
-    It is said on the span and in the counters, and costs the array alone.
+    The span and the counters report it, and only the array is lost.
     """
     with mttp.configure("memory://") as session:
         with mttp.episode() as episode, episode.step() as step:

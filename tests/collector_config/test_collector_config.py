@@ -159,7 +159,7 @@ def test_what_is_made_of_spans_is_added_up_before_prometheus_sees_it(name: str) 
 @pytest.mark.parametrize("path", COLLECTORS, ids=relative)
 def test_no_store_is_sent_more_than_it_takes_at_once(path: Path) -> None:
     """
-    Receivers over gRPC take 4 MiB; ours, which take more, are said to.
+    Receivers over gRPC accept 4 MiB; ours are configured to accept more.
     """
     exporters = yaml.safe_load(path.read_text())["exporters"]
 

@@ -94,7 +94,7 @@ def test_a_full_channel_holds_up_its_sender() -> None:
 
 def test_a_full_channel_may_turn_messages_down() -> None:
     """
-    Which is an error to whoever sends one, and a loss with a cause to a session.
+    Which is an error for a sender, and a counted loss for a session.
     """
     with mttp.mist.dial("chan://small?full=refuse&capacity=2") as sender:
         sender.send(ping(0))

@@ -39,7 +39,7 @@ def refused(raw: bytes) -> EnvelopeError:
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_a_line_of_the_reference_is_read_verified_and_written_alike(line: bytes):
     """
-    Also when it is made anew from what it says.
+    Also when it is built again from its fields.
     """
     message = Message.from_bytes(line)
     message.verify_checksum()
@@ -124,7 +124,7 @@ def test_a_new_message_has_what_every_message_must():
 )
 def test_what_json_can_not_hold_is_refused(value: object):
     """
-    When the message is made, not when somebody reads it.
+    When the message is built, not when it is read.
     """
     with pytest.raises(EncodeError):
         Message.new("me", TraceSpan(attrs={"x": value}))
@@ -272,7 +272,7 @@ def test_a_type_that_nobody_knows_is_relayed_and_not_decoded():
 
 def test_a_wrong_checksum_is_an_error_when_it_is_asked_for():
     """
-    Reading alone does not look; both numbers are said.
+    Reading alone does not check; the error has both numbers.
     """
     message = Message.from_bytes(envelope(checksum="5"))
     with pytest.raises(

@@ -94,7 +94,7 @@ def test_a_compressed_file_that_is_cut_is_one_error() -> None:
 
 def test_the_end_is_between_two_messages() -> None:
     """
-    A file is read again by whoever opens it again.
+    A file can be opened and read again.
     """
     Path("a.jsonl").write_bytes(line(0) + line(1))
     receiver = mttp.mist.receive("mttp+file://a.jsonl")
@@ -164,7 +164,7 @@ def test_what_is_appended_is_received(followed: SimpleNamespace) -> None:
 
 def test_a_half_line_is_an_error_at_the_end_alone(followed: SimpleNamespace) -> None:
     """
-    When nobody waits for the rest any more.
+    When no reader waits for the rest.
     """
     append(line(0) + line(1)[:30])
     assert eventually(lambda: followed.found == ["0"])

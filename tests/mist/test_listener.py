@@ -149,7 +149,7 @@ def test_errors_are_told_with_their_place() -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_other_methods_are_not_to_be_had(inbox: mttp.mist.Receiver, method: str) -> None:
     """
-    Which is said of the path where messages are taken, and of no other.
+    The header is sent for the path of messages, and for no other.
     """
     status, _, headers = asked(inbox, PING, method=method)
 
@@ -177,7 +177,7 @@ def test_a_head_is_answered_without_a_body(inbox: mttp.mist.Receiver) -> None:
 @pytest.mark.parametrize("size", [MAX_SIZE, MAX_SIZE + 1])
 def test_the_largest_message(inbox: mttp.mist.Receiver, size: int) -> None:
     """
-    Has so many bytes; one more is refused before it is read, and whoever sends it hears that.
+    Has that many bytes; one more is rejected before it is read, and the sender gets the response.
     """
     body = PING[:-1] + b" " * (size - len(PING)) + b"}"
 
@@ -186,7 +186,7 @@ def test_the_largest_message(inbox: mttp.mist.Receiver, size: int) -> None:
 
 def test_a_smaller_limit() -> None:
     """
-    Is said by whoever receives, and holds for bodies in chunks too.
+    Is set by the receiver, and holds for chunked bodies, too.
     """
     with mttp.mist.receive("mttp+http://127.0.0.1:0?max_bytes=200") as inbox:
         assert 202 == asked(inbox, PING)[0]
@@ -234,7 +234,7 @@ def test_a_body_without_a_clear_end_is_turned_down(
     inbox: mttp.mist.Receiver, head: str, body: bytes, status: int
 ) -> None:
     """
-    And its connection ends, since nobody knows where the next request begins.
+    And its connection is closed, since the start of the next request is unknown.
     """
     answer = raw(inbox, f"POST /mist HTTP/1.1\r\n{head}\r\n\r\n".encode(), body, end=True)
 
@@ -245,7 +245,7 @@ def test_a_body_without_a_clear_end_is_turned_down(
 
 def test_what_is_not_http_is_no_matter(inbox: mttp.mist.Receiver) -> None:
     """
-    Whoever sends that, or hangs up, disturbs nobody else.
+    A client that sends that, or disconnects, disturbs no others.
     """
     for noise in (b"\x16\x03\x01\x02\x00", b"\r\n" * 10, b"GET\r\n\r\n", b""):
         raw(inbox, noise, end=True)
@@ -377,7 +377,7 @@ def test_what_was_received_may_be_read(inbox: mttp.mist.Receiver) -> None:
 
 def test_the_end_keeps_what_was_taken() -> None:
     """
-    It may be iterated over after that; a second end is none, and nobody listens there any more.
+    It may be iterated over after that; closing twice is allowed, and the port is free.
     """
     inbox = mttp.mist.receive("mttp+http://127.0.0.1:0")
     idle = connected(inbox)

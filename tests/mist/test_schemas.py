@@ -42,7 +42,7 @@ def test_payloads_that_nobody_filled_in_follow_it(name: str):
 
 def test_a_payload_of_another_type_does_not():
     """
-    Nor does a message without an id; one of a type that nobody knows does.
+    Nor does a message without an id; one of an unknown type does.
     """
     message = json.loads(LINES["eval_run"])
 

@@ -108,7 +108,7 @@ def test_a_member_without_a_reward_has_no_advantage(normalization: str):
 @pytest.mark.parametrize("normalization", ["mean_std", "leave_one_out"])
 def test_one_member_can_t_be_compared(normalization: str):
     """
-    With nobody to compare with there is no advantage.
+    Without other members there is no advantage.
     """
     assert [True] == [
         math.isnan(found) for found in baselines.advantages([1.0], normalization, mean=1.0, std=None)
@@ -118,6 +118,6 @@ def test_one_member_can_t_be_compared(normalization: str):
 @pytest.mark.parametrize("normalization", [None, "zscore"])
 def test_advantages_of_an_unknown_kind_are_not_computed(normalization: str | None):
     """
-    What nobody asked for, or nobody knows, is not made up.
+    Unrequested and unknown values are not made up.
     """
     assert () == baselines.advantages([1.0, 0.0], normalization, mean=0.5, std=0.7)

@@ -13,7 +13,7 @@ from mttp.model.counters import given, numbers, take
 @examples(st.integers(0, 1 << 62), st.integers(0, 50))
 def test_looking_takes_none(first: int, count: int) -> None:
     """
-    However often somebody looks, and wherever the numbers begin.
+    However often it is read, and wherever the numbers begin.
     """
     supply = numbers(first)
     taken = [(next(supply), given(supply), given(supply))[0] for _ in range(count)]

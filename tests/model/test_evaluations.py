@@ -255,7 +255,7 @@ def test_errors_of_bare_scores_are_unknown():
 
 def test_nothing_that_failed_biases_nothing():
     """
-    Abstentions and what was skipped are said apart.
+    Abstentions and skipped tasks are listed separately.
     """
     assert compared([1, 1], [0, 1]).summary().bias is None
 

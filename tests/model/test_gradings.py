@@ -23,7 +23,7 @@ def health(*found: Grading) -> dict[str, GraderHealth]:
 
 def test_each_status_is_counted_apart_and_only_valid_scores_have_a_mean():
     """
-    A floor that was paid beside an error or an abstention is not in the mean.
+    A floor that stands for an error or an abstention is not in the mean.
     """
     found = health(
         Grading("episode", "s 1", "a", "ok", value=1.0, verdict="pass"),

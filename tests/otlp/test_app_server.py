@@ -59,7 +59,7 @@ def test_a_sender_that_sends_no_more_is_answered(inbox: mttp.mist.Receiver) -> N
 
 def test_requests_that_come_at_once_are_answered_in_turn(inbox: mttp.mist.Receiver) -> None:
     """
-    Before anybody has waited for an answer.
+    Before a caller waits for a response.
     """
     with connected(inbox) as connection:
         connection.sendall(REQUEST * 9 + b"GET /mist HTTP/1.1\r\nConnection: close\r\n\r\n")

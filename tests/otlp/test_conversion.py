@@ -121,7 +121,7 @@ def test_no_call_loses_anything_else(
 @pytest.mark.parametrize("call", CALLS)
 def test_another_librarys_malformed_span_loses_nothing(destination: str, call: Callable[..., Any]) -> None:
     """
-    The SDK keeps much of it until somebody exports; here it is mended, and counted.
+    The SDK keeps much of it until export; here it is corrected and counted.
     """
     with session(destination) as (opened, source):
         tracer = trace.get_tracer("library")

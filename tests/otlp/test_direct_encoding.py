@@ -187,7 +187,7 @@ def test_long_arrays_are_the_official_bytes(values: list[Any]) -> None:
 )
 def test_an_array_is_sent_as_its_list_would_be(array: Any) -> None:
     """
-    Numpy arrays are told as any reader expects them; integers that no attribute can hold are told as text.
+    Numpy arrays are written as readers expect them; integers that no attribute can hold become text.
     """
     listed = [str(item) if type(item) is int and item >= 2**63 else item for item in array.ravel().tolist()]
 
@@ -309,7 +309,7 @@ def test_a_record_is_written_as_the_span_that_it_was_made_from(one: ReadableSpan
 @given(LISTS)
 def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
     """
-    Numbers written as one list are told as each would be told by itself.
+    Numbers written as one list have the same bytes as written one by one.
     """
     each = [_told(item) for item in values]
 

@@ -129,7 +129,7 @@ def test_an_answer_that_nobody_waited_for_is_no_other_answer(
 
 def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
     """
-    The helper says that it can't and goes on, and whoever asked finds out why.
+    The encoding process replies with an error and goes on; the caller finds out why.
     """
     spans = played()
     spans[5]._start_time = -1  # type: ignore[attr-defined]
@@ -332,7 +332,7 @@ def test_a_helper_records_nothing_itself() -> None:
 
 def test_quiet_helpers_are_lost_in_time(caplog: pytest.LogCaptureFixture) -> None:
     """
-    One that is stopped answers nothing; its socket gives up, not whoever waits.
+    A stopped process does not reply; the socket times out, and the caller goes on.
     """
     helper = Process("mttp.otlp.encoding")
     assert eventually(lambda: helper.is_ready)

@@ -362,7 +362,7 @@ def test_a_body_that_is_not_what_it_says_is_no_body() -> None:
 @pytest.mark.parametrize(("limit", "is_cut"), [(9, True), (10, False), (11, False)])
 def test_a_body_is_read_up_to_the_limit(limit: int, is_cut: bool) -> None:
     """
-    And what is beyond it is said to be missing.
+    And the rest is reported as missing.
     """
     with serving(lambda _: (200, "text/plain", b"0123456789")) as place:
         found = asked(f"http://{place}", max_bytes=limit)

@@ -256,7 +256,7 @@ def test_an_episode_is_on_one_line_where_it_fits_on_one() -> None:
 
 def test_spans_of_equal_scopes_share_a_line() -> None:
     """
-    Foreign spans each come with a scope object of their own; what counts is what it says.
+    Foreign spans each have a scope object of their own; scopes are compared by value.
     """
     scopes = [Scope(name="lib", resource={"service.name": "a"}) for _ in range(2)]
 

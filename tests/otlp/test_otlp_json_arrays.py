@@ -123,7 +123,7 @@ def test_a_good_line_says_the_same(line: bytes, arrays: bool):
 @given(LINES, st.data())
 def test_a_broken_line_is_as_broken(line: bytes, data: st.DataObject):
     """
-    What is wrong with a line is said of the line as it is.
+    An error refers to the whole line.
     """
     start = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(start, min(len(line), start + 20)))

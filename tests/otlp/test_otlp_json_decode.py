@@ -338,7 +338,7 @@ GOOD = {"traceId": TRACE, "spanId": SPAN, "name": "good"}
 )
 def test_a_malformed_span_costs_only_itself(bad: Any, words: str):
     """
-    The line's other spans are read, and what is wrong is said with the span's place.
+    The line's other spans are read, and the error has the span's place.
     """
     for arrays in (True, False):
         found, reasons = decode_spans(spans(GOOD, bad, GOOD), arrays=arrays)

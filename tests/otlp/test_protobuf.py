@@ -49,7 +49,7 @@ def value_of(value: object) -> Any:
 @given(st.lists(readable(), min_size=1, max_size=5))
 def test_a_span_is_the_message_that_the_official_encoder_makes(originals: Sequence[ReadableSpan]) -> None:
     """
-    Whatever the SDK hands over, every span is told in the same bytes.
+    For any span of the SDK the bytes are the same.
     """
     official = TracesData.FromString(encode_spans(originals).SerializeToString())
 

@@ -102,7 +102,7 @@ def test_it_is_a_span_and_readable(sink: Sink) -> None:
 
 def test_attributes_can_be_read_while_it_is_open(sink: Sink) -> None:
     """
-    As with the SDK's spans; nobody can change them from outside.
+    As with the SDK's spans; callers can't change them.
     """
     span = start(sink, values={"array": np.array([1.5, 2.5]), "list": [1, 2], "text": "x"})
     span.set_attribute("mine", 3)
@@ -350,7 +350,7 @@ def test_links_refer_to_spans_that_there_are(sink: Sink) -> None:
 
 def test_a_span_may_be_renamed(sink: Sink) -> None:
     """
-    By whoever knows better.
+    By a caller that knows better.
     """
     span = start(sink)
     span.update_name("a\ud800")
@@ -608,7 +608,7 @@ def test_a_foreign_span_around_an_episode_is_linked_and_nothing_more(
     session: mttp.Session, exporter: InMemorySpanExporter
 ) -> None:
     """
-    An episode is a trace of its own, whoever called the training loop.
+    An episode is a trace of its own, whatever span is current.
     """
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("job")
     with tracer.start_as_current_span("job") as job, mttp.episode():

@@ -44,7 +44,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
 )
 def test_the_cause_is_said_whatever_it_is_wrapped_in(error: Exception, kind: str, said: str) -> None:
     """
-    And of which sort it is, so that whoever asked can say what to try.
+    And its kind, so that the caller can give advice.
     """
     found = request_error(error, 1.5)
 

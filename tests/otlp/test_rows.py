@@ -187,7 +187,7 @@ STEPS = st.lists(
 @settings(deadline=None)
 def test_any_steps_are_encoded(steps: list[Any], agent: str) -> None:
     """
-    Whatever they are paid and made of, an agent's too, and with others in between.
+    Whatever their rewards and values are, also of an agent, and with others in between.
     """
     keeping = Spans()
     with mttp.configure(keeping), mttp.episode(task="100% sure") as episode:
@@ -235,7 +235,7 @@ def test_a_step_that_was_renamed_keeps_its_name() -> None:
 
 def test_templates_are_of_shapes_and_not_of_values() -> None:
     """
-    However long blocks are, and whatever is said of them.
+    However long blocks are, and whatever attributes they have.
     """
     keeping = Spans()
     with mttp.configure(keeping), mttp.episode() as episode:
@@ -446,7 +446,7 @@ def test_any_episodes_of_an_environment_are_encoded(
     played: tuple[RowSchema, list[Played]], env: str, policy: str | None, group: str | None
 ) -> None:
     """
-    Whatever was shown, done and paid, and whatever the environment, the policy and the group are called.
+    For any observations, actions, rewards, and names of environment, policy and group.
     """
     form, episodes = played
     check(spans_of(episodes, form, env=env, policy=policy, group=group))

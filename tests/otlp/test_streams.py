@@ -74,7 +74,7 @@ def test_zeros_after_a_gzip_member_are_padding(tmp_path: Path):
 
 def test_skippable_zstd_frames_are_skipped(tmp_path: Path):
     """
-    A zstd file may begin with a frame of somebody's own.
+    A zstd file may begin with a skippable frame.
     """
     frame = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
 
@@ -161,7 +161,7 @@ def test_what_was_flushed_before_a_crash_comes_out(kind: str, tmp_path: Path):
 @pytest.mark.parametrize("kind", ["gzip", "zstd"])
 def test_a_damaged_stream_ends_there(kind: str, tmp_path: Path):
     """
-    Garbage after a member is said, and what stands before it is read.
+    Garbage after a member is reported, and the lines before it are read.
     """
     found = list(read_lines(written(tmp_path / "a", COMPRESS[kind](DATA) + b"garbage")))
 

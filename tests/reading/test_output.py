@@ -98,7 +98,7 @@ def test_examples_have_no_findings(example: Path):
 
 def test_a_live_loop_has_no_findings():
     """
-    Rewards that fail, tokens without logprobs, calls, errors, faults, and an episode that nobody ended.
+    Rewards that fail, tokens without logprobs, calls, errors, faults, and an unfinished episode.
     """
     with mttp.configure(transport="file://a.jsonl", run="live") as session:
         left = mttp.episode(env="toy", task="left")

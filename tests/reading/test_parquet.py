@@ -347,7 +347,7 @@ def test_columns_of_other_types_are_converted_or_refused(column: str, value: Any
 
 def test_a_damaged_file_in_a_directory_is_a_problem():
     """
-    The others are read; one that is something else is said to be that.
+    The others are read; a file of another kind is reported as such.
     """
     Path("runs").mkdir()
     write("runs/a.jsonl", episode(0))
@@ -375,7 +375,7 @@ def test_a_damaged_copy_is_not_read():
 
 def test_an_id_beyond_64_bits_of_time_is_refused():
     """
-    What a column can't hold is said.
+    A value that a column can't hold is an error.
     """
     with pytest.raises(ReadError, match="beyond 64 bits"):
         parquet.write("a.parquet", [span(end_time=2**64 - 1)])

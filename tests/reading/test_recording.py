@@ -194,7 +194,7 @@ def test_broken_lines_are_said_and_the_rest_is_read():
 
 def test_a_malformed_span_costs_only_itself():
     """
-    The rest of its line is read; its line and what is wrong are said.
+    The rest of its line is read; the problem has the line and the reason.
     """
     spans = [*episode(0), replace(episode(1)[0], trace_id="0" * 32), *episode(2)]
     found = mttp.read(write("a.jsonl", spans))
@@ -372,7 +372,7 @@ def test_a_file_that_is_no_recording_is_an_error(content: bytes, message: str):
 
 def test_what_is_found_beside_a_recording_is_only_a_problem():
     """
-    In a directory, files that are empty or something else are said and left out.
+    In a directory, empty files and files of other kinds are reported and skipped.
     """
     write("runs/a.jsonl", episode(0))
     write_bytes("runs/b.jsonl", b"")
@@ -386,7 +386,7 @@ def test_what_is_found_beside_a_recording_is_only_a_problem():
 
 def test_a_directory_without_any_recording_is_an_error():
     """
-    If nothing that was found is a recording, that is said loudly.
+    If no file is a recording, that is an error.
     """
     write_bytes("runs/b.jsonl", b"")
     write_bytes("runs/config.json", b'{"lr":0.1}')

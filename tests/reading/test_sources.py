@@ -131,7 +131,7 @@ def test_a_session_is_read_from_memory(session: mttp.Session):
 )
 def test_nothing_to_read_is_an_error(source: object, message: str):
     """
-    A source that is missing or empty is said loudly, with what to do.
+    A missing or empty source is an error that says what to do.
     """
     Path("empty").mkdir()
 
@@ -190,7 +190,7 @@ def test_a_pipe_is_read():
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_that_is_called_as_a_part_is_none():
     """
-    Only the recording that was named may be a pipe: nobody would write into another.
+    Only a named recording may be a pipe: no process would write into another.
     """
     write("a.jsonl", episode(0))
     os.mkfifo("a.1.jsonl")
@@ -200,7 +200,7 @@ def test_a_pipe_that_is_called_as_a_part_is_none():
 
 def test_a_file_that_may_not_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch):
     """
-    What the operating system refuses is said as any other thing that can't be read.
+    An error of the operating system is reported like any other unreadable source.
     """
     path = write("a.jsonl", episode(0))
 

@@ -107,7 +107,7 @@ def test_a_value_of_another_type_is_found(type_: str, key: str, value: Any):
 @pytest.mark.parametrize(("type_", "key"), ENUMS)
 def test_an_unknown_value_of_an_enum_is_information(type_: str, key: str):
     """
-    Enums are open: it is said, and is no fault.
+    Enums are open: it is reported, and is not a fault.
     """
     changed = replace(span(type_), attributes={**span(type_).attributes, key: "odd"})
     (finding,) = mttp.check(Spans(changed))

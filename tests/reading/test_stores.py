@@ -78,7 +78,7 @@ def test_a_store_gives_the_episodes_that_the_file_has(scheme: str, server: type[
 
 def test_the_older_api_of_jaeger_is_read_where_there_is_no_other() -> None:
     """
-    Times are in microseconds there and arrays are text, which the convention tells from text; it is said.
+    Times are in microseconds there, and arrays are text, which the registry tells apart; it is reported.
     """
     with serving(JaegerServer(newer=False)) as place:
         expected = sent(place, profile="jaeger")
@@ -140,7 +140,7 @@ def _whole(value: Any) -> Any:
 @pytest.mark.parametrize("newer", [True, False])
 def test_a_store_that_keeps_text_alone_gives_numbers_all_the_same(newer: bool) -> None:
     """
-    VictoriaTraces does, by both of Jaeger's APIs: the convention says what was a number, and it is said.
+    VictoriaTraces does, by both of Jaeger's APIs: the registry knows the numbers; it is reported.
     """
     with serving(Victoria(newer=newer)) as place:
         expected = sent(place, profile="strict").episodes[1]
@@ -538,7 +538,7 @@ def test_an_answer_that_comes_byte_by_byte_is_left_at_the_timeout() -> None:
 
 def test_a_redirect_is_not_followed() -> None:
     """
-    Credentials are for the place that they were given for; where it leads is said.
+    Credentials are sent only to the given host; the error names the redirect's target.
     """
     with (
         serving(elsewhere := TempoServer()) as other,

@@ -273,7 +273,7 @@ def test_strict_raises_at_the_first_problem():
 
 def test_an_unfinished_episode_has_no_return():
     """
-    Its steps count, and what it would have been paid is not known.
+    Its steps count, and its return is unknown.
     """
     summary = mttp.summarize(write("a.jsonl", episode(0, steps=3)[:-1]))
 
@@ -474,7 +474,7 @@ def test_of_scorings_at_one_time_the_last_counts():
 
 def test_two_roots_are_one_episode_of_the_first():
     """
-    What is said of the other is no more than a span.
+    The other one counts as a span only.
     """
     spans = episode(0, steps=3, components={"x": 1.0})
     other = replace(
@@ -548,7 +548,7 @@ def test_an_invalid_step_reward_is_a_failed_grading(steps: str):
 
 def test_two_runs_are_shown_as_two():
     """
-    Each has its own figures, and what is said of both together are totals.
+    Each has its own figures, and the figures of both together are totals.
     """
     paths = []
     for name, paid in (("first", 1.0), ("second", 3.0)):

@@ -46,7 +46,7 @@ def episode(
     """
     The spans of a finished episode in the order in which they end: steps, scoring, root.
 
-    Each step pays its index; episode `number` begins `number` seconds after the start.
+    The reward of each step is its index; episode `number` starts `number` seconds after the start.
     """
     trace, root_id, start = trace_id(number), span_id(number, 0), START + number * SECOND
     ours = {a.RUN_ID: RUN, a.EPISODE_ID: trace}

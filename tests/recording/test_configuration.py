@@ -342,7 +342,7 @@ def test_an_implicit_session_prints_its_transport_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    A program that only calls `mttp.episode` is told where its recording is.
+    A program that only calls `mttp.episode` gets a log line with the path of its recording.
     """
     for number in range(3):
         with mttp.episode(task=number), mttp.step():

@@ -54,7 +54,7 @@ def test_package_imports_no_submodule():
 
 def test_types_agree_with_the_resolved_registry():
     """
-    The table of types says of every attribute what the resolved registry says.
+    The table of types matches the resolved registry for every attribute.
     """
     kinds = {entry["key"]: value_type(entry) for entry in RESOLVED["attribute_catalog"]}
     expected = {key: kind for key, kind in kinds.items() if not kind.startswith("template[")}

@@ -55,7 +55,7 @@ def test_start_marker_states_nothing_that_its_root_does_not(start, whole):
 
 def test_no_name_is_squatted():
     """
-    Names of ours are in our namespace, and no `rl` name is reused while nobody has accepted those.
+    Our names are in our namespace; no `rl` name is used before those are accepted.
     """
     reused = {attribute.key.split(".")[0] for attribute in REGISTRY.upstream}
 
@@ -88,7 +88,7 @@ def test_every_attribute_is_explained_in_a_sentence():
 
 def test_every_text_is_decided_to_be_content_or_not():
     """
-    A new attribute of text is withheld, or is not, because somebody said so.
+    A new text attribute must state whether it is content.
     """
     texts = [
         attribute

@@ -21,7 +21,7 @@ TEXTS = generate(REGISTRY, earlier=EARLIER)
 @pytest.mark.parametrize("path", TEXTS)
 def test_committed_output_equals_regenerated(path):
     """
-    What is committed is what the registry says; `python semconv/tool` brings it up to date.
+    The committed files match the registry; `python semconv/tool` updates them.
     """
     expected = TEXTS[path]
 

@@ -109,7 +109,7 @@ def test_seeds_are_paired_where_there_are_no_tasks(recorded: Recorded) -> None:
 
 def test_without_tasks_and_seeds_nothing_is_paired(recorded: Recorded) -> None:
     """
-    It is said so.
+    A note states it.
     """
     sides = [recorded(name, [{"reward": value} for value in range(10)]) for name in "ab"]
     found = mttp.compare(*sides)
@@ -144,7 +144,7 @@ def test_one_training_run_a_side_proves_little(recorded: Recorded) -> None:
 
 def test_missing_rewards_do_not_drop_out_silently(recorded: Recorded) -> None:
     """
-    They are counted, and the worst that they may hide is said.
+    They are counted, and the worst case is reported.
     """
     base = suite([1.0] * 10)
     broken = suite([1.0] * 5) + [{**one, "reward": float("nan")} for one in suite([0.0] * 10)[5:]]

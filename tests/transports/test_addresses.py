@@ -182,7 +182,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
 )
 def test_a_wrong_address_is_named_and_the_way_out_told(url: str, advice: str, tmp_path: Path) -> None:
     """
-    The error repeats the address, names what is wrong in it, and says what to write instead.
+    The error has the address, its fault, and what to write.
     """
     (tmp_path / "occupied").write_text("a file, where the address wants a directory")
 

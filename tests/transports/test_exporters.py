@@ -218,7 +218,7 @@ def test_a_receiver_that_asks_to_wait_longer_than_the_timeout_is_given_up(
     make: Any, receiver: OtlpReceiver, spans: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    At once: whoever exports has more to send.
+    At once, since the exporter has more to send.
     """
     receiver.behave(Behaviour(status=busy(make), retry_after=3000))
     exporter = make(receiver, timeout=20)
@@ -389,7 +389,7 @@ def test_grpc_uses_tls_as_the_official_exporter_does(
     endpoint: str | None, insecure: bool | None, address: str
 ) -> None:
     """
-    By the scheme, then by what is said.
+    By the scheme, then by the stated protocol.
     """
     official = OfficialGrpcExporter(endpoint, insecure=insecure)
     exporter = GrpcExporter(endpoint, insecure=insecure)

@@ -269,7 +269,7 @@ def test_a_file_that_another_process_keeps_locked_is_left_for_the_next_part(
     tmp_path: Path, opened: Callable[..., FileTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    A process that hangs, or was stopped, with the lock in its hands costs nobody else's lines.
+    A process that hangs or is stopped while it holds the lock costs no lines of others.
     """
     monkeypatch.setattr("mttp.transports.file.LOCK_SECONDS", 0.2)
     path = tmp_path / "a.jsonl"
@@ -431,7 +431,7 @@ def test_fsync_happens_for_each_segment_where_it_is_asked_for(
     tmp_path: Path, opened: Callable[..., FileTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Segments survive the power then, and so does the name of a new file; by default neither is paid for.
+    Segments then survive a power failure, and so does the name of a new file; by default neither is synced.
     """
     synced: list[bool] = []
     real = os.fsync

@@ -79,7 +79,7 @@ def test_the_oldest_episodes_go_first_and_are_counted() -> None:
 
 def test_an_episode_that_goes_on_outlives_the_finished_ones() -> None:
     """
-    What somebody is still working on is not taken away under them.
+    Open episodes are not evicted.
     """
     with mttp.configure("memory://?max_episodes=2") as session:
         with mttp.episode(task="long") as long:
@@ -117,7 +117,7 @@ def test_of_more_open_episodes_than_may_be_kept_the_oldest_is_given_up_whole() -
 @pytest.mark.parametrize("foreign_first", [True, False])
 def test_spans_of_others_belong_to_their_episode(foreign_first: bool) -> None:
     """
-    A trace is given up whole, whoever made its spans, and in whatever order they came.
+    A trace is dropped as a whole, whichever library made its spans, in any order.
     """
     transport = MemoryTransport(max_episodes=1)
     with mttp.configure(transport) as session:

@@ -86,7 +86,7 @@ def test_a_file_goes_on_in_parts() -> None:
 
 def test_whoever_is_killed_leaves_what_was_written() -> None:
     """
-    And whoever appends next begins on a line of its own.
+    And the next writer starts on a line of its own.
     """
     with mttp.configure("mttp+file://a.jsonl"), mttp.episode():
         pass
@@ -115,7 +115,7 @@ def test_a_long_line_is_written_and_said(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_span_that_no_message_can_hold_is_written_without_what_is_too_long() -> None:
     """
-    A message has 10,485,760 bytes at most; what is missing is said.
+    A message has at most 10,485,760 bytes; what is missing is reported.
     """
     transport = transports.open("mttp+file://a.jsonl")
     assert DELIVERED == outcome(transport, [span(1, text="x" * MAX_SIZE), span(2)])
@@ -137,7 +137,7 @@ def test_a_file_that_can_not_be_written_is_an_error_at_once() -> None:
 
 def test_after_the_end_nothing_is_written() -> None:
     """
-    A second end is none; what is offered is kept by whoever offers it, and an error to whoever sends.
+    Closing twice is allowed; exported spans are kept by the pipeline, and sending is an error.
     """
     transport, sender = transports.open("mttp+file://a.jsonl"), mttp.mist.dial("mttp+file://b.jsonl")
     for each in (transport, sender):

@@ -241,7 +241,7 @@ def test_a_slow_peer_costs_no_more_than_the_time_that_it_is_given(mist: Mist, an
 
 def test_nobody_listens() -> None:
     """
-    Everything is kept: somebody may.
+    Everything is kept, since a receiver may come back.
     """
     with Mist() as mist:
         transport = transports.open(mist.address)
@@ -253,7 +253,7 @@ def test_nobody_listens() -> None:
 
 def test_a_peer_that_is_killed_and_comes_back_has_everything(mist: Mist) -> None:
     """
-    What ended meanwhile waits, and arrives once somebody listens there again.
+    Episodes that ended meanwhile wait, and arrive once a receiver listens again.
     """
     with mttp.configure(mist.address) as session:
         with mttp.episode():
@@ -329,7 +329,7 @@ def test_a_peer_that_takes_less_gets_less(mist: Mist, transport: Any) -> None:
 
 def test_a_span_that_no_message_can_hold_is_lost_and_counted(mist: Mist, transport: Any) -> None:
     """
-    Half a surrogate pair in somebody's span, for one.
+    For example, half a surrogate pair in a foreign span.
     """
     assert lost("invalid") == outcome(transport, [span(1, text="\ud800"), span(2)])
     assert 1 == len(mist.bodies)
@@ -466,7 +466,7 @@ def test_options_travel_to_other_processes_but_for_headers() -> None:
 
 def test_over_tls() -> None:
     """
-    Against the certificates that are given; a certificate that is not trusted is said to be what is wrong.
+    Against the given certificates; an untrusted certificate is named as the reason.
     """
     import ssl
 

@@ -78,7 +78,7 @@ def lost(cause: str, spans: int = 3, episodes: int = 2) -> Outcome:
 )
 def test_what_may_be_taken_later_is_kept(receiver: OtlpReceiver, protocol: str, status: int | str) -> None:
     """
-    The transport asks once and hands everything back; whoever offers it waits as long as the receiver says.
+    The transport tries once and hands everything back; the pipeline waits as long as the receiver asks.
     """
     receiver.behave(Behaviour(status=status), Behaviour(status=status, retry_after=2.5))
     with opened(receiver, protocol) as made:
@@ -640,7 +640,7 @@ def test_the_exporters_own_log_stays_silent(
 
 def test_secrets_are_in_no_text(receiver: OtlpReceiver) -> None:
     """
-    Headers are not in what the transport is called, nor in what a child process is told, nor in messages.
+    Headers are not in the repr of the transport, in the environment of child processes, or in messages.
     """
     receiver.behave(Behaviour(status=401))
     with opened(receiver, "http", headers={"authorization": "Bearer hush"}) as made:

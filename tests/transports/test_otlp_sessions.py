@@ -88,7 +88,7 @@ def test_long_tokens_stay_behind_and_their_counts_arrive(protocol: str, receiver
 
 def test_a_hook_sees_content_of_its_own_route_only(receiver: OtlpReceiver) -> None:
     """
-    Memory has what was recorded; the receiver has what the hook gave, and the span says so.
+    Memory has the recorded values; the receiver has those of the hook, and the span records that.
     """
 
     def redact(key: str, value: Any) -> Any:
@@ -126,7 +126,7 @@ def test_of_the_episodes_that_sampling_leaves_out_only_the_wanted_arrive() -> No
 
 def test_steps_that_sampling_looks_at_are_packed() -> None:
     """
-    To ask whether collectors get an episode makes nobody know the id of a step.
+    Sampling decisions do not create the ids of steps.
     """
     with OtlpReceiver() as receiver:
         sampling = mttp.Sampling(0.0, keep=["failure"])

@@ -134,7 +134,7 @@ def test_a_flush_while_spans_are_sorted_loses_none(
 
 def test_an_idle_session_sleeps(exporter: Exporter) -> None:
     """
-    Nothing ended, nobody wakes up.
+    Nothing has ended, so the writer does not wake up.
     """
     with mttp.configure(exporter) as session:
         play()
@@ -499,7 +499,7 @@ def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    By whoever records, flushes or closes: where threads have run out, and at the interpreter's end.
+    By the caller that records, flushes or closes: where no thread can be started, and at interpreter exit.
     """
 
     def start(thread: threading.Thread) -> None:
@@ -566,7 +566,7 @@ def test_callers_give_way_to_a_thread_that_is_late(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    It may wait for the interpreter's lock, which nobody takes from a loop that lets go of it by itself.
+    It may wait for the interpreter's lock, which a loop that releases it by itself gets back at once.
     """
     breaths: list[float] = []
     clocks = {"monotonic": time.monotonic, "time_ns": time.time_ns}
@@ -723,7 +723,7 @@ def test_what_finds_no_space_is_lost_by_whole_episodes_and_a_gap_tells(
     exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    The counters and the recording agree on what was lost and why; the log says it once.
+    The counters and the recording agree on losses and reasons; it is logged once.
     """
     with caplog.at_level(logging.WARNING), full_buffer(exporter, max_block_seconds=0.01) as session:
         early = session.stats.episodes
@@ -943,7 +943,7 @@ def test_what_ends_after_the_session_is_counted_as_lost(exporter: Exporter) -> N
 
 def test_marks_and_ends_may_race() -> None:
     """
-    Episodes that end while somebody flushes have one marker at most, and their span count is right.
+    Episodes that end during a flush have at most one marker, and the right span count.
     """
     with mttp.configure("memory://") as session:
         over = threading.Event()

@@ -104,7 +104,7 @@ def test_configure_takes_the_profile_for_every_receiver_that_names_none() -> Non
 
 def test_a_profile_needs_a_receiver() -> None:
     """
-    A file keeps everything, and whoever asks for a profile meant something else.
+    A file keeps everything, so asking for a profile is an error.
     """
     with pytest.raises(ConfigureError, match=r"profile='tempo' is for receivers, .* in Route\('memory://'\)"):
         mttp.configure("memory://", profile="tempo")
@@ -134,7 +134,7 @@ def test_mlflow_is_told_an_experiment() -> None:
 
 def test_requests_are_no_larger_than_the_store_takes() -> None:
     """
-    What is said precedes the profile here too.
+    Options precede the profile here, too.
     """
     assert 2**20 == opened("http://localhost:4318?profile=strict").settings.max_bytes
     assert 2**21 == opened("http://localhost:4318?profile=strict&max_bytes=2MiB").settings.max_bytes
