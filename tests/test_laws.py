@@ -274,7 +274,7 @@ def test_recording_loads_nothing_that_reads() -> None:
     assert [] == [name for name in done.stdout.split() if name.startswith(reading)]
 
 
-def test_the_version_is_said_once() -> None:
+def test_the_version_is_reported_once() -> None:
     """
     The installed version, that of the package and that of the project file agree.
     """

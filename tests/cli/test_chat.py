@@ -67,7 +67,7 @@ def test_an_array_is_no_chat():
         ({"tool_calls": 3}, []),
     ],
 )  # fmt: skip
-def test_a_message_is_said_in_lines(message: dict[str, Any], expected: list[str]):
+def test_a_message_is_reported_in_lines(message: dict[str, Any], expected: list[str]):
     """
     Whatever form its content has.
     """

@@ -214,7 +214,7 @@ def test_convert_there_and_back_loses_nothing(good: str, name: str):
     assert not list(Path.cwd().glob(".*partial"))
 
 
-def test_convert_does_not_replace_unless_told(good: str):
+def test_convert_does_not_replace_unless_reported(good: str):
     """
     A file that exists is kept.
     """
@@ -419,7 +419,7 @@ def test_wrong_usage_exits_with_two(arguments: list[str]):
     assert (2, True) == (result.exit_code, "Usage: mttp" in result.output)
 
 
-def test_version_is_said():
+def test_version_is_reported():
     """
     Of the package.
     """

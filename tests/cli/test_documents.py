@@ -134,7 +134,7 @@ def test_a_summary_of_nothing_is_text_too():
     assert "0 episodes, 0 steps, 1 run" in text
 
 
-def test_specs_are_said_where_there_are_any():
+def test_specs_are_reported_where_there_are_any():
     """
     The mean return is given per spec and version.
     """
@@ -187,7 +187,7 @@ def test_columns_that_say_nothing_are_left_out():
     assert [False, True] == ["kind" in text for text in kinds]
 
 
-def test_the_day_is_said_where_it_differs():
+def test_the_day_is_reported_where_it_differs():
     """
     Within one day the time is enough.
     """

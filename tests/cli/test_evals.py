@@ -141,7 +141,7 @@ def test_other_sizes_are_asked_for():
     assert 12 == len(found["results"])
 
 
-def test_outcomes_without_a_score_are_said():
+def test_outcomes_without_a_score_are_reported():
     """
     How much was answered, and the errors by type.
     """

@@ -83,7 +83,7 @@ def test_the_list_of_commands_has_all_of_them():
     assert [name for name in COMMANDS if " " not in name] + list(GROUPS) == listed
 
 
-def test_a_misspelt_command_is_told_what_is_meant():
+def test_a_misspelt_command_is_reported_what_is_meant():
     """
     With exit code 2.
     """

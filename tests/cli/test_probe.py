@@ -211,7 +211,7 @@ LOSSES: dict[str, tuple[Any, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_a_store_does_to_one_kind_of_value_is_said_of_it_alone(
+def test_what_a_store_does_to_one_kind_of_value_is_reported_of_it_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
@@ -230,7 +230,7 @@ def test_what_a_store_does_to_one_kind_of_value_is_said_of_it_alone(
         assert found[case].startswith(words)
 
 
-def test_spans_that_come_back_twice_are_said() -> None:
+def test_spans_that_come_back_twice_are_reported() -> None:
     """
     Counts over them would be wrong.
     """
@@ -381,7 +381,7 @@ def test_without_a_query_api_it_says_what_was_taken() -> None:
     ],
     ids=["401", "404", "413", "429", "html"],
 )
-def test_what_is_no_receiver_is_said(answer: Answer, words: list[str]) -> None:
+def test_what_is_no_receiver_is_reported(answer: Answer, words: list[str]) -> None:
     """
     What was tried, what came back, and what to try.
     """
@@ -391,7 +391,7 @@ def test_what_is_no_receiver_is_said(answer: Answer, words: list[str]) -> None:
     assert [] == [word for word in ["does not accept a short string", place, *words] if word not in said]
 
 
-def test_the_wrong_port_is_said() -> None:
+def test_the_wrong_port_is_reported() -> None:
     """
     gRPC to an HTTP port, HTTP to a gRPC port, and TLS to a plain port: each error suggests the address.
     """
@@ -420,7 +420,7 @@ def test_the_wrong_port_is_said() -> None:
     ],
     ids=["html", "go", "python", "405", "victoria"],
 )
-def test_a_query_api_that_is_absent_is_said(scheme: str, answer: Answer) -> None:
+def test_a_query_api_that_is_absent_is_reported(scheme: str, answer: Answer) -> None:
     """
     Where it was looked for, what came back, and what to try, before everything is sent; nothing is lost.
     """
@@ -441,7 +441,7 @@ def test_a_query_api_that_is_absent_is_said(scheme: str, answer: Answer) -> None
     assert 1 == len(taken)
 
 
-def test_a_query_port_where_nobody_is_is_said() -> None:
+def test_a_query_port_where_nobody_is_is_reported() -> None:
     """
     Before everything is sent, too.
     """
@@ -465,7 +465,7 @@ def test_a_query_port_where_nobody_is_is_said() -> None:
         (("http://h:1?profile=x",), "unknown profile 'x'"),
     ],
 )
-def test_wrong_use_is_said(arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_use_is_reported(arguments: tuple[str, ...], words: str) -> None:
     """
     Before anything is sent.
     """
@@ -493,7 +493,7 @@ def case_of(change: Callable[[Any], Any]) -> tuple[str, str]:
         (lambda value: None, ("changed", "came back as nothing: None")),
     ],
 )
-def test_a_difference_is_said_in_words(change: Callable[[Any], Any], words: tuple[str, str]) -> None:
+def test_a_difference_is_reported_in_words(change: Callable[[Any], Any], words: tuple[str, str]) -> None:
     """
     How much there is, or what it became.
     """

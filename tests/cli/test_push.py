@@ -253,7 +253,7 @@ def test_a_busy_receiver_is_tried_again(recording: str, receiver: OtlpReceiver) 
     assert_all_there(recording, receiver)
 
 
-def test_what_is_the_trouble_is_told_once(
+def test_what_is_the_trouble_is_reported_once(
     recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
@@ -269,7 +269,7 @@ def test_what_is_the_trouble_is_told_once(
     assert [0.5, 1.0, 2.0, 4.0, 8.0] == slept
 
 
-def test_a_receiver_that_asks_for_more_patience_than_there_is_is_said(
+def test_a_receiver_that_asks_for_more_patience_than_there_is_is_reported(
     recording: str, receiver: OtlpReceiver
 ) -> None:
     """
@@ -336,7 +336,7 @@ def test_an_interrupted_push_says_how_far_it_came(
     assert_all_there(recording, receiver)
 
 
-def test_what_can_t_be_read_is_said(recording: str, receiver: OtlpReceiver) -> None:
+def test_what_can_t_be_read_is_reported(recording: str, receiver: OtlpReceiver) -> None:
     """
     A damaged line costs its spans and no others.
     """
@@ -388,7 +388,7 @@ def test_spans_that_are_turned_down_are_counted(recording: str, receiver: OtlpRe
     assert "too old" in said
 
 
-def test_nobody_listens() -> None:
+def test_no_receiver_listens() -> None:
     """
     It says so, and that nothing has been sent.
     """
@@ -413,7 +413,7 @@ def test_nobody_listens() -> None:
         (("--to", "http://h:1", "--header", "secret"), "--header is NAME=VALUE"),
     ],
 )
-def test_wrong_use_is_said(recording: str, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_use_is_reported(recording: str, arguments: tuple[str, ...], words: str) -> None:
     """
     Before anything is read or sent.
     """

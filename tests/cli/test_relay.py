@@ -215,7 +215,7 @@ def test_a_file_may_be_followed() -> None:
         (["chan://a", "out.jsonl"], "chan://a: a channel works within one process"),
     ],
 )
-def test_wrong_usage_is_said_in_a_sentence(messages: str, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_reported_in_a_sentence(messages: str, arguments: list[str], said: str) -> None:
     """
     And ends with 2.
     """
@@ -254,7 +254,7 @@ def test_the_name_says_that_messages_are_wanted(recorded: list[SpanRecord], name
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_format_may_be_said(recorded: list[SpanRecord], format: str) -> None:
+def test_the_format_may_be_reported(recorded: list[SpanRecord], format: str) -> None:
     """
     Whatever the name.
     """

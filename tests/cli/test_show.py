@@ -129,7 +129,7 @@ def test_full_goes_with_an_episode(chat: str):
     assert "--full needs --episode" in show(chat, "--full", code=2)
 
 
-def test_an_episode_that_is_paid_as_a_whole_misses_no_step_reward(chat: str):
+def test_an_episode_that_is_rewarded_as_a_whole_misses_no_step_reward(chat: str):
     """
     In an episode with step rewards, a step without a reward is marked.
     """

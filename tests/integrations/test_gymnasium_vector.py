@@ -478,7 +478,7 @@ def test_the_same_step_mode_shows_the_true_end(session: mttp.Session) -> None:
 
 
 @by_mode
-def test_infos_are_told_apart(session: mttp.Session, kind: Any, mode: AutoresetMode) -> None:
+def test_infos_are_kept_apart(session: mttp.Session, kind: Any, mode: AutoresetMode) -> None:
     """
     Each environment has its own components and outcome, out of the common infos.
     """

@@ -168,7 +168,7 @@ def test_values_are_those_of_trls_tensors(session: mttp.Session, model: str, alg
             assert batch["old_logps"][row].item() == pytest.approx(total)
 
 
-def test_none_nan_and_numbers_are_told_apart(session: mttp.Session, model: str) -> None:
+def test_none_nan_and_numbers_are_kept_apart(session: mttp.Session, model: str) -> None:
     """
     TRL's tensors do not distinguish None and NaN, the recorded statuses do.
     """

@@ -224,7 +224,7 @@ def test_updates_say_what_they_learned_from(session: mttp.Session) -> None:
     )
 
 
-def test_a_batch_that_several_updates_share_is_told_apart(session: mttp.Session) -> None:
+def test_a_batch_that_several_updates_share_is_kept_apart(session: mttp.Session) -> None:
     """
     TRL shuffles and splits a batch; each update names its part, and its lag.
     """
@@ -296,7 +296,7 @@ def test_the_recording_follows_the_convention(session: mttp.Session, kind: type[
     assert 12 == len(mttp.read(session).episodes)
 
 
-def test_functions_of_one_name_are_told_apart(session: mttp.Session) -> None:
+def test_functions_of_one_name_are_kept_apart(session: mttp.Session) -> None:
     """
     Two lambdas are two components.
     """
@@ -347,7 +347,7 @@ def test_rloo_s_adjusted_rewards(session: mttp.Session) -> None:
     assert ("leave_one_out", "none", 0.1) == (group.normalization, group.scope, group.metadata["beta"])
 
 
-def test_the_evaluation_is_told_from_the_training(session: mttp.Session) -> None:
+def test_the_evaluation_is_reported_from_the_training(session: mttp.Session) -> None:
     """
     Its episodes have the split eval, and no update.
     """
@@ -501,7 +501,7 @@ def test_a_result_that_is_not_a_list_is_the_trainer_s_error(session: mttp.Sessio
     assert {} == dict(session.stats.faults)
 
 
-def test_a_trainer_that_learns_from_copies_is_told_apart(session: mttp.Session) -> None:
+def test_a_trainer_that_learns_from_copies_is_kept_apart(session: mttp.Session) -> None:
     """
     A subclass may pass on copies of TRL's batches, new ones in each iteration.
     """

@@ -126,7 +126,7 @@ def test_a_message_that_may_not_be_trusted_is_turned_down(
     assert issubclass(error, Exception)
 
 
-def test_errors_are_told_with_their_place() -> None:
+def test_errors_are_reported_with_their_place() -> None:
     """
     The number of the request, and who sent it; with `strict` they are raised, and one may go on after that.
     """
@@ -420,7 +420,7 @@ def test_a_message_that_comes_at_the_end_is_asked_to_come_again(inbox: mttp.mist
 # Addresses.
 
 
-def test_it_listens_to_this_machine_alone_unless_told_otherwise() -> None:
+def test_it_listens_to_this_machine_alone_unless_reported_otherwise() -> None:
     """
     The port 0 is a free one, which the address says.
     """

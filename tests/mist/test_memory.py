@@ -172,7 +172,7 @@ def test_what_is_given_up_gives_its_space_back() -> None:
     assert [b"408", b"400", b"202"] == [found[9:12] for found in (turned_down, broke_off, taken)]
 
 
-def test_a_sender_that_is_told_to_come_again_loses_nothing() -> None:
+def test_a_sender_that_is_asked_to_retry_loses_nothing() -> None:
     """
     8 senders with a message of 0.9 MB each, and space that others take at first: each message comes in once.
     """

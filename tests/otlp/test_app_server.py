@@ -130,7 +130,7 @@ def test_a_body_without_an_end_is_not_read_forever(inbox: mttp.mist.Receiver) ->
     assert {"http_413": 1} == dict(inbox.stats.refused)
 
 
-def test_what_comes_in_small_chunks_holds_up_nobody_else(inbox: mttp.mist.Receiver) -> None:
+def test_what_comes_in_small_chunks_holds_up_no_other_client(inbox: mttp.mist.Receiver) -> None:
     """
     Half a million chunks of a byte each, while others send.
     """

@@ -220,7 +220,7 @@ def test_a_link_to_no_span_is_kept_for_its_attributes() -> None:
     assert [{"why": "unknown"}] == [link.attributes for link in record.links]
 
 
-def test_what_an_event_says_stays_as_it_was_said() -> None:
+def test_the_values_of_an_event_are_unchanged() -> None:
     """
     Its attributes can't be changed afterwards, nor can sequences among them.
     """

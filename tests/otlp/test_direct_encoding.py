@@ -137,7 +137,7 @@ def test_attributes_of_every_type_are_the_official_bytes(one: Any, other: Any, t
 
 
 @pytest.mark.parametrize("value", [2**63, "a\ud800", ["fine", "a\ud800"], Decimal(1)])
-def test_what_is_dropped_is_said_as_the_official_encoder_says_it(
+def test_what_is_dropped_is_logged_like_by_the_official_encoder(
     value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
@@ -203,7 +203,7 @@ def test_none_is_an_empty_value() -> None:
     assert ("key", None) == (found.key, found.value.WhichOneof("value"))
 
 
-def test_spans_of_equal_resources_share_a_block_as_first_told() -> None:
+def test_spans_of_equal_resources_share_a_block_of_the_first_one() -> None:
     """
     Resources are equal whatever the order of their attributes; the first one's order is sent.
     """
@@ -228,7 +228,7 @@ def test_resources_and_scopes_that_come_and_go_are_not_mixed_up() -> None:
         assert expected(spans) == encode_spans(spans)
 
 
-def test_a_broken_name_costs_nobody_anything() -> None:
+def test_a_broken_name_costs_nothing_else() -> None:
     """
     The official encoder loses the whole batch for it; here it is escaped.
     """
@@ -281,7 +281,7 @@ def live_spans() -> list[Any]:
     return kept
 
 
-def test_our_own_spans_are_told_from_their_arrays_as_any_exporter_would_tell_them() -> None:
+def test_our_own_spans_are_encoded_from_their_arrays_like_by_any_exporter() -> None:
     """
     The arrays as recorded, and the lists that a span of ours shows to others, are the same bytes.
     """

@@ -107,7 +107,7 @@ def test_a_helper_that_dies_is_replaced_once(
     assert 2 == caplog.text.count("is lost, this one goes on")
 
 
-def test_an_answer_that_nobody_waited_for_is_no_other_answer(
+def test_an_answer_that_no_caller_waited_for_is_no_other_answer(
     helped: encoder._Encoding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """

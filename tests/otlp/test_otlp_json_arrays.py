@@ -167,7 +167,7 @@ def test_a_line_of_tokens_is_cut_to_its_scalars():
     assert (2, True) == (len(places), len(short) < 1000)
 
 
-def test_what_is_cut_out_is_not_looked_at_where_nobody_wants_it():
+def test_what_is_cut_out_is_not_looked_at_where_it_is_not_needed():
     """
     A fault within an array does not matter to who reads without arrays.
     """

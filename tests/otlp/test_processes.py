@@ -433,7 +433,7 @@ def test_a_fork_within_an_episode_leaves_the_episode_to_the_parent(tmp_path: Pat
     ("name", "forks"),
     [("a.jsonl.gz", 6), *(pytest.param(name, 60, marks=pytest.mark.long) for name in NAMES)],
 )
-def test_forking_while_everything_is_busy_deadlocks_nobody(name: str, forks: int, tmp_path: Path) -> None:
+def test_forking_while_everything_is_busy_deadlocks_no_process(name: str, forks: int, tmp_path: Path) -> None:
     """
     Threads record and flush while another forks: children record, close, and leave.
     """

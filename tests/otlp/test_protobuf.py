@@ -132,7 +132,7 @@ def test_integers_of_every_width_are_written_in_one_go() -> None:
         (None, None),
     ],
 )
-def test_what_the_protocol_cannot_say_is_said_as_text(value: object, found: object) -> None:
+def test_what_the_protocol_has_no_type_for_is_encoded_as_text(value: object, found: object) -> None:
     """
     A batch is never lost for one value in it.
     """
@@ -147,7 +147,7 @@ def test_negative_zero_keeps_its_sign() -> None:
 
 
 @given(st.lists(st.integers(0, 300), max_size=40), st.integers(0, 20_000))
-def test_a_request_is_no_longer_than_its_parts_were_said_to_be(sizes: list[int], named: int) -> None:
+def test_a_request_is_no_longer_than_the_stated_sizes_of_its_parts(sizes: list[int], named: int) -> None:
     """
     Sizes are known ahead of building a request, and hardly overstated.
     """

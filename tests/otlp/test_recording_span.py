@@ -529,7 +529,7 @@ def test_its_size_is_that_of_its_line(sink: Sink) -> None:
     assert all(0.3 < ratio < 3 for ratio in ratios)
 
 
-def test_faults_and_omissions_are_said_on_the_span(sink: Sink) -> None:
+def test_faults_and_omissions_are_reported_on_the_span(sink: Sink) -> None:
     """
     Each once.
     """

@@ -42,7 +42,7 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (ValueError(), "other", "ValueError"),
     ],
 )
-def test_the_cause_is_said_whatever_it_is_wrapped_in(error: Exception, kind: str, said: str) -> None:
+def test_the_cause_is_reported_whatever_it_is_wrapped_in(error: Exception, kind: str, said: str) -> None:
     """
     And its kind, so that the caller can give advice.
     """

@@ -203,7 +203,7 @@ def test_any_steps_are_encoded(steps: list[Any], agent: str) -> None:
     check(keeping.spans)
 
 
-def test_what_is_said_of_an_episode_while_it_lasts_is_encoded() -> None:
+def test_what_is_recorded_of_an_open_episode_is_encoded() -> None:
     """
     Numbers of the user's own, of an episode of which nothing else was stated, too.
     """
@@ -453,7 +453,7 @@ def test_any_episodes_of_an_environment_are_encoded(
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_span_that_somebody_looked_at_says_what_was_added(place: int) -> None:
+def test_a_span_that_was_read_has_what_was_added(place: int) -> None:
     """
     The steps' or the root's.
     """

@@ -81,7 +81,7 @@ def test_skippable_zstd_frames_are_skipped(tmp_path: Path):
     assert CONTENTS == whole(list(read_lines(written(tmp_path / "a", frame + COMPRESS["zstd"](DATA)))))
 
 
-def test_compression_is_told_by_content(tmp_path: Path):
+def test_compression_is_detected_by_content(tmp_path: Path):
     """
     The name of a file says nothing.
     """

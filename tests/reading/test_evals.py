@@ -120,7 +120,7 @@ def test_an_evaluation_without_an_end_is_unfinished(path: str):
     )
 
 
-def test_results_that_are_missing_are_said(path: str):
+def test_results_that_are_missing_are_reported(path: str):
     """
     The root states the number of results.
     """

@@ -101,7 +101,7 @@ def test_members_know_their_group_and_advantage():
     assert ([], 1) == (found.problems, len(found.groups))
 
 
-def test_advantages_that_fit_no_member_are_nobody_s():
+def test_advantages_that_fit_no_member_are_dropped():
     """
     Two advantages for three members are ignored.
     """
@@ -281,7 +281,7 @@ def test_an_advantage_that_is_no_number_is_missing(value: object):
     assert ["wrong_type"] == [problem.kind for problem in found.problems]
 
 
-def test_what_was_paid_is_never_changed_by_a_score():
+def test_a_recorded_reward_is_never_changed_by_a_score():
     """
     Later scores and the run's scorings are in `scores`, by grader.
     """
@@ -309,7 +309,7 @@ def test_a_later_score_of_the_same_grader_wins_over_the_run_s_own(session: mttp.
     assert (1.0, 0.0, 0.0) == (found.scores["judge"].value, found.rewards[0].value, found.reward.value)
 
 
-def test_an_episode_that_was_never_paid_takes_the_late_score():
+def test_an_episode_without_a_reward_takes_the_late_score():
     """
     The later score becomes the reward; the return stays unknown.
     """
@@ -325,7 +325,7 @@ def test_an_episode_that_was_never_paid_takes_the_late_score():
 
 
 @pytest.mark.parametrize("reward", [1.0, math.nan, None])
-def test_an_episode_that_was_paid_by_its_steps_does_not(session: mttp.Session, reward: float | None):
+def test_an_episode_with_step_rewards_does_not(session: mttp.Session, reward: float | None):
     """
     Neither does an episode whose rewards are errors.
     """

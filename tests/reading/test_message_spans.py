@@ -67,7 +67,7 @@ def test_one_file_may_hold_both() -> None:
     assert [] == problems("messages.jsonl")
 
 
-def test_other_tools_spans_are_somebodys() -> None:
+def test_other_tools_spans_are_foreign_spans() -> None:
     """
     They are scanned with the sender as their service, and are not episodes.
     """

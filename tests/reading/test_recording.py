@@ -180,7 +180,7 @@ def test_a_collector_s_file_is_read():
 # What may be wrong.
 
 
-def test_broken_lines_are_said_and_the_rest_is_read():
+def test_broken_lines_are_reported_and_the_rest_is_read():
     """
     Each broken line is a problem with its file and number.
     """
@@ -203,7 +203,7 @@ def test_a_malformed_span_costs_only_itself():
     assert "a.jsonl:1: span 4 of the line is not valid OTLP JSON: traceId is '000" in str(found.problems[0])
 
 
-def test_problems_before_the_first_good_line_are_said_too():
+def test_problems_before_the_first_good_line_are_reported_too():
     """
     A file that begins badly is a recording nevertheless.
     """
@@ -237,7 +237,7 @@ def test_a_last_line_without_newline_is_read(strict: bool):
     assert [0] == indices(mttp.read(path, strict=strict))
 
 
-def test_a_line_that_was_cut_short_is_said():
+def test_a_line_that_was_cut_short_is_reported():
     """
     A process that was killed while writing leaves the beginning of a line.
     """
@@ -257,7 +257,7 @@ def test_a_file_of_only_a_cut_line_is_a_recording():
     assert ([], ["truncated_line"]) == (found.episodes, kinds(found))
 
 
-def test_a_cut_stream_is_said_once():
+def test_a_cut_stream_is_reported_once():
     """
     Of a gzip file that was cut off, every whole line is read.
     """
@@ -271,7 +271,7 @@ def test_a_cut_stream_is_said_once():
     assert list(range(len(found))) == indices(found)
 
 
-def test_an_unfinished_episode_is_read_and_said():
+def test_an_unfinished_episode_is_read_and_reported():
     """
     Without its root an episode is unfinished, with all steps that were found.
     """
@@ -284,7 +284,7 @@ def test_an_unfinished_episode_is_read_and_said():
     assert f"episode {trace_id(0)} has no end: 2 steps were found" == str(found.problems[0])
 
 
-def test_an_incomplete_episode_is_read_and_said():
+def test_an_incomplete_episode_is_read_and_reported():
     """
     A root tells how many spans there should be.
     """
@@ -294,7 +294,7 @@ def test_an_incomplete_episode_is_read_and_said():
     assert ["incomplete_episode"] == kinds(found)
 
 
-def test_a_trace_that_makes_no_sense_is_said(monkeypatch: pytest.MonkeyPatch):
+def test_a_trace_that_makes_no_sense_is_reported(monkeypatch: pytest.MonkeyPatch):
     """
     One trace that can't be decoded does not keep the others from being read.
     """
@@ -328,7 +328,7 @@ def test_a_token_block_that_makes_no_sense_costs_itself():
 @pytest.mark.parametrize(
     ("version", "expected"), [("0.9.3", []), ("0.1.0-dev", []), ("odd", []), ("1.0.0", 1)]
 )
-def test_a_newer_major_version_is_said_once_per_file(version: str, expected: object):
+def test_a_newer_major_version_is_reported_once_per_file(version: str, expected: object):
     """
     What is known is read; that there may be more is a problem of the file.
     """

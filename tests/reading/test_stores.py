@@ -423,7 +423,7 @@ def test_an_address_says_where_and_how() -> None:
         ("tempo://host?headers=x", "option headers: expected name=value"),
     ],
 )
-def test_a_wrong_address_is_said(address: str, words: str) -> None:
+def test_a_wrong_address_is_reported(address: str, words: str) -> None:
     """
     And what to write instead; a secret is not repeated.
     """
@@ -450,7 +450,7 @@ def test_a_wrong_address_is_said(address: str, words: str) -> None:
     ],
     ids=["html", "grpc", "401", "429", "404", "500", "nothing"],
 )
-def test_what_is_no_answer_is_said(answer: Any, words: str) -> None:
+def test_what_is_no_answer_is_reported(answer: Any, words: str) -> None:
     """
     Where, what came back, and what to try.
     """
@@ -487,7 +487,7 @@ def test_json_of_another_program_is_no_store(scheme: str, document: object) -> N
 
 @pytest.mark.parametrize("scheme", ["jaeger", "tempo"])
 @pytest.mark.parametrize("document", [{"trace": 7, "result": 7}, {"trace": {"x": 1}, "result": {"x": 1}}])
-def test_a_trace_that_is_none_is_said(scheme: str, document: object) -> None:
+def test_a_trace_that_is_none_is_reported(scheme: str, document: object) -> None:
     """
     With what came instead.
     """
@@ -497,7 +497,7 @@ def test_a_trace_that_is_none_is_said(scheme: str, document: object) -> None:
     assert "can't be read" in str(caught.value) or "no traces" in str(caught.value)
 
 
-def test_nobody_is_there() -> None:
+def test_no_store_is_there() -> None:
     """
     It says where it looked.
     """
@@ -550,7 +550,7 @@ def test_a_redirect_is_not_followed() -> None:
     assert (["secret"], []) == ([one.headers["authorization"] for one in asked], elsewhere.asked)
 
 
-def test_an_answer_that_breaks_off_is_said() -> None:
+def test_an_answer_that_breaks_off_is_reported() -> None:
     """
     With how much of it there was.
     """

@@ -187,7 +187,7 @@ def test_tokens_are_counted(session: mttp.Session):
     )
 
 
-def test_specs_are_told_apart():
+def test_specs_are_kept_apart():
     """
     Returns under different versions of a reward spec are different things.
     """
@@ -197,7 +197,7 @@ def test_specs_are_told_apart():
     assert {"": 1, "math 1.0": 1} == summary.specs.counts()
 
 
-def test_returns_are_told_by_environment():
+def test_returns_are_grouped_by_environment():
     """
     Of each word how many episodes have it, the most frequent first, and the mean of their known returns.
     """
@@ -419,7 +419,7 @@ def test_a_summary_says_what_read_says_however_the_spans_come(of_everything: lis
     ],
 )
 @pytest.mark.parametrize("is_late", [True, False])
-def test_what_another_process_paid_is_added_alike(
+def test_what_another_process_rewarded_is_added_alike(
     rewards: list[float], score: float | None, paid: float | None, is_late: bool
 ):
     """

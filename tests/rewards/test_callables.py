@@ -248,7 +248,7 @@ def test_what_python_itself_gives_every_object_is_not_called(use):
     ],
     ids=["large", "nested"],
 )
-def test_a_module_that_can_not_be_read_is_said(text, words):
+def test_a_module_that_can_not_be_read_is_reported(text, words):
     """
     Neither its digest nor its import exhausts memory.
     """
@@ -259,7 +259,7 @@ def test_a_module_that_can_not_be_read_is_said(text, words):
 
 
 @pytest.mark.usefixtures("cheat")
-def test_what_a_lookup_raises_is_said():
+def test_what_a_lookup_raises_is_reported():
     """
     The error has the exception of a property.
     """
@@ -404,7 +404,7 @@ def test_a_link_in_a_package_that_leads_out_of_the_folder_is_elsewhere(tmp_path,
     ],
     ids=lambda part: part[:30],
 )
-def test_a_target_that_does_not_fit_is_said_with_its_line(old, new, words):
+def test_a_target_that_does_not_fit_is_reported_with_its_line(old, new, words):
     """
     The error has file, line and the nearest known name.
     """
@@ -424,7 +424,7 @@ def test_a_target_that_does_not_fit_is_said_with_its_line(old, new, words):
         ("1 / 0", r"importing graders raised ZeroDivisionError: division by zero \(.*graders\.py:1\)"),
     ],
 )
-def test_code_that_can_not_be_imported_is_said_with_its_line(code, words):
+def test_code_that_can_not_be_imported_is_reported_with_its_line(code, words):
     """
     The error has the exception and where it was raised.
     """

@@ -26,7 +26,7 @@ def test_the_example_of_a_docstring_runs(public: object) -> None:
     assert (0, name not in WITHOUT_EXAMPLE) == (found.failed, found.attempted > 0)
 
 
-def test_the_decorator_and_the_check_of_a_recording_are_told_apart() -> None:
+def test_the_decorator_and_the_check_of_a_recording_are_kept_apart() -> None:
     """
     A path given to the decorator is an error that names the other function.
     """

@@ -63,7 +63,7 @@ def play(env: Any, *actions: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("how", [mttp.instrument, mttp.wrap])
-def test_each_step_is_paid_by_the_spec(session: mttp.Session, how: Any) -> None:
+def test_each_step_is_rewarded_by_the_spec(session: mttp.Session, how: Any) -> None:
     """
     Each step has the spec's reward, recorded with components, gates, errors and identity.
     """
@@ -84,7 +84,7 @@ def test_each_step_is_paid_by_the_spec(session: mttp.Session, how: Any) -> None:
     assert (0.1, {}) == (episode.return_, dict(session.stats.faults))
 
 
-def test_the_end_is_paid_by_terminal_components(session: mttp.Session) -> None:
+def test_the_end_is_rewarded_by_terminal_components(session: mttp.Session) -> None:
     """
     Earlier steps have the reward 0 and an unchanged info.
     """
@@ -99,7 +99,7 @@ def test_the_end_is_paid_by_terminal_components(session: mttp.Session) -> None:
     assert ([0.0, 1.0], 1.0) == ([step.reward for step in episode.steps], episode.return_)
 
 
-def test_several_environments_are_paid_alike(session: mttp.Session) -> None:
+def test_several_environments_are_rewarded_alike(session: mttp.Session) -> None:
     """
     The result is in a vector environment's infos.
     """
@@ -143,7 +143,7 @@ def test_what_can_not_pay_steps_is_refused(given: dict[str, Any], error: type[Ex
         walk.for_gymnasium(Walk())
 
 
-def test_steps_and_ends_are_paid_by_one_spec(session: mttp.Session) -> None:
+def test_steps_and_ends_are_rewarded_by_one_spec(session: mttp.Session) -> None:
     """
     The last step has both rewards; `step_total` and failed checks apply to each episode.
     """

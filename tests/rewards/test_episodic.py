@@ -43,7 +43,7 @@ def test_steps_and_the_end_are_scored_by_one_spec():
     assert pytest.approx(0.6) == total.components["near"].contribution
 
 
-def test_what_all_steps_are_paid_is_bounded():
+def test_what_all_steps_are_rewarded_is_bounded():
     """
     The step that would exceed `step_total` is clipped and marked.
     """
@@ -101,7 +101,7 @@ def test_a_check_that_fails_in_a_step_gates_the_end():
     )
 
 
-def test_a_floor_is_paid_in_full_whatever_the_bound():
+def test_a_floor_is_rewarded_in_full_whatever_the_bound():
     """
     `step_total` does not clip the floor of a failed check.
     """
@@ -161,7 +161,7 @@ def test_the_bound_is_part_of_what_a_spec_is():
     assert walk(step_total=(0, 1)).to_dict()["step_total"] == [0.0, 1.0]
 
 
-def test_what_an_episode_is_paid_is_recorded_as_it_is_paid(session):
+def test_what_an_episode_is_rewarded_is_recorded_as_it_is_given(session):
     """
     The recorded rewards are clipped and gated.
     """

@@ -816,7 +816,7 @@ def test_it_is_of_the_same_run(names: tuple[str | None, str | None], resume: Any
     assert [1, 0 if is_same else 1] == [*map(len, done)]
 
 
-def test_what_can_not_be_read_back_is_said(session: mttp.Session):
+def test_what_can_not_be_read_back_is_reported(session: mttp.Session):
     """
     A collector can't be read, and a path must exist.
     """
@@ -1242,7 +1242,7 @@ def test_a_result_is_whatever_a_function_may_return(
     ],
     ids=lambda value: f"{value!r:.40}",
 )
-def test_what_was_paid_without_a_score_is_named(session: mttp.Session, given: Reward, error: str):
+def test_what_was_rewarded_without_a_score_is_named(session: mttp.Session, given: Reward, error: str):
     """
     The error has the reason and the value that is not a score.
     """

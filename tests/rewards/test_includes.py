@@ -98,7 +98,7 @@ def test_of_several_versions_in_a_directory_the_newest_that_fits_is_taken():
     ],
     ids=["missing", "misspelled", "other version", "no version"],
 )
-def test_what_can_not_be_included_is_said_with_its_line(include, words):
+def test_what_can_not_be_included_is_reported_with_its_line(include, words):
     """
     The error has file and line of the include.
     """

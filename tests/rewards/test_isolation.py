@@ -163,7 +163,7 @@ def test_a_worker_that_is_stopped_is_ended(apart, monkeypatch, timeout):
     assert ["it: the worker was stopped by a signal"] * 2 == [made.score(completion="a").error for _ in "ab"]
 
 
-def test_what_can_t_be_sent_is_said(apart):
+def test_what_can_t_be_sent_is_reported(apart):
     """
     A sample that can't be pickled is invalid; evidence comes back as JSON values.
     """
@@ -268,7 +268,7 @@ def test_a_recorded_episode_reaches_a_worker(apart, session):
     assert 1.0 == apart("length").score(completion=mttp.read(session).episodes[0]).value
 
 
-def test_a_lock_that_does_not_fit_is_said_once(apart, capfd, caplog):
+def test_a_lock_that_does_not_fit_is_reported_once(apart, capfd, caplog):
     """
     The scoring process logs it, its workers do not.
     """

@@ -330,7 +330,7 @@ def test_every_rule_is_documented():
     )
 
 
-def test_an_include_whose_floor_is_not_paid_is_said():
+def test_an_include_whose_floor_is_not_used_is_reported():
     """
     An include's own `on_invalid` has no effect in the outer spec.
     """
@@ -344,7 +344,7 @@ def test_an_include_whose_floor_is_not_paid_is_said():
     assert ["style has on_invalid: floor, which has no effect here: on_invalid is invalid"] == found
 
 
-def test_skipping_with_ranges_that_differ_is_said():
+def test_skipping_with_ranges_that_differ_is_reported():
     """
     Scaled weights may lead outside of the range.
     """

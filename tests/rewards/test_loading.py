@@ -74,7 +74,7 @@ def test_the_specimen_is_a_document():
     ],
     ids=lambda part: str(part)[:24],
 )
-def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
+def test_what_is_wrong_is_reported_with_its_line(old, new, line, words):
     """
     Unknown words have a suggestion, and text that YAML reads as a number has advice.
     """
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_said_with_its_line(old, new, line, words):
     assert line == caught.value.line
 
 
-def test_all_faults_are_said_at_once():
+def test_all_faults_are_reported_at_once():
     """
     The message has a line for each fault; the error's place is the first.
     """

@@ -93,7 +93,7 @@ def test_a_survivor_says_whom_it_changes():
     assert () == found["clean does not gate"].changed
 
 
-def test_whoever_notices_is_named():
+def test_detecting_cases_are_named():
     """
     Cases and orders that detect a fault are listed.
     """

@@ -104,7 +104,7 @@ def test_a_judge_that_fails_leaves_no_winner():
     assert ((None,) * 4, ()) == (ranking.values, ranking.order)
 
 
-def test_nobody_can_t_be_ranked():
+def test_an_empty_group_can_t_be_ranked():
     """
     An empty group raises.
     """

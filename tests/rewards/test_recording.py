@@ -65,7 +65,7 @@ def test_a_scoring_is_a_reward_span_with_its_grades(session, gsm8k):
     assert {} == dict(session.stats.faults)
 
 
-def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
+def test_a_result_from_elsewhere_is_recorded_when_it_is_used(session, gsm8k):
     """
     Results of a batch are recorded in their own episodes.
     """
@@ -80,7 +80,7 @@ def test_a_result_from_elsewhere_is_recorded_when_it_is_paid(session, gsm8k):
     assert [result.start_time for result in results] == [ep.reward.start_time for ep in found]
 
 
-def test_the_last_scoring_is_the_one_that_is_paid(session, gsm8k):
+def test_the_last_scoring_is_effective(session, gsm8k):
     """
     A result from before another scoring is recorded again, so that the last span counts.
     """
@@ -105,7 +105,7 @@ def test_a_result_with_something_to_add_is_a_scoring_of_its_own(session, gsm8k):
     assert ([None, "me"], "me") == ([one.grader for one in found.rewards], found.reward.grader)
 
 
-def test_a_step_is_scored_and_paid(session):
+def test_a_step_is_scored_and_rewarded(session):
     """
     A step's scoring is a child of the open step.
     """
@@ -121,7 +121,7 @@ def test_a_step_is_scored_and_paid(session):
     assert (1.0, 1.0, 1) == (found.return_, found.reward.value, len(found.rewards))
 
 
-def test_a_step_may_be_paid_what_the_whole_was_scored(session, gsm8k):
+def test_a_step_may_be_rewarded_what_the_whole_was_scored(session, gsm8k):
     """
     The step of a one-step episode has the scoring as well.
     """
@@ -249,7 +249,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert (1, 1) == (len(recording.runs[0].spec_documents), len(recording.episodes))
 
 
-def test_an_unpaid_scoring_is_recorded_and_pays_nothing(session, gsm8k):
+def test_an_unused_scoring_is_recorded_and_is_no_reward(session, gsm8k):
     """
     A scoring alone sets no reward.
     """
@@ -444,7 +444,7 @@ def test_a_group_counts_no_floor_as_a_score(session, floored):
         assert [0.25, None, -0.25] == [None if one != one else one for one in group.advantages]
 
 
-def test_a_group_counts_no_episode_whose_steps_were_paid_a_floor(session, floored):
+def test_a_group_counts_no_episode_whose_steps_were_rewarded_a_floor(session, floored):
     """
     A sum of steps with a floor is not a valid score.
     """

@@ -111,7 +111,7 @@ def test_recorded_episodes_are_scored_themselves():
     assert (5, 0, {1.0}) == (len(found.episodes), found.without_inputs, {one.after for one in found.episodes})
 
 
-def test_why_a_reward_is_invalid_is_said():
+def test_why_a_reward_is_invalid_is_reported():
     """
     Reasons are counted by component, most frequent first.
     """

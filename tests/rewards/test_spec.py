@@ -136,7 +136,7 @@ def test_what_is_made_in_python_reads_back_from_its_file():
         ({"weights": 1}, "unknown key 'weights'"),
     ],
 )
-def test_what_no_file_may_say_nobody_may_say(fields, words):
+def test_what_no_file_may_contain_no_code_may_set(fields, words):
     """
     Invalid keys raise without lines.
     """

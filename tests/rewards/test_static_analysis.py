@@ -226,7 +226,7 @@ def test_local_names_are_not_those_of_the_module():
     ],
     ids=lambda part: part[:30].replace("\n", ";"),
 )
-def test_how_much_was_read_is_said(source, coverage, gap):
+def test_how_much_was_read_is_reported(source, coverage, gap):
     """
     The coverage is full, partial or opaque, with gaps.
     """

@@ -31,7 +31,7 @@ def spec(**entry: Any) -> mttp.RewardSpec:
     )
 
 
-def test_a_batch_is_paid_as_trl_calls_it():
+def test_a_batch_is_rewarded_as_trl_calls_it():
     """
     Lists are columns, other arguments are ignored; an invalid sample is None.
     """
@@ -58,7 +58,7 @@ def test_messages_are_read_by_their_last():
     assert [1.0] == spec().for_trl()(prompts=[[]], completions=answers, answer=["4"])
 
 
-def test_what_a_spec_lacks_is_said_at_set_up(monkeypatch: pytest.MonkeyPatch):
+def test_what_a_spec_lacks_is_reported_at_set_up(monkeypatch: pytest.MonkeyPatch):
     """
     Missing code and packages raise before the first batch.
     """

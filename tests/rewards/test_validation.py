@@ -86,7 +86,7 @@ def test_labels_are_held_against_rewards_where_nothing_decides():
     assert (pytest.approx(0.5), None) == (found.tau_b, found.kappa)
 
 
-def test_what_the_spec_cannot_score_is_left_out_and_said():
+def test_what_the_spec_cannot_score_is_left_out_and_reported():
     """
     Errors are counted.
     """

@@ -67,7 +67,7 @@ def test_tasks_are_paired(recorded: Recorded) -> None:
     assert ("paired by task: 30 shared",) == found.notes
 
 
-def test_worse_is_said_in_the_other_direction(recorded: Recorded) -> None:
+def test_worse_is_reported_in_the_other_direction(recorded: Recorded) -> None:
     """
     Also of what costs: there less is better.
     """
@@ -182,7 +182,7 @@ def test_flips_name_both_episodes(recorded: Recorded) -> None:
     assert all(len(flip.base_episode) == len(flip.candidate_episode) == 32 for flip in (one, other))
 
 
-def test_what_differs_is_said(recorded: Recorded) -> None:
+def test_what_differs_is_reported(recorded: Recorded) -> None:
     """
     Configuration, policy and environment, by name.
     """

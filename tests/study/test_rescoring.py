@@ -155,7 +155,7 @@ def test_an_invalid_reward_is_no_number() -> None:
     assert (1.0, 1.0) == found.means
 
 
-def test_step_rewards_count_where_nothing_else_was_paid() -> None:
+def test_step_rewards_count_where_nothing_else_was_rewarded() -> None:
     """
     The return is the old reward.
     """

@@ -180,7 +180,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("file://" + "n" * 300 + ".jsonl", "can't write n+.jsonl: File name too long"),
     ],
 )
-def test_a_wrong_address_is_named_and_the_way_out_told(url: str, advice: str, tmp_path: Path) -> None:
+def test_a_wrong_address_is_named_and_what_to_write(url: str, advice: str, tmp_path: Path) -> None:
     """
     The error has the address, its fault, and what to write.
     """
@@ -219,7 +219,7 @@ def test_traces_go_below_the_base_url_of_a_receiver(url: str, sent_to: str) -> N
     "url",
     ["http://h:1?timeout=2.5&compression=gzip", "http://h:1?timeout=%202.5%20&compression=GZIP"],
 )
-def test_an_option_reads_alike_wherever_it_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_reads_alike_wherever_it_is_stated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     In an address, as an argument, in a variable: blanks around it and upper case change nothing.
     """

@@ -292,7 +292,7 @@ def test_what_was_not_offered_can_not_be_kept(receiver: Receiver) -> None:
     assert session.stats.recorded == session.stats.delivered
 
 
-def test_a_receiver_that_rejects_everything_is_not_told_of_it(receiver: Receiver) -> None:
+def test_a_receiver_that_rejects_everything_does_not_get_it(receiver: Receiver) -> None:
     """
     A gap that is lost makes no further gap: an idle session stays idle.
     """
@@ -310,7 +310,7 @@ def test_a_receiver_that_rejects_everything_is_not_told_of_it(receiver: Receiver
     assert (0, 1) == (session.stats.pending, session.stats.lost_episodes)
 
 
-def test_a_gap_that_is_rejected_is_counted_and_not_told_again_and_again(receiver: Receiver) -> None:
+def test_a_gap_that_is_rejected_is_counted_and_not_reported_repeatedly(receiver: Receiver) -> None:
     """
     Not until something else was taken: then the next gap has it.
     """

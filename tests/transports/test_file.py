@@ -245,7 +245,7 @@ def test_a_whole_frame_of_another_writer_is_appended_to(
 
 @pytest.mark.parametrize("name", COMPRESSED)
 @pytest.mark.parametrize("left", [b"", b"not a frame"])
-def test_a_compressed_file_that_somebody_replaces_within_is_not_appended_to(
+def test_a_compressed_file_that_is_replaced_meanwhile_is_not_appended_to(
     name: str, left: bytes, tmp_path: Path, opened: Callable[..., FileTransport]
 ) -> None:
     """
@@ -628,9 +628,7 @@ def test_a_deleted_directory_is_made_anew(
     assert [1] == written(*runs.iterdir())
 
 
-def test_a_moved_file_is_left_to_whoever_moved_it(
-    tmp_path: Path, opened: Callable[..., FileTransport]
-) -> None:
+def test_a_moved_file_is_left_alone(tmp_path: Path, opened: Callable[..., FileTransport]) -> None:
     """
     Log rotation by other tools works.
     """

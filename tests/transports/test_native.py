@@ -84,7 +84,7 @@ def test_a_file_goes_on_in_parts() -> None:
     assert 8 == operations("a.jsonl").count("episode")
 
 
-def test_whoever_is_killed_leaves_what_was_written() -> None:
+def test_a_killed_process_leaves_what_was_written() -> None:
     """
     And the next writer starts on a line of its own.
     """
@@ -99,7 +99,7 @@ def test_whoever_is_killed_leaves_what_was_written() -> None:
     assert (2, ["broken_message"]) == (len(recording), [problem.kind for problem in recording.problems])
 
 
-def test_a_long_line_is_written_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_line_is_written_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     """
     Once: it is read here, the stack's own readers stop there.
     """

@@ -156,7 +156,7 @@ def test_what_can_not_pass_is_lost_and_counted(mist: Mist, transport: Any, statu
     assert DELIVERED == outcome(transport, SPANS)
 
 
-def test_nothing_is_sent_before_the_peer_said(mist: Mist, transport: Any) -> None:
+def test_nothing_is_sent_before_the_peer_has_replied(mist: Mist, transport: Any) -> None:
     """
     At least for so long, in seconds.
     """
@@ -239,7 +239,7 @@ def test_a_slow_peer_costs_no_more_than_the_time_that_it_is_given(mist: Mist, an
     assert "no answer within 0.3 seconds" in found.message
 
 
-def test_nobody_listens() -> None:
+def test_no_receiver_listens() -> None:
     """
     Everything is kept, since a receiver may come back.
     """

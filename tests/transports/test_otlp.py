@@ -418,7 +418,7 @@ def test_a_session_sends_its_episodes(receiver: OtlpReceiver) -> None:
     assert ["success"] == [found.outcome for found in mttp.read(receiver)]
 
 
-def test_what_holds_of_the_transport_is_said_on_it() -> None:
+def test_what_holds_of_the_transport_is_on_it() -> None:
     """
     Whoever delivers to several reads here how each wants to be treated.
     """

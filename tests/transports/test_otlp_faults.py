@@ -226,7 +226,7 @@ def test_a_page_is_one_whatever_it_is_called(kind: str) -> None:
     assert "200 OK: Sign in (an HTML page" in found.message
 
 
-def test_where_a_redirect_leads_is_said() -> None:
+def test_where_a_redirect_leads_is_reported() -> None:
     """
     It is not followed: what was recorded is for the address that was given.
     """
@@ -248,7 +248,7 @@ def test_where_a_redirect_leads_is_said() -> None:
         (418, "is it an OTLP receiver?"),
     ],
 )
-def test_what_to_try_is_said(receiver: OtlpReceiver, status: int, advice: str) -> None:
+def test_what_to_try_is_reported(receiver: OtlpReceiver, status: int, advice: str) -> None:
     """
     Of every answer that is none of those hoped for.
     """
@@ -283,7 +283,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("given", ["99999999999999999999", "1e308", "Wed, 21 Oct 2099 07:28:00 GMT"])
-def test_nobody_waits_for_years(receiver: OtlpReceiver, given: str) -> None:
+def test_no_caller_waits_for_years(receiver: OtlpReceiver, given: str) -> None:
     """
     Whoever asks for that has a wrong clock: an hour at most is waited.
     """
@@ -383,7 +383,7 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(receiver: OtlpReceive
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "nowhere.invalid:4318"])
-def test_where_nobody_is_everything_is_kept(protocol: str, host: str) -> None:
+def test_where_no_receiver_is_everything_is_kept(protocol: str, host: str) -> None:
     """
     A receiver may come later, and so may a name.
     """
@@ -401,7 +401,7 @@ def test_where_nobody_is_everything_is_kept(protocol: str, host: str) -> None:
         ("grpc://nowhere.invalid:4317", "unknown host name; check the address"),
     ],
 )
-def test_why_there_is_no_answer_is_said_in_plain_words(address: str, words: str) -> None:
+def test_why_there_is_no_answer_is_reported_in_plain_words(address: str, words: str) -> None:
     """
     What was tried, what came back and what to try, and nothing of the libraries in between.
     """
@@ -413,7 +413,7 @@ def test_why_there_is_no_answer_is_said_in_plain_words(address: str, words: str)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_how_long_was_waited_is_said(protocol: str) -> None:
+def test_how_long_was_waited_is_reported(protocol: str) -> None:
     """
     As it was asked for, whatever was left of it.
     """
@@ -494,7 +494,7 @@ def test_an_answer_that_comes_byte_by_byte_is_left_at_the_timeout(written: bytes
 
 @pytest.mark.parametrize("answer", [b"", b"\x00" * 20, b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 abc\r\n\r\n"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_whoever_speaks_something_else_gets_nothing(protocol: str, answer: bytes) -> None:
+def test_another_protocol_gets_nothing(protocol: str, answer: bytes) -> None:
     """
     An answer that can't be understood is none.
     """

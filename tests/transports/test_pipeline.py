@@ -155,7 +155,7 @@ def test_an_idle_session_sleeps(exporter: Exporter) -> None:
         assert woken.wait(30.0)
 
 
-def test_whoever_wakes_the_thread_while_it_looks_is_heard(exporter: Exporter) -> None:
+def test_a_wake_up_during_a_check_is_not_lost(exporter: Exporter) -> None:
     """
     What came too late for one look is seen by the next, without anything else happening.
     """

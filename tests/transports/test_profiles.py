@@ -71,7 +71,7 @@ def test_the_profile_is_guessed_where_the_endpoint_tells(address: str, profile: 
     assert profile == opened(address).profile
 
 
-def test_what_is_said_precedes_what_is_guessed() -> None:
+def test_what_is_stated_precedes_what_is_guessed() -> None:
     """
     In the address as in the arguments.
     """
@@ -122,7 +122,7 @@ def test_a_profile_holds_for_what_variables_ask_for(monkeypatch: pytest.MonkeyPa
     assert told.endswith("?profile=phoenix")
 
 
-def test_mlflow_is_told_an_experiment() -> None:
+def test_mlflow_gets_an_experiment() -> None:
     """
     It takes nothing that names none; headers of the user's precede.
     """

@@ -170,9 +170,7 @@ def test_a_file_is_read_while_another_transport_hangs(troubled: Exporter) -> Non
     assert spent < 10
 
 
-def test_whoever_waits_for_space_in_one_has_given_the_span_to_all(
-    exporter: Exporter, troubled: Exporter
-) -> None:
+def test_a_span_that_waits_for_space_in_one_is_given_to_all(exporter: Exporter, troubled: Exporter) -> None:
     """
     A full buffer holds up the caller, and not the other transports.
     """
@@ -271,7 +269,7 @@ def test_a_caller_is_held_up_once_where_several_are_full(exporter: Exporter, tro
     assert [["buffer_full"], ["buffer_full"]] == [list(each.lost) for each in counters(session)]
 
 
-def test_what_one_loses_is_told_there_and_nowhere_else(exporter: Exporter, troubled: Exporter) -> None:
+def test_what_one_loses_is_reported_there_and_nowhere_else(exporter: Exporter, troubled: Exporter) -> None:
     """
     Its gap is its own, and so are its counters.
     """
@@ -385,7 +383,7 @@ def test_closing_takes_no_longer_than_the_slowest_may(exporter: Exporter, troubl
     ]
 
 
-def test_a_transport_that_can_not_even_be_released_holds_nobody_up(troubled: Exporter) -> None:
+def test_a_transport_that_can_not_even_be_released_blocks_no_caller(troubled: Exporter) -> None:
     """
     As where the lock that its release takes is held by what hangs.
     """
@@ -408,7 +406,7 @@ def test_a_transport_that_can_not_even_be_released_holds_nobody_up(troubled: Exp
     assert released.wait(30)
 
 
-def test_who_closes_while_somebody_closes_waits_along(troubled: Exporter) -> None:
+def test_who_closes_during_another_close_waits_along(troubled: Exporter) -> None:
     """
     A signal's handler, say: the process must not end before the rest is written.
     """
