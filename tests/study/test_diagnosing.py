@@ -55,7 +55,7 @@ def recorded(path: Path, rewards: Sequence[float | None], **facts: Any) -> str:
 
 def test_healthy_runs_give_no_alarm() -> None:
     """
-    At most one of twenty has a finding of the severity high or medium, and none is told to stop.
+    At most one of twenty has a finding of the severity high or medium, and for none `should_stop` is true.
     """
     alarms = [diagnosed(None, seed).at_least("medium") for seed in range(SEEDS)]
 

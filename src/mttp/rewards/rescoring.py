@@ -13,7 +13,15 @@ from mttp.model.results import RewardResult
 from mttp.rewards.agreement import agreement
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["Rescored", "Rescoring", "RescoredSlice", "rescore", "sample", "scored_again"]
+__all__ = [
+    "Rescored",
+    "RescoredSlice",
+    "Rescoring",
+    "invalid_reasons",
+    "rescore",
+    "sample",
+    "scored_again",
+]
 
 _FEW = 500
 """The maximum number of episodes whose ranks are compared in pairs, without scipy."""
@@ -176,12 +184,12 @@ def _rescored(episode: Episode, before: RewardResult, after: RewardResult, spec:
         after=after.value if after.status == "ok" else None,
         verdict_before=before.verdict,
         verdict_after=after.verdict,
-        reasons_before=_reasons(before),
-        reasons_after=_reasons(after),
+        reasons_before=invalid_reasons(before),
+        reasons_after=invalid_reasons(after),
     )
 
 
-def _reasons(result: RewardResult) -> tuple[str, ...]:
+def invalid_reasons(result: RewardResult) -> tuple[str, ...]:
     """Return why a result is not valid: the errors of its components, else its own."""
     if result.status == "ok":
         return ()

@@ -43,7 +43,7 @@ _ATTRIBUTES = {
     "episode.outcome": "outcome",
     "episode.stop_reason": "stop_reason",
 }
-"""The same by the names of attributes, without `mttp.`."""
+"""The field for the name of an attribute, without the prefix `mttp.`."""
 
 
 @gc_disabled()

@@ -127,7 +127,9 @@ def chosen(recording: Recording, episode: str | None) -> Episode:
 class Playback:
     """A replay in progress."""
 
-    def __init__(self, episode: Episode, env: Any, tolerance: float) -> None:
+    def __init__(self, episode: Episode, env: Any, tolerance: float, *, before: tuple[str, ...]) -> None:
+        self.before = before
+        """Trace ids of the episodes that were played before."""
         self._episode = episode
         self._env = env
         self._tolerance = tolerance
@@ -154,11 +156,12 @@ class Playback:
 
 def prepared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance: float) -> Playback:
     """The replay of an episode after its reset, and after the episodes that must be played before it."""
-    for one in predecessors(episode, episodes):
+    before = predecessors(episode, episodes)
+    for one in before:
         begin(env, one)
         for place, action in enumerate(_actions(one)):
             take(env, action, place)
-    return Playback(episode, env, tolerance)
+    return Playback(episode, env, tolerance, before=tuple(one.trace_id for one in before))
 
 
 def _compared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance: float) -> Replay:
@@ -172,7 +175,7 @@ def _compared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance
         steps=playback.steps,
         divergence=playback.divergence,
         tolerance=tolerance,
-        before=tuple(one.trace_id for one in predecessors(episode, episodes)),
+        before=playback.before,
         notes=tuple(_notes(episode, env)),
     )
 

@@ -18,7 +18,7 @@ from mttp.model.results import RewardResult
 from mttp.model.spans import SpanRecord
 from mttp.reading import Recording, read
 from mttp.recording import configuration, feedback
-from mttp.rewards.rescoring import sample, scored_again
+from mttp.rewards.rescoring import invalid_reasons, sample, scored_again
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trusted
 from mttp.transports.memory import MemoryTransport
@@ -259,11 +259,6 @@ def _change(episode: Episode, result: RewardResult) -> RewardChange:
     recorded, old = episode.reward, episode.return_
     if episode.rewards:
         old = recorded.value if recorded.status == "ok" else None
-    reasons = tuple(
-        f"{name}: {grade.error or grade.status}"
-        for name, grade in result.components.items()
-        if grade.status != "ok"
-    )
     return RewardChange(
         trace_id=episode.trace_id,
         task=episode.task,
@@ -273,7 +268,7 @@ def _change(episode: Episode, result: RewardResult) -> RewardChange:
         new=result.value if result.status == "ok" else None,
         old_verdict=recorded.verdict,
         new_verdict=result.verdict,
-        reasons=() if result.status == "ok" else reasons or (result.error or result.status,),
+        reasons=invalid_reasons(result),
     )
 
 
