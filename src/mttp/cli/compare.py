@@ -37,7 +37,8 @@ def compare(
         typer.Option(
             "--by",
             metavar="SLICE",
-            help="Also compare by split, slices, env, inputs.NAME or an attribute such as task.split.",
+            help="Also compare by split, slices, env, inputs.NAME, metadata.NAME or an attribute such as "
+            "task.split.",
         ),
     ] = None,
     margin: Annotated[

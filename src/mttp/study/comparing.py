@@ -29,6 +29,7 @@ _SLICES = (
     "status",
     "outcome",
     "stop_reason",
+    "run",
 )
 """Fields of an episode by whose values it can be sliced."""
 _ATTRIBUTES = {
@@ -42,6 +43,7 @@ _ATTRIBUTES = {
     "episode.status": "status",
     "episode.outcome": "outcome",
     "episode.stop_reason": "stop_reason",
+    "run.id": "run",
 }
 """The field for the name of an attribute, without the prefix `mttp.`."""
 
@@ -70,8 +72,8 @@ def compare(
     never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
-    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME` or the name of an attribute,
-    such as `task.split`: the first metric is also compared within each value.
+    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME`, `metadata.NAME` or the name
+    of an attribute, such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
     `allow` names differences that are accepted: `tasks`, `spec`, `grader`.
 
@@ -212,13 +214,19 @@ def _slices(
 
 def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
     """The slices of an episode; raises StudyError for an unknown `by`."""
+    by = by.removeprefix("mttp.")
     head, _, key = by.partition(".")
-    if head == "inputs" and key:
-        return (str(one.inputs[key]),) if key in one.inputs else ()
-    name = _ATTRIBUTES.get(by.removeprefix("mttp."), by)
+    if head in ("inputs", "metadata") and key:
+        values = one.inputs if head == "inputs" else one.metadata
+        return (str(values[key]),) if key in values else ()
+    name = _ATTRIBUTES.get(by, by)
     if name not in _SLICES:
         near = get_close_matches(by, [*_SLICES, *_ATTRIBUTES], n=1)
-        advice = f"; did you mean {near[0]!r}?" if near else f"; slice by {', '.join(_SLICES)} or inputs.NAME"
+        advice = (
+            f"; did you mean {near[0]!r}?"
+            if near
+            else f"; slice by {', '.join(_SLICES)}, inputs.NAME or metadata.NAME"
+        )
         raise StudyError(f"there is no slice by {by!r}{advice}")
     value = getattr(one, name)
     return tuple(value) if name == "slices" else (str(value),) if value not in (None, "") else ()
