@@ -123,7 +123,7 @@ class FigureCounts:
 
     def metadata(self, own: Mapping[str, str]) -> dict[str, str]:
         """The labels of the episode's metadata with those of other processes."""
-        return labels(self._merged(a.METADATA, {})) | own if self._closings else {**own}
+        return {**labels(self._merged(a.METADATA, {})), **own}
 
     def _merged(self, prefix: str, own: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
