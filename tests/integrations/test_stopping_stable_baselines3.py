@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("stable_baselines3")
 
-from integrations.diagnosed import play  # noqa: E402
-from stable_baselines3 import PPO  # noqa: E402
+from integrations.diagnosed import play
+from stable_baselines3 import PPO
 
-import mttp  # noqa: E402
-from mttp.integrations import stopping  # noqa: E402
+import mttp
+from mttp.integrations import stopping
 
 
 @pytest.mark.parametrize(("hacks", "rollouts"), [(True, 2), (False, 4)])

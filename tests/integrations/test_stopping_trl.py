@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
-from datasets import Dataset  # noqa: E402 - it comes with TRL
-from integrations import tiny  # noqa: E402 - needs torch
-from integrations.diagnosed import play  # noqa: E402
-from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+from datasets import Dataset
+from integrations import tiny
+from integrations.diagnosed import play
+from trl import GRPOConfig, GRPOTrainer
 
-import mttp  # noqa: E402
-from mttp.integrations import stopping  # noqa: E402
+import mttp
+from mttp.integrations import stopping
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL and transformers deprecate each other's arguments
 

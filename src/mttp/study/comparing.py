@@ -97,7 +97,7 @@ def compare(
         candidate=after.name,
         differences=found,
         metrics=tuple(corrected(compared, chosen)),
-        flips=tuple(_flips(before, after)),
+        flips=tuple(_flips(plan, before, after)),
         slices=_slices(by, before, after, chosen[0], window, confidence, _margin(margin, chosen[0].name)),
         notes=plan.notes,
         problems=(*before.problems, *after.problems),
@@ -168,17 +168,24 @@ def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str])
 # Flips and slices.
 
 
-def _flips(base: Sample, candidate: Sample) -> Iterator[Flip]:
-    sides = [by_unit(one for one in side.episodes if one.success is not None) for side in (base, candidate)]
+def _flips(plan: Design, base: Sample, candidate: Sample) -> Iterator[Flip]:
+    sides = (
+        [plan.base, plan.candidate]
+        if plan.unit == "task"
+        else [by_unit(side.episodes) for side in (base, candidate)]
+    )
     for unit in sorted(unit for unit in sides[0].keys() & sides[1].keys() if unit is not None):
-        before, after = (_share(side[unit]) for side in sides)
+        known = [[one for one in side[unit] if one.success is not None] for side in sides]
+        if not all(known):
+            continue
+        before, after = map(_share, known)
         if (before - 0.5) * (after - 0.5) < 0:
             yield Flip(
                 task=unit[1],
                 base=before,
                 candidate=after,
-                base_episode=sides[0][unit][0].trace_id,
-                candidate_episode=sides[1][unit][0].trace_id,
+                base_episode=known[0][0].trace_id,
+                candidate_episode=known[1][0].trace_id,
             )
 
 

@@ -62,7 +62,7 @@ def _number(value: float | None) -> float:
 _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
     "return": (attrgetter("return_"), 1),
     "reward": (attrgetter("reward"), 1),
-    "success": (lambda one: None if one.success is None else float(one.success), 1),
+    "success": (attrgetter("success"), 1),
     "length": (attrgetter("length"), 0),
     "tokens": (attrgetter("tokens"), -1),
     "prompt_tokens": (attrgetter("prompt_tokens"), -1),
