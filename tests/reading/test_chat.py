@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mttp.cli.report.chat import message_lines, messages, new_messages, speaker
+from mttp.reading.chat import message_lines, messages, new_messages, speaker
 
 USER = {"role": "user", "content": "hi"}
 ASSISTANT = {"role": "assistant", "content": "yes"}
@@ -55,7 +55,7 @@ def test_an_array_is_no_chat():
         ({"content": np.zeros(2)}, ["[0.0, 0.0]"]),
         ({"content": {"a": [1]}}, ['{"a": [1]}']),
         ({"content": [{"type": "text", "text": "a"}, "b", {"type": "image", "url": "x"}, 4]},
-         ["a", "b", '{"type": "image", "url": "x"}', "4"]),
+         ['a\nb\n{"type": "image", "url": "x"}\n4']),
         ({"parts": [{"type": "text", "content": "a"}]}, ["a"]),
         ({"content": "a", "reasoning_content": "hm"}, ["(thinks) hm", "a"]),
         ({"content": None, "refusal": "no"}, ["(refuses) no"]),
