@@ -39,7 +39,7 @@ export function lines(block: Lines): HTMLElement {
   ];
   const rows = points.map((one) => [one.name, shown(one.x, block.x), one.y, one.low, one.high]);
   const head = ["series", block.x.label, block.y.label, "low", "high"];
-  return figure(block.title, block.note, legend(names), () => draw(marks, block.x, block.y, names), head, rows);
+  return figure(block.title, block.note, legend(names), (place) => draw(place, marks, block.x, block.y, names), head, rows);
 }
 
 function tip(one: Point, block: Lines, named: boolean): string {
@@ -73,7 +73,7 @@ export function histogram(block: Histogram): HTMLElement {
   ];
   const rows = bars.map((one) => [one.name, number(one.low), number(one.high), one.count]);
   const y: Axis = { label, kind: "number" };
-  return figure(block.title, block.note, legend(names), () => draw(marks, block.x, y, names), ["series", "from", "to", "episodes"], rows);
+  return figure(block.title, block.note, legend(names), (place) => draw(place, marks, block.x, y, names), ["series", "from", "to", "episodes"], rows);
 }
 
 export function scatter(block: Scatter, open: (episode: string) => void): HTMLElement {
@@ -89,8 +89,8 @@ export function scatter(block: Scatter, open: (episode: string) => void): HTMLEl
       title: (one: (typeof points)[number]) => visible(`${one.name}\n${block.x.label} ${number(one.x)}\n${block.y.label} ${number(one.y)}\nclick opens ${one.episode.slice(0, 8)}`),
     })),
   ];
-  const make = (): Element => {
-    const chart = draw(marks, block.x, block.y, names);
+  const make = (place: Element): Element => {
+    const chart = draw(place, marks, block.x, block.y, names);
     const svg = chart as unknown as { value?: { episode?: string } };
     chart.addEventListener("click", () => {
       if (svg.value?.episode) open(svg.value.episode);
@@ -101,8 +101,8 @@ export function scatter(block: Scatter, open: (episode: string) => void): HTMLEl
   return figure(block.title, block.note, legend(names), make, ["series", block.x.label, block.y.label, "episode"], rows, open);
 }
 
-function draw(marks: Plot.Markish[], x: Axis, y: Axis, names: string[]): Element {
-  const width = Math.max(260, Math.min(620, document.documentElement.clientWidth - 48));
+function draw(place: Element, marks: Plot.Markish[], x: Axis, y: Axis, names: string[]): Element {
+  const width = Math.max(260, place.clientWidth);
   const svg = Plot.plot({
     width,
     height: HEIGHT,
@@ -137,7 +137,7 @@ function figure(
   title: string,
   note: string,
   legend: HTMLElement | null,
-  make: () => Element,
+  make: (place: Element) => Element,
   head: string[],
   rows: Row[],
   open?: (episode: string) => void,
@@ -149,7 +149,7 @@ function figure(
       if (details.open && !table.firstChild) append(table, numbers(head, rows, open));
     },
   }, h("summary", {}, "Numbers"), table);
-  whenSeen(chart, () => replace(chart, make()));
+  whenSeen(chart, () => replace(chart, make(chart)));
   return h("figure", {}, h("figcaption", {}, h("h3", {}, title)), legend, chart, h("p", { class: "note" }, note), details);
 }
 

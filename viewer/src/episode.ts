@@ -118,7 +118,7 @@ function timeline(spans: TimelineSpan[], id: string): HTMLElement | null {
   const kept = spans.slice(0, BARS);
   return h("details", { class: "timeline", open: spans.length <= 40 }, h("summary", {}, h("h2", {}, "Timeline"), ` ${seconds(end / 1000)}`),
     h("ol", {}, ...kept.map((one) => {
-      const fill = h("span", { class: `fill ${one.kind}${one.error ? " error" : ""}` });
+      const fill = h("span", { class: `fill of-${one.kind}${one.error ? " failed" : ""}` });
       fill.style.left = `${(100 * one.start) / end}%`;
       fill.style.width = `${Math.max(0.3, (100 * one.duration) / end)}%`;
       const text = `${one.error ? "✗ " : ""}${one.name}`;
@@ -169,7 +169,7 @@ export function step(found: Step, place: number, prefix = "step"): HTMLElement {
       call.facts.length ? facts(call.facts) : null)),
     found.action ? content("action", found.action) : null,
     ...found.rewards.map(scoring),
-    found.tokens ? lazy("Tokens", () => tokenView(found.tokens!)) : null,
+    found.tokens ? lazy(`Tokens (${found.tokens.ids.length.toLocaleString("en")})`, () => tokenView(found.tokens!)) : null,
     found.facts.length ? facts(found.facts) : null);
 }
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mttp.cli.output import Json, console, fail, print_json, progress, say
-from mttp.cli.report.comparison import document, headline, markdown, render
+from mttp.cli.rendering.comparison import document, headline, markdown, render
 from mttp.study import compare as compared
 
 __all__ = ["compare"]

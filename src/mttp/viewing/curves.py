@@ -13,7 +13,8 @@ from mttp.viewing.blocks import axis, lines, series
 
 __all__ = ["by_run", "episode_curve", "numbers"]
 
-_BINS = 60
+_BINS = 40
+_FEWEST_IN_BIN = 5
 _Z = 1.96
 _MOST_RUNS = 8
 """Largest number of runs that have a curve of their own; more of them are drawn as one."""
@@ -59,7 +60,7 @@ def episode_curve(
         for side, episodes in sides.items()
         for name, of in measures.items()
     ]
-    sizes = {math.ceil(len(episodes) / _BINS) for episodes in sides.values()}
+    sizes = {_bin_size(len(episodes)) for episodes in sides.values()}
     bins = f"{min(sizes):,}" if len(sizes) == 1 else f"{min(sizes):,} to {max(sizes):,}"
     note = f"Mean of each {bins} episodes in order of start; the band is 1.96 standard errors of this mean."
     if sizes == {1}:
@@ -67,8 +68,13 @@ def episode_curve(
     return lines(title, axis("episode"), axis(label), curves, note)
 
 
+def _bin_size(count: int) -> int:
+    """Episodes in a bin: one if there are few episodes, else enough for a standard error."""
+    return 1 if count <= _BINS else max(_FEWEST_IN_BIN, math.ceil(count / _BINS))
+
+
 def _curve(name: str, values: np.ndarray[Any, Any]) -> dict[str, Any]:
-    size = max(1, math.ceil(len(values) / _BINS))
+    size = _bin_size(len(values))
     parts = [values[start : start + size] for start in range(0, len(values), size)]
     known = [part[~np.isnan(part)] for part in parts]
     means = [float(part.mean()) if len(part) else math.nan for part in known]

@@ -110,7 +110,7 @@ def _summary(contents: Contents) -> dict[str, Any] | None:
         fact("episodes", len(episodes), detail=_counted(statuses, "completed")),
         fact("steps", sum(one.length for one in episodes)),
         _mean_fact("return", episodes, attrgetter("return_")),
-        *([_mean_fact("reward", episodes, attrgetter("reward"))] if _has(episodes, "reward") else []),
+        *([_mean_fact("reward", episodes, attrgetter("reward"))] if _has_rewards(episodes) else []),
         *_success_fact(episodes),
         *_invalid_fact(episodes),
         _mean_fact("length", episodes, attrgetter("length")),
@@ -131,6 +131,11 @@ def _summary(contents: Contents) -> dict[str, Any] | None:
 
 def _has(episodes: Sequence[EpisodeFigures], name: str) -> bool:
     return any(getattr(one, name) is not None for one in episodes)
+
+
+def _has_rewards(episodes: Sequence[EpisodeFigures]) -> bool:
+    """Whether a reward differs from the return."""
+    return any(one.reward is not None and one.reward != one.return_ for one in episodes)
 
 
 def _counted(counts: Counter[str], *without: str) -> str:
@@ -185,7 +190,9 @@ def _returns(contents: Contents) -> dict[str, Any] | None:
         sides = {"base": contents.baseline, "candidate": contents.episodes}
     blocks = [
         episode_curve("Return", "return", sides, {"": attrgetter("return_")}),
-        episode_curve("Reward", "reward", sides, {"": attrgetter("reward")}),
+        episode_curve("Reward", "reward", sides, {"": attrgetter("reward")})
+        if _has_rewards(contents.episodes)
+        else None,
         episode_curve("Success", "share of successes", sides, {"": _success}),
         episode_curve("Components", "score", {"": contents.episodes}, _components(contents.episodes)),
         episode_curve("Length", "steps", sides, {"": attrgetter("length")}),
@@ -235,7 +242,7 @@ def _distributions(contents: Contents) -> dict[str, Any] | None:
             {side: numbers(episodes, attrgetter(name)) for side, episodes in sides.items()},
         )
         for title, (label, name) in measures.items()
-        if any(getattr(one, name) is not None for one in contents.episodes)
+        if _has(contents.episodes, name) and (name != "reward" or _has_rewards(contents.episodes))
     ]
     return section("distributions", "Distributions", [*blocks, _reward_against_length(contents)])
 

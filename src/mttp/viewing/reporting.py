@@ -7,7 +7,7 @@ import gzip
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,16 @@ class Report:
     """Number of episodes in the report's table."""
     pages: int
     """Number of these that can be opened."""
+    headlines: tuple[str, ...] = ()
+    """Verdicts of comparison and gate, and what the diagnosis found, a line each."""
+    refusal: str | None = None
+    """Why the recording was not compared with the baseline."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the file's content."""
+        found = asdict(self)
+        del found["html"]
+        return found
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the file and return its path; an existing file is replaced."""
@@ -147,6 +157,8 @@ def report(
         episodes=len(figures),
         rows=len(rows),
         pages=len(chunk_of),
+        headlines=tuple(_headlines(contents)),
+        refusal=compared if isinstance(compared, str) else None,
     )
 
 
@@ -210,6 +222,18 @@ def _extras(episode: Episode) -> EpisodeExtras:
     return EpisodeExtras(
         advantage=episode.advantage, surprise=float(-together.mean()) if len(together) else None
     )
+
+
+def _headlines(contents: Contents) -> Iterator[str]:
+    if contents.gate is not None:
+        yield f"gate: {contents.gate.verdict}"
+    if contents.comparison is not None and not isinstance(contents.comparison, str):
+        yield f"against the baseline: {contents.comparison.verdict} by {contents.comparison.metrics[0]!r}"
+    if isinstance(contents.diagnosis, str):
+        yield f"not diagnosed: {contents.diagnosis}"
+    elif contents.diagnosis is not None:
+        for one in contents.diagnosis.findings:
+            yield f"{one.severity} {one.kind}: {one.evidence}"
 
 
 # Pages.

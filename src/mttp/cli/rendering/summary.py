@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.report import graders
-from mttp.cli.report.blocks import plot, sparkline
-from mttp.cli.report.figures import Interval, curve, figures, mean_interval, windows
-from mttp.cli.report.problems import problem_lines
-from mttp.cli.report.words import cell, count, counted, duration, number, of, printed, shares
+from mttp.cli.rendering import graders
+from mttp.cli.rendering.blocks import plot, sparkline
+from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
+from mttp.cli.rendering.problems import problem_lines
+from mttp.cli.rendering.words import cell, count, counted, duration, number, of, printed, shares
 from mttp.model.episodes import Run
 from mttp.reading.jsonable import jsonable
 from mttp.reading.summary import Summary

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.text import Text
 
-from mttp.cli.report.figures import SHARE_INTERVAL, share_interval
-from mttp.cli.report.graders import documents
-from mttp.cli.report.listing import Listing
-from mttp.cli.report.words import NOTHING, count, duration, moment, number, printed, shares
+from mttp.cli.rendering.figures import SHARE_INTERVAL, share_interval
+from mttp.cli.rendering.graders import documents
+from mttp.cli.rendering.listing import Listing
+from mttp.cli.rendering.words import NOTHING, count, duration, moment, number, printed, shares
 from mttp.model.estimates import PassEstimate, TimeQuantiles, t_interval
 from mttp.model.evaluations import DELTA_INTERVAL, OTHER_ERROR, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.model.gradings import GraderHealth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mttp.cli.report.words import count, number, printed, shortened
+from mttp.cli.rendering.words import count, number, printed, shortened
 from mttp.model.episodes import Episode, Step
 
 if TYPE_CHECKING:

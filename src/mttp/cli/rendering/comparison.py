@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mttp.cli.report.listing import Listing
-from mttp.cli.report.words import NOTHING, cell, count, number, printed
+from mttp.cli.rendering.listing import Listing
+from mttp.cli.rendering.words import NOTHING, cell, count, number, printed
 
 if TYPE_CHECKING:
     from mttp.study import Comparison, MetricComparison

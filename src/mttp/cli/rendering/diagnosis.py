@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from mttp.cli.report.words import cell, count, printed
+from mttp.cli.rendering.words import cell, count, printed
 
 if TYPE_CHECKING:
     from mttp.study import Diagnosis, DiagnosisFinding

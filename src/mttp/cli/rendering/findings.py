@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.report.problems import problem_lines
-from mttp.cli.report.words import cell, count, printed
+from mttp.cli.rendering.problems import problem_lines
+from mttp.cli.rendering.words import cell, count, printed
 from mttp.reading.checking import Finding, Findings
 from mttp.reading.jsonable import jsonable
 

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.report.figures import SHARE_INTERVAL, share_interval
-from mttp.cli.report.words import NOTHING, count, duration, number, printed
+from mttp.cli.rendering.figures import SHARE_INTERVAL, share_interval
+from mttp.cli.rendering.words import NOTHING, count, duration, number, printed
 from mttp.reading.jsonable import jsonable
 from mttp.rewards.case_runs import CaseReport, CaseResult, Instability
 from mttp.rewards.mutations import Mutant, Mutation

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from mttp.cli.report.listing import Listing
-from mttp.cli.report.words import NOTHING, duration, moment, number, printed
+from mttp.cli.rendering.listing import Listing
+from mttp.cli.rendering.words import NOTHING, duration, moment, number, printed
 from mttp.model.episodes import Episode, Run
 from mttp.reading.jsonable import jsonable
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from mttp.cli.report.words import count, printed
+from mttp.cli.rendering.words import count, printed
 from mttp.reading.problems import Problem
 
 __all__ = ["problem_lines"]

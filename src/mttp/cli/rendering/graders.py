@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mttp.cli.report.listing import Listing
-from mttp.cli.report.words import NOTHING, cell, number, printed, shares
+from mttp.cli.rendering.listing import Listing
+from mttp.cli.rendering.words import NOTHING, cell, number, printed, shares
 from mttp.model.gradings import GraderHealth
 
 __all__ = ["documents", "markdown", "notes", "table"]

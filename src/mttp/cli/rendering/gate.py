@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.report.words import cell, count, printed, visible
+from mttp.cli.rendering.words import cell, count, printed, visible
 
 if TYPE_CHECKING:
     from mttp.study import GateResult, RuleResult
