@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
-from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.problems import Problem
 from mttp.study.inference import scipy_stats
 from mttp.viewing.blocks import (
@@ -29,7 +27,8 @@ from mttp.viewing.blocks import (
     series,
     table,
 )
-from mttp.viewing.curves import by_run, episode_curve, numbers
+from mttp.viewing.curves import by_run, episode_curve
+from mttp.viewing.episode_table import EpisodeTable, Floats
 from mttp.viewing.study_sections import comparison_section, diagnosis_section, gate_section
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ _UPDATE_CURVES = ("loss", "kl", "entropy", "grad_norm", "clip_fraction", "learni
 class Contents:
     """What an overview shows."""
 
-    episodes: Sequence[EpisodeFigures]
+    episodes: EpisodeTable
     """All episodes, in order of start."""
     runs: Sequence[Run] = ()
     graders: Sequence[GraderHealth] = ()
@@ -70,7 +69,7 @@ class Contents:
     groups: Sequence[Group] = ()
     updates: Sequence[Update] = ()
     problems: Sequence[Problem] = ()
-    baseline: Sequence[EpisodeFigures] = ()
+    baseline: EpisodeTable | None = None
     """The episodes of the baseline."""
     comparison: Comparison | str | None = None
     """A text says why the sides were not compared."""
@@ -103,165 +102,161 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
 
 def _summary(contents: Contents) -> dict[str, Any] | None:
     episodes = contents.episodes
-    if not episodes:
+    if not len(episodes):
         return section("summary", "Summary", [note("The recording holds no episodes.", "warn")])
-    statuses = Counter(one.status for one in episodes)
     items = [
-        fact("episodes", len(episodes), detail=_counted(statuses, "completed")),
-        fact("steps", sum(one.length for one in episodes)),
-        _mean_fact("return", episodes, attrgetter("return_")),
-        *([_mean_fact("reward", episodes, attrgetter("reward"))] if _has_rewards(episodes) else []),
-        *_success_fact(episodes),
-        *_invalid_fact(episodes),
-        _mean_fact("length", episodes, attrgetter("length")),
+        fact("episodes", len(episodes), detail=_counted(episodes.counts("status"), "completed")),
+        fact("steps", int(episodes.numbers("length").sum())),
+        _mean_fact("return", episodes.numbers("return")),
+        *([_mean_fact("reward", episodes.numbers("reward"))] if _has_rewards(episodes) else []),
+        *_success_fact(episodes.numbers("success")),
+        *_invalid_fact(episodes.counts("reward_status")),
+        _mean_fact("length", episodes.numbers("length")),
         *_totals(episodes),
-        fact("runs", len({one.run for one in episodes})),
+        fact("runs", len(episodes.counts("run"))),
     ]
-    failing = [one for one in contents.graders if one.failed]
-    if failing:
-        failures = sum(one.failed for one in failing)
+    failures = sum(one.failed for one in contents.graders)
+    if failures:
         items.append(fact("failed gradings", failures, detail="see graders", state="bad"))
     if contents.faults:
         total = sum(contents.faults.values())
-        items.append(fact("faults", total, detail=_counted(Counter(contents.faults)), state="warn"))
+        items.append(fact("faults", total, detail=_counted(contents.faults), state="warn"))
     if contents.problems:
         items.append(fact("problems", len(contents.problems), detail="see problems", state="warn"))
     return section("summary", "Summary", [facts(items)])
 
 
-def _has(episodes: Sequence[EpisodeFigures], name: str) -> bool:
-    return any(getattr(one, name) is not None for one in episodes)
-
-
-def _has_rewards(episodes: Sequence[EpisodeFigures]) -> bool:
+def _has_rewards(episodes: EpisodeTable) -> bool:
     """Whether a reward differs from the return."""
-    return any(one.reward is not None and one.reward != one.return_ for one in episodes)
+    reward, return_ = episodes.numbers("reward"), episodes.numbers("return")
+    return bool((~np.isnan(reward) & (reward != return_)).any())
 
 
-def _counted(counts: Counter[str], *without: str) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common() if name not in without)
+def _counted(counts: Mapping[str, int], *without: str) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if name not in without)
 
 
-def _mean_fact(
-    label: str, episodes: Sequence[EpisodeFigures], of: Callable[[EpisodeFigures], float | None]
-) -> dict[str, Any]:
-    known = numbers(episodes, of)
-    known = known[~np.isnan(known)]
+def _known(values: Floats) -> Floats:
+    return values[~np.isnan(values)]
+
+
+def _mean(values: Floats) -> float | None:
+    known = _known(values)
+    return float(known.mean()) if len(known) else None
+
+
+def _mean_fact(label: str, values: Floats) -> dict[str, Any]:
+    known = _known(values)
     if not len(known):
         return fact(f"mean {label}", None, detail="no episode has one")
     spread = f", standard deviation {known.std(ddof=1):.4g}" if len(known) > 1 else ""
     return fact(f"mean {label}", float(known.mean()), detail=f"n={len(known):,}{spread}")
 
 
-def _success_fact(episodes: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
-    known = [one.success for one in episodes if one.success is not None]
-    if not known:
+def _success_fact(values: Floats) -> list[dict[str, Any]]:
+    known = _known(values)
+    if not len(known):
         return []
-    return [
-        fact("success", sum(known) / len(known), detail=f"{sum(known):,} of {len(known):,} with an outcome")
-    ]
+    detail = f"{int(known.sum()):,} of {len(known):,} with an outcome"
+    return [fact("success", float(known.mean()), detail=detail)]
 
 
-def _invalid_fact(episodes: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
+def _invalid_fact(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     """Missing and failed rewards, where any episode has a reward."""
-    counts = Counter(one.reward_status for one in episodes if one.reward_status != "ok")
-    if not counts or len(episodes) == counts["missing"]:
+    invalid = {status: count for status, count in counts.items() if status != "ok"}
+    if not invalid or {*counts} == {"missing"}:
         return []
-    state = "bad" if counts["error"] else "warn"
-    return [fact("without a valid reward", sum(counts.values()), detail=_counted(counts), state=state)]
+    state = "bad" if "error" in invalid else "warn"
+    return [fact("without a valid reward", sum(invalid.values()), detail=_counted(invalid), state=state)]
 
 
-def _totals(episodes: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
-    tokens = [one.tokens for one in episodes if one.tokens is not None]
-    costs = [one.cost for one in episodes if one.cost is not None]
-    found = [fact("tokens", sum(tokens))] if tokens else []
+def _totals(episodes: EpisodeTable) -> list[dict[str, Any]]:
+    tokens, costs = _known(episodes.numbers("tokens")), _known(episodes.numbers("cost"))
+    found = [fact("tokens", int(tokens.sum()))] if len(tokens) else []
     return found + (
-        [fact("cost in US dollars", math.fsum(costs), detail=f"n={len(costs):,}")] if costs else []
+        [fact("cost in US dollars", float(costs.sum()), detail=f"n={len(costs):,}")] if len(costs) else []
     )
 
 
 # Curves and distributions.
 
+Values: TypeAlias = Callable[[EpisodeTable], Floats]
+
+
+def _column(name: str) -> Values:
+    return lambda episodes: episodes.numbers(name)
+
+
+def _invalid(episodes: EpisodeTable) -> Floats:
+    codes, words = episodes.labels("reward_status")
+    return (codes != words.index("ok")).astype(float) if "ok" in words else np.ones(len(episodes))
+
 
 def _returns(contents: Contents) -> dict[str, Any] | None:
     names = {run.id: run.name or "" for run in contents.runs}
-    sides: dict[str, Sequence[EpisodeFigures]] = {**by_run(contents.episodes, names)}
-    if contents.baseline:
-        sides = {"base": contents.baseline, "candidate": contents.episodes}
+    episodes, baseline = contents.episodes, contents.baseline
+    runs = {} if baseline is not None else by_run(episodes, names)
+
+    def curve(title: str, label: str, values: Values) -> dict[str, Any] | None:
+        found = values(episodes)
+        if baseline is not None:
+            return episode_curve(title, label, {"base": values(baseline), "candidate": found})
+        return episode_curve(title, label, {name: found[rows] for name, rows in runs.items()})
+
+    components = [*episodes.keys("components")][:_MOST_COMPONENTS]
     blocks = [
-        episode_curve("Return", "return", sides, {"": attrgetter("return_")}),
-        episode_curve("Reward", "reward", sides, {"": attrgetter("reward")})
-        if _has_rewards(contents.episodes)
-        else None,
-        episode_curve("Success", "share of successes", sides, {"": _success}),
-        episode_curve("Components", "score", {"": contents.episodes}, _components(contents.episodes)),
-        episode_curve("Length", "steps", sides, {"": attrgetter("length")}),
-        episode_curve("Tokens", "tokens", sides, {"": attrgetter("tokens")}),
-        episode_curve("Invalid rewards", "share", sides, {"": _is_invalid}) if _rewarded(contents) else None,
+        curve("Return", "return", _column("return")),
+        curve("Reward", "reward", _column("reward")) if _has_rewards(episodes) else None,
+        curve("Success", "share of successes", _column("success")),
+        episode_curve(
+            "Components", "score", {name: episodes.numbers_of("components", name) for name in components}
+        ),
+        curve("Length", "steps", _column("length")),
+        curve("Tokens", "tokens", _column("tokens")),
+        curve("Invalid rewards", "share", _invalid) if _is_partly_invalid(episodes) else None,
     ]
     return section("returns", "Over time", blocks)
 
 
-def _success(one: EpisodeFigures) -> float | None:
-    return None if one.success is None else float(one.success)
-
-
-def _is_invalid(one: EpisodeFigures) -> float:
-    return float(one.reward_status != "ok")
-
-
-def _rewarded(contents: Contents) -> bool:
-    """Whether some rewards are valid and others are not."""
-    return len({one.reward_status == "ok" for one in contents.episodes}) == 2
-
-
-def _components(episodes: Iterable[EpisodeFigures]) -> dict[str, Callable[[EpisodeFigures], float | None]]:
-    names = dict.fromkeys(name for one in episodes for name in one.components)
-
-    def of(name: str) -> Callable[[EpisodeFigures], float | None]:
-        return lambda one: one.components.get(name)
-
-    return {name: of(name) for name in [*names][:_MOST_COMPONENTS]}
+def _is_partly_invalid(episodes: EpisodeTable) -> bool:
+    statuses = {*episodes.counts("reward_status")}
+    return "ok" in statuses and len(statuses) > 1
 
 
 def _distributions(contents: Contents) -> dict[str, Any] | None:
-    sides = {"": contents.episodes}
-    if contents.baseline:
-        sides = {"base": contents.baseline, "candidate": contents.episodes}
+    episodes, baseline = contents.episodes, contents.baseline
     measures = {
-        "Return": ("return", "return_"),
+        "Return": ("return", "return"),
         "Reward": ("reward", "reward"),
         "Length": ("steps", "length"),
         "Tokens": ("tokens", "tokens"),
         "Duration": ("seconds", "duration"),
     }
-    blocks = [
-        histogram(
-            title,
-            axis(label),
-            {side: numbers(episodes, attrgetter(name)) for side, episodes in sides.items()},
-        )
-        for title, (label, name) in measures.items()
-        if _has(contents.episodes, name) and (name != "reward" or _has_rewards(contents.episodes))
-    ]
-    return section("distributions", "Distributions", [*blocks, _reward_against_length(contents)])
+    blocks = []
+    for title, (label, name) in measures.items():
+        values = episodes.numbers(name)
+        if not len(_known(values)) or (name == "reward" and not _has_rewards(episodes)):
+            continue
+        sides = {"": values} if baseline is None else {"base": baseline.numbers(name), "candidate": values}
+        blocks.append(histogram(title, axis(label), sides))
+    return section("distributions", "Distributions", [*blocks, _reward_against_length(episodes)])
 
 
-def _reward_against_length(contents: Contents) -> dict[str, Any] | None:
+def _reward_against_length(episodes: EpisodeTable) -> dict[str, Any] | None:
     """Reward, else return, against length in tokens, else in steps; by outcome."""
-    episodes = contents.episodes
-    reward = "reward" if _has(episodes, "reward") else "return_"
-    length = "tokens" if _has(episodes, "tokens") else "length"
+    y_name = "reward" if len(_known(episodes.numbers("reward"))) else "return"
+    x_name = "tokens" if len(_known(episodes.numbers("tokens"))) else "length"
     stride = max(1, math.ceil(len(episodes) / _MOST_POINTS))
+    shown = episodes.take(np.arange(0, len(episodes), stride))
+    x, y = shown.numbers(x_name), shown.numbers(y_name)
+    codes, words = shown.labels("outcome")
     points: dict[str, list[tuple[float, float, str]]] = {}
-    for one in episodes[::stride]:
-        x, y = getattr(one, length), getattr(one, reward)
-        if x is not None and y is not None and math.isfinite(y):
-            points.setdefault(one.outcome, []).append((x, y, one.trace_id))
-    shown = f"Each {stride:,}th episode." if stride > 1 else "Each point is an episode."
-    y_label, x_label = reward.rstrip("_"), "steps" if length == "length" else "tokens"
-    title = f"{y_label.capitalize()} against {x_label}"
-    return scatter(title, axis(x_label), axis(y_label), points, f"{shown} Rank correlation: {_rank(points)}.")
+    for row in np.flatnonzero(~np.isnan(x) & ~np.isnan(y)).tolist():
+        points.setdefault(words[codes[row]], []).append((float(x[row]), float(y[row]), shown.episode(row)))
+    label = "steps" if x_name == "length" else "tokens"
+    what = f"Each {stride:,}th episode." if stride > 1 else "Each point is an episode."
+    note = f"{what} Rank correlation: {_rank(points)}."
+    return scatter(f"{y_name.capitalize()} against {label}", axis(label), axis(y_name), points, note)
 
 
 def _rank(points: Mapping[str, Sequence[tuple[float, float, str]]]) -> str:
@@ -294,7 +289,7 @@ def _graders(contents: Contents) -> dict[str, Any] | None:
     rows = [
         [
             *(one.grader, one.component, one.scope, one.gradings, one.ok, one.failed),
-            *(one.abstained, one.missing, one.mean, one.min, one.max, _counted(Counter(one.errors))),
+            *(one.abstained, one.missing, one.mean, one.min, one.max, _counted(one.errors)),
         ]
         for one in sorted(contents.graders, key=lambda one: -one.failed)
     ]
@@ -302,29 +297,25 @@ def _graders(contents: Contents) -> dict[str, Any] | None:
 
 
 def _slices(contents: Contents) -> dict[str, Any] | None:
-    def of(name: str) -> Callable[[EpisodeFigures], tuple[str, ...]]:
-        return lambda one: (str(value),) if (value := getattr(one, name)) not in (None, "") else ()
+    episodes = contents.episodes
+    labelled = {"split": "split", "environment": "env", "policy version": "policy_version", "task": "task"}
+    rows = {name: _rows_by_label(episodes, column) for name, column in labelled.items()}
+    kinds = {"split": rows["split"], "slice": episodes.slices(), **rows}
+    return section("slices", "Slices", [_slice_table(name, episodes, found) for name, found in kinds.items()])
 
-    kinds = {
-        "split": of("split"),
-        "slice": lambda one: one.slices,
-        "environment": of("env"),
-        "policy version": of("policy_version"),
-        "task": of("task"),
-    }
-    blocks = [_slice_table(name, contents.episodes, slices) for name, slices in kinds.items()]
-    return section("slices", "Slices", blocks)
+
+def _rows_by_label(episodes: EpisodeTable, name: str) -> dict[str, np.ndarray[Any, Any]]:
+    codes, words = episodes.labels(name)
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(words) + 1))
+    return {word: order[ends[code] : ends[code + 1]] for code, word in enumerate(words)}
 
 
 def _slice_table(
-    name: str, episodes: Sequence[EpisodeFigures], slices: Callable[[EpisodeFigures], Sequence[str]]
+    name: str, episodes: EpisodeTable, slices: Mapping[str, np.ndarray[Any, Any]]
 ) -> dict[str, Any] | None:
     """Means by slice, the lowest return first; None with fewer than two slices."""
-    found: dict[str, list[EpisodeFigures]] = {}
-    for one in episodes:
-        for label in slices(one):
-            found.setdefault(label, []).append(one)
-    if len(found) < 2:
+    if len(slices) < 2:
         return None
     columns = [
         column("slice", name),
@@ -336,26 +327,20 @@ def _slice_table(
         column("invalid", "invalid rewards", "number"),
         column("example", "lowest", "episode"),
     ]
-    rows = sorted((_slice_row(label, members) for label, members in found.items()), key=_by_return)
-    left_out = f"; the {_MOST_ROWS} lowest of {len(rows):,} are shown" if len(rows) > _MOST_ROWS else ""
-    return table(f"By {name}", columns, rows[:_MOST_ROWS], f"Means of the known values{left_out}.")
-
-
-def _slice_row(label: str, episodes: Sequence[EpisodeFigures]) -> list[Any]:
-    means = [_mean(episodes, of) for of in (attrgetter("return_"), attrgetter("reward"), _success)]
-    invalid = sum(one.reward_status != "ok" for one in episodes)
-    lowest = min(episodes, key=lambda one: math.inf if one.return_ is None else one.return_)
-    return [label, len(episodes), *means, _mean(episodes, attrgetter("length")), invalid, lowest.trace_id]
-
-
-def _by_return(row: Sequence[Any]) -> tuple[float, str]:
-    return (math.inf if row[2] is None else row[2]), row[0]
-
-
-def _mean(episodes: Sequence[EpisodeFigures], of: Callable[[EpisodeFigures], float | None]) -> float | None:
-    known = numbers(episodes, of)
-    known = known[~np.isnan(known)]
-    return float(known.mean()) if len(known) else None
+    measures = {one: episodes.numbers(one) for one in ("return", "reward", "success", "length")}
+    invalid = _invalid(episodes)
+    found: list[tuple[str, int, list[float | None], int, int]] = []
+    for label, rows in slices.items():
+        means = [_mean(values[rows]) for values in measures.values()]
+        lowest = rows[int(np.argmin(np.nan_to_num(measures["return"][rows], nan=np.inf)))]
+        found.append((label, len(rows), means, int(invalid[rows].sum()), int(lowest)))
+    found.sort(key=lambda row: (math.inf if row[2][0] is None else row[2][0], row[0]))
+    shown = [
+        [label, count, *means, bad, episodes.episode(lowest)]
+        for label, count, means, bad, lowest in found[:_MOST_ROWS]
+    ]
+    left_out = f"; the {_MOST_ROWS} lowest of {len(found):,} are shown" if len(found) > _MOST_ROWS else ""
+    return table(f"By {name}", columns, shown, f"Means of the known values{left_out}.")
 
 
 def _updates(contents: Contents) -> dict[str, Any] | None:
@@ -487,11 +472,7 @@ def _flat(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 def _problems(contents: Contents) -> dict[str, Any] | None:
     columns = [column("kind"), column("message"), column("episode", kind="episode")]
-    known = {one.trace_id for one in contents.episodes}
-    rows = [
-        [one.kind, str(one), one.trace_id if one.trace_id in known else None]
-        for one in contents.problems[:_MOST_ROWS]
-    ]
+    rows = [[one.kind, str(one), one.trace_id] for one in contents.problems[:_MOST_ROWS]]
     left_out = len(contents.problems) - len(rows)
     more = f"{left_out:,} more are not shown." if left_out else ""
     faults = table(

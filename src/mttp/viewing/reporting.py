@@ -25,6 +25,7 @@ from mttp.reading.sources import Source
 from mttp.reading.value_aggregation import episode_figures
 from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
 from mttp.viewing.episode_page import episode_page
+from mttp.viewing.episode_table import EpisodeTable
 from mttp.viewing.html import report_html
 from mttp.viewing.overview import Contents, sections
 from mttp.viewing.rows import EpisodeExtras, columns, row, views
@@ -42,7 +43,7 @@ _MOST_BYTES = 24_000_000
 """Largest size of all episodes together, compressed and as base64."""
 _CHUNK = 400_000
 """Episodes are compressed together up to this number of characters of JSON."""
-_MOST_DIAGNOSED = 50_000
+_MOST_DIAGNOSED = 20_000
 """Diagnosing reads all episodes at once: recordings with more are not diagnosed."""
 
 
@@ -126,14 +127,14 @@ def report(
     extras = {trace_id: _extras(one) for trace_id, one in values.items()}
     summary = source.summary() if isinstance(source, Recording) else summarize(source)
     contents = Contents(
-        episodes=figures,
+        episodes=EpisodeTable.of(figures),
         runs=recording.runs,
         graders=summary.graders,
         faults=summary.faults,
         groups=recording.groups,
         updates=recording.updates,
         problems=recording.problems,
-        baseline=() if baseline is None else _figures(baseline, None),
+        baseline=None if baseline is None else EpisodeTable.of(_figures(baseline, None)),
         comparison=compared,
         diagnosis=found,
         gate=gated,
