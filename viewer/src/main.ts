@@ -17,6 +17,7 @@ let query: Query = emptyQuery();
 let listed: string[] = [];
 let neighbours: Neighbours = { previous: null, next: null };
 let drawing = 0;
+let refreshing = false;
 
 const main = h("main", { id: "main", tabindex: -1 });
 const help = h("dialog", { "aria-label": "Keys" },
@@ -51,10 +52,14 @@ async function draw(again = false): Promise<void> {
   const place = read(location.hash);
   const scroll = again ? scrollY : 0;
   const focused = again ? document.activeElement?.id : "";
+  const opened = again ? [...main.querySelectorAll("details")].map((one) => one.open) : [];
   try {
     const [page, then] = await pageOf(place);
     if (turn !== drawing) return;
+    const marked = again ? main.querySelector<HTMLElement>("tr.marked")?.dataset.episode : undefined;
     replace(main, page);
+    page.querySelectorAll("details").forEach((one, index) => { if (opened[index]) one.open = true; });
+    if (marked) page.querySelector(`tr[data-episode="${CSS.escape(marked)}"]`)?.classList.add("marked");
     document.title = `${page.querySelector("h1")?.textContent ?? "mttp"} - mttp`;
     scrollTo(0, scroll);
     if (focused) document.getElementById(focused)?.focus();
@@ -128,5 +133,18 @@ addEventListener("keydown", (event) => {
 const app = document.getElementById("app");
 if (app) replace(app, header(), main, help);
 void draw();
-// A page that changes while it is open is drawn again, with filters and place kept.
-if (data.live) data.watch(() => { if (read(location.hash).page !== "compare") void draw(true); });
+if (data.live) data.watch(refreshSoon);
+
+/** Draws a list or an overview again after a change, with filters and place kept; not while somebody types. */
+function refreshSoon(): void {
+  if (refreshing) return;
+  refreshing = true;
+  setTimeout(() => {
+    refreshing = false;
+    const { page } = read(location.hash);
+    if (page !== "overview" && page !== "episodes") return;
+    const busy = document.hidden || help.open || document.activeElement?.matches("input, select") || !getSelection()?.isCollapsed;
+    if (busy) refreshSoon();
+    else void draw(true);
+  }, 2000);
+}

@@ -27,6 +27,8 @@ COMMANDS = {
     "compare": "Compare two recordings: is the candidate better than the base?",
     "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
+    "tail": "Print one line for each episode of a recording, as it ends.",
+    "view": "Show recordings as live pages in a browser, while the training writes them.",
     "report": "Write a recording as one HTML file that opens offline.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",

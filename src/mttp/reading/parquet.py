@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,16 @@ from mttp.otlp.streams import Progress
 from mttp.reading import group_digest
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
 
-__all__ = ["FileError", "RowGroup", "has_checksum", "notes", "read_blocks", "read_groups", "write"]
+__all__ = [
+    "FileError",
+    "RowGroup",
+    "has_checksum",
+    "notes",
+    "read_blocks",
+    "read_groups",
+    "read_traces",
+    "write",
+]
 
 _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
@@ -147,6 +156,27 @@ def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -
     yield from _blocks(path, file, range(file.metadata.num_row_groups), arrays=arrays, progress=progress)
 
 
+def read_traces(path: Path, trace_ids: Set[str]) -> Iterator[SpanRecord]:
+    """The spans of some traces, with arrays; only the row groups that hold them are read as a whole."""
+    file = _open(path)
+    with _pyarrow_reads(path):
+        groups = [
+            number
+            for number in range(file.metadata.num_row_groups)
+            if _holds(file.read_row_group(number, columns=["trace_id"]).column(0), trace_ids)
+        ]
+    for number in groups:
+        for block in _blocks(path, file, [number], arrays=True, trace_ids=trace_ids):
+            yield from block
+
+
+def _holds(column: Any, values: Set[str]) -> bool:
+    import pyarrow
+    from pyarrow import compute
+
+    return bool(compute.any(compute.is_in(column, value_set=pyarrow.array([*values], column.type))).as_py())
+
+
 class RowGroup(NamedTuple):
     """A row group of a file with a digest of its spans."""
 
@@ -189,8 +219,17 @@ def _digested(
 
 
 def _blocks(
-    path: Path, file: Any, groups: Sequence[int], *, arrays: bool, progress: Progress | None = None
+    path: Path,
+    file: Any,
+    groups: Sequence[int],
+    *,
+    arrays: bool,
+    progress: Progress | None = None,
+    trace_ids: Set[str] | None = None,
 ) -> Iterator[list[SpanRecord]]:
+    import pyarrow
+    from pyarrow import compute
+
     schema = _schema()
     with _pyarrow_reads(path):
         names = [
@@ -206,6 +245,11 @@ def _blocks(
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=[*groups], columns=names):
             if progress is not None:
                 progress(round(row_bytes * len(batch)))
+            if trace_ids is not None:
+                wanted = pyarrow.array([*trace_ids], batch.column("trace_id").type)
+                batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
+                if not len(batch):
+                    continue
             columns = {name: batch.column(name).cast(schema.field(name).type) for name in names}
             _check(columns)
             yield list(from_columns(_lists(columns), arrays=arrays))

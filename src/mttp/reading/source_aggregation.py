@@ -63,7 +63,7 @@ def read_figures(
         found = aggregate_source(source, figures=True, progress=progress)
     unplaced = found.spans.unplaced
     if not unplaced:
-        return found, found.spans.figures
+        return found, [*found.spans.figures]
     calls = _calls(source, unplaced)
     return found, [
         one._replace(call_count=calls[one.trace_id][0], call_nanoseconds=calls[one.trace_id][1])

@@ -6,7 +6,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mttp.codec import segments, summary_fields
 from mttp.model.gradings import Scored, gradings
@@ -18,7 +18,7 @@ from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScorin
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MissingEpisode", "SpanAggregator"]
+__all__ = ["FigureRows", "MissingEpisode", "SpanAggregator"]
 
 
 class MissingEpisode(NamedTuple):
@@ -36,8 +36,23 @@ _SCORED, _STEPS, _TOTAL, _REWARDED = 1, 2, 4, 8
 Flags of an episode: its scoring has a total; its return is a sum of steps; its return is a total; a reward of
 it or of a step is recorded.
 """
+_About: TypeAlias = tuple[str, str, str]
+"""Kind and key of a statement, and the trace id of its episode."""
 _IS_TRACE = re.compile("[0-9a-f]{32}").fullmatch
 _BASES = {None: 0, "episode": _TOTAL}
+
+
+class FigureRows(Protocol):
+    """The figures of episodes by row, such as a list."""
+
+    def __iter__(self) -> Iterator[EpisodeFigures]: ...
+
+    def append(self, figures: EpisodeFigures, /) -> None:
+        """Add a row."""
+
+    def __getitem__(self, row: int, /) -> EpisodeFigures: ...
+
+    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None: ...
 
 
 class SpanAggregator:
@@ -47,13 +62,17 @@ class SpanAggregator:
     An open episode keeps the ids of its spans, an ended one a row of numbers and its trace id.
     Spans of other processes than the one that started an episode are kept until `finish`.
     With `figures`, the figures of each episode for a study are kept instead of its row; of the aggregate only
-    groups, updates and annotations are counted.
+    groups, updates and annotations are counted. With `counts`, both are kept.
+    `rows` keeps the figures, by default a list.
     """
 
-    def __init__(self, *, figures: bool = False) -> None:
+    def __init__(
+        self, *, figures: bool = False, counts: bool | None = None, rows: FigureRows | None = None
+    ) -> None:
         self.aggregate = Aggregate()
-        self.figures: list[EpisodeFigures] = []
+        self.figures: FigureRows = list[EpisodeFigures]() if rows is None else rows
         """The figures of each closed episode, by row; complete after `finish`."""
+        self._has_counts = not figures if counts is None else counts
         self._unplaced: set[str] = set()
         """Trace ids with model calls of other libraries, or whose step is not known."""
         self._has_figures = figures
@@ -73,10 +92,12 @@ class SpanAggregator:
         self.apart: dict[str, set[int]] = {names.GROUP: set(), names.UPDATE: set(), names.ANNOTATE: set()}
         self.evals: dict[str, set[str]] = {}
         """Span ids of each evaluation by evaluation id."""
-        self._statements: dict[
-            tuple[str, str, str], dict[str, tuple[summary_fields.Statement, Scored | None]]
-        ] = {}
+        self._statements: dict[_About, dict[str, tuple[summary_fields.Statement, Scored | None]]] = {}
         """The latest statements by kind, key and trace id, then by annotated span."""
+        self._new_statements: set[_About] = set()
+        """Those that are not in the figures yet."""
+        self._new_members: set[str] = set()
+        """Trace ids of members of groups whose figures do not name the group yet."""
         self._late: list[tuple[str, str, Scored]] = []
         """Scores of annotations, with their run and trace id."""
         self._groups: dict[str, tuple[tuple[int, str], str]] = {}
@@ -145,6 +166,7 @@ class SpanAggregator:
         for trace_id in members:
             if trace_id not in self._groups or self._groups[trace_id][0] <= order:
                 self._groups[trace_id] = order, group
+                self._new_members.add(trace_id)
 
     def _add_annotation(self, record: SpanRecord) -> None:
         """Keep the outcome, the score or the user-supplied value of an annotation."""
@@ -155,9 +177,11 @@ class SpanAggregator:
         stated = summary_fields.statement(record)
         if stated is None or (stated.kind != "outcome" and not self._has_figures):
             return
-        latest = self._statements.setdefault((stated.kind, stated.key, stated.episode), {})
+        about = stated.kind, stated.key, stated.episode
+        latest = self._statements.setdefault(about, {})
         if stated.span not in latest or stated.order > latest[stated.span][0].order:
             latest[stated.span] = stated, scored
+            self._new_statements.add(about)
 
     def _add(self, kind: str, record: SpanRecord) -> None:
         """Count a span of an episode."""
@@ -175,7 +199,7 @@ class SpanAggregator:
     def _close(self, ended: EpisodeSummary) -> None:
         """Add the row of an episode."""
         row = self._rows[int(ended.row.trace_id, 16)] = len(self._roots)
-        if not self._has_figures:
+        if self._has_counts:
             self.aggregate.add(ended)
         self.duplicates += ended.duplicates
         self._roots.append(int(ended.root or "0", 16))
@@ -215,18 +239,32 @@ class SpanAggregator:
             if lacking := theirs.parts.lacking():
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
             self._merge_part(place, theirs)
-        for row, scoring in {} if self._has_figures else self._undecided.items():
+        for row, scoring in self._undecided.items() if self._has_counts else ():
             self.aggregate.run_of(row).add_gradings(scoring.gradings)
+        for run, trace_id, scored in self._late:
+            self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
+        self._add_late()
+
+    def settle(self) -> None:
+        """
+        Merge what arrived since the last call about closed episodes: parts of other processes, later facts.
+
+        It may be called between spans, where a recording is followed; `finish` ends with it.
+        """
+        for trace_id in [*self._theirs]:
+            place = self._rows.get(int(trace_id, 16))
+            if place is not None:
+                self._merge_part(place, self._theirs.pop(trace_id))
         self._add_late()
 
     def _add_late(self) -> None:
-        """Add the scores and outcomes of annotations, and the groups of members."""
-        for run, trace_id, scored in self._late:
-            self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
-        for (kind, key, trace_id), stated in self._statements.items():
-            row = self._row(trace_id)
+        """Add the values of annotations, and the groups of members."""
+        for about in [*self._new_statements]:
+            kind, key, trace_id = about
+            stated, row = self._statements[about], self._row(trace_id)
             if row is None:
                 continue
+            self._new_statements.discard(about)
             of_episode = [stated[span] for span in ("", f"{self._roots[row]:016x}") if span in stated]
             last = max(of_episode, key=lambda one: one[0].order, default=None)
             if last is not None and kind == "outcome":
@@ -236,10 +274,13 @@ class SpanAggregator:
                 self._replace(row, metadata=others | labels({key: last[0].value}))
             elif last is not None and last[1] is not None and not self._flags[row] & _REWARDED:
                 self._replace(row, **reward_figures(self._graded(last[0].trace_id, last[1])))
-        for trace_id, (_, group) in self._groups.items():
+        for trace_id in [*self._new_members]:
             row = self._row(trace_id)
-            if row is not None and self.figures[row].group is None:
-                self._replace(row, group=group)
+            if row is None:
+                continue
+            self._new_members.discard(trace_id)
+            if self.figures[row].group is None:
+                self._replace(row, group=self._groups[trace_id][1])
 
     def _graded(self, trace_id: str, scored: Scored) -> Scored:
         """The score of an annotation with its grades."""
@@ -254,7 +295,7 @@ class SpanAggregator:
             return
         if self._has_figures:
             self._replace(row, outcome=str(outcome))
-        else:
+        if self._has_counts:
             self.aggregate.labels["outcomes"].replace(row, str(outcome))
 
     def _replace(self, row: int, **changes: Any) -> None:
@@ -267,6 +308,7 @@ class SpanAggregator:
         effective = self._effective(row, effective)
         if theirs.figured is not None:
             self._merge_figures(row, theirs, theirs.figured, effective)
+        if not self._has_counts:
             return
         figures = self.aggregate
         run = figures.run_of(row)

@@ -13,7 +13,7 @@ from mttp.reading.episode_figures import EpisodeFigures
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EpisodeTable", "Floats", "columns_of"]
+__all__ = ["EpisodeTable", "Floats", "Map", "columns_of"]
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Map: TypeAlias = Literal["components", "metrics", "metadata"]
@@ -101,6 +101,32 @@ class EpisodeTable:
         for row, name in zip(rows.tolist(), names, strict=True):
             found.setdefault(name, []).append(row)
         return {name: np.array(places) for name, places in found.items()}
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column, with any value."""
+        if name not in self._table.column_names:
+            return False
+        column = self._table.column(name)
+        return bool(column.null_count < len(column))
+
+    def values(self, name: str) -> list[Any]:
+        """A column as plain values."""
+        return list(self._table.column(name).to_pylist())
+
+    def values_of(self, map: Map, key: str) -> list[Any]:
+        """The values under a key of a map as plain values."""
+        import pyarrow.compute as pc
+
+        return list(pc.map_lookup(self._table.column(map), key, "first").to_pylist())
+
+    def with_numbers(self, **columns: Sequence[float | None]) -> EpisodeTable:
+        """The table with more columns of numbers."""
+        import pyarrow as pa
+
+        table = self._table
+        for name, values in columns.items():
+            table = table.append_column(name, pa.array(values, pa.float64()))
+        return EpisodeTable(table)
 
     def episode(self, row: int) -> str:
         """The trace id of a row."""

@@ -8,7 +8,7 @@ from functools import cache
 from html import escape
 from importlib import resources
 
-__all__ = ["report_html"]
+__all__ = ["asset", "report_html", "view_html"]
 
 _ICON = (
     "data:image/svg+xml,"
@@ -33,6 +33,15 @@ def report_html(title: str, data: str) -> str:
         title,
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
         f'<script type="application/json" id="mttp-report">{document}</script>\n<script>{script}</script>',
+    )
+
+
+def view_html(title: str) -> str:
+    """A page that asks its server for data."""
+    return _page(
+        title,
+        '<link rel="stylesheet" href="app.css">\n<meta name="mttp-view" content="api/">',
+        '<script src="app.js"></script>',
     )
 
 

@@ -28,7 +28,7 @@ from mttp.viewing.episode_page import episode_page
 from mttp.viewing.episode_table import EpisodeTable
 from mttp.viewing.html import report_html
 from mttp.viewing.overview import Contents, sections
-from mttp.viewing.rows import EpisodeExtras, columns, row, views
+from mttp.viewing.rows import cells, columns, views
 from mttp.viewing.selection import select
 from mttp.viewing.token_view import Pieces
 
@@ -124,7 +124,7 @@ def report(
     shown, sampling = select(figures, limit, named)
     recording = _chosen(source, figures, shown, progress)
     values = {one.trace_id: one for one in recording.episodes}
-    extras = {trace_id: _extras(one) for trace_id, one in values.items()}
+    rows = _with_extras(EpisodeTable.of(shown), [values.get(one.trace_id) for one in shown])
     summary = source.summary() if isinstance(source, Recording) else summarize(source)
     contents = Contents(
         episodes=EpisodeTable.of(figures),
@@ -139,7 +139,7 @@ def report(
         diagnosis=found,
         gate=gated,
     )
-    chosen = columns(shown, extras)
+    chosen = columns(rows)
     chunks, chunk_of = _chunks(_pages(recording, pieces, _order(shown, named)))
     overview = {
         "title": _title(recording),
@@ -149,10 +149,9 @@ def report(
         "sampling": _sampling(sampling, len(shown), len(chunk_of)),
         "sections": sections(contents),
         "columns": [one.to_dict() for one in chosen],
-        "views": views(chosen, figures),
+        "views": views(rows, chosen),
     }
-    rows = [row(one, chosen, extras.get(one.trace_id, EpisodeExtras())) for one in shown]
-    data = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
+    data = {"overview": overview, "rows": cells(rows, chosen), "chunks": chunks, "chunk_of": chunk_of}
     return Report(
         html=report_html(_title(recording), _json(data)),
         episodes=len(figures),
@@ -216,13 +215,19 @@ def _named(found: Diagnosis | str, compared: Comparison | str | None) -> list[st
     return [*named, *(flip.candidate_episode for flip in flips)]
 
 
-def _extras(episode: Episode) -> EpisodeExtras:
-    found = [step.tokens.logprobs for step in episode.steps if step.tokens is not None]
-    logprobs = [one[np.isfinite(one)] for one in found if one is not None]
-    together = np.concatenate([*logprobs, np.empty(0)])
-    return EpisodeExtras(
-        advantage=episode.advantage, surprise=float(-together.mean()) if len(together) else None
+def _with_extras(rows: EpisodeTable, episodes: Sequence[Episode | None]) -> EpisodeTable:
+    """The table with the numbers that figures do not hold."""
+    return rows.with_numbers(
+        advantage=[None if one is None else one.advantage for one in episodes],
+        surprise=[None if one is None else _surprise(one) for one in episodes],
     )
+
+
+def _surprise(episode: Episode) -> float | None:
+    """The mean negative log probability of the sampled tokens, in nats; None without any."""
+    found = [step.tokens.logprobs for step in episode.steps if step.tokens is not None]
+    together = np.concatenate([*(one[np.isfinite(one)] for one in found if one is not None), np.empty(0)])
+    return float(-together.mean()) if len(together) else None
 
 
 def _headlines(contents: Contents) -> Iterator[str]:

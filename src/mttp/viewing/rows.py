@@ -1,33 +1,20 @@
-"""Episodes as rows: the columns of the episode browser, and its ready-made views."""
+"""Episodes as rows: the columns of the episode browser, its cells, and its ready-made views."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.jsonable import jsonable
+from mttp.viewing.episode_table import EpisodeTable, Map
 
-__all__ = ["ColumnKind", "EpisodeColumn", "EpisodeExtras", "columns", "reward_column", "row", "views"]
+__all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "from_start", "views"]
 
-ColumnKind: TypeAlias = Literal["text", "number", "time", "seconds", "share", "state", "episode", "episodes"]
+ColumnKind: TypeAlias = Literal["text", "number", "time", "seconds", "state", "episode"]
 
 _MOST_OWN = 12
 """Largest number of columns of components, of metrics, and of metadata."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeExtras:
-    """Numbers of an episode that its figures do not hold."""
-
-    advantage: float | None = None
-    surprise: float | None = None
-    """Mean negative log probability of its sampled tokens, in nats."""
-
-
-_NO_EXTRAS = EpisodeExtras()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,164 +22,128 @@ class EpisodeColumn:
     """A column of the episode browser."""
 
     key: str
+    """The name of a column of the table, or a map and a key, such as `components.correct`."""
     label: str
     kind: ColumnKind
-    of: Callable[[EpisodeFigures, EpisodeExtras], Any]
     help: str = ""
-    is_always_shown: bool = False
+    map: Map | None = None
+    name: str = ""
+    """The key in the map."""
 
     def to_dict(self) -> dict[str, str]:
         """The column as data of the page."""
         return {"key": self.key, "label": self.label, "kind": self.kind, "help": self.help}
 
 
-def _field(
-    key: str, label: str, kind: ColumnKind, name: str = "", *, help: str = "", always: bool = False
-) -> EpisodeColumn:
-    of = attrgetter(name or key)
-    return EpisodeColumn(
-        key=key, label=label, kind=kind, of=lambda one, _: of(one), help=help, is_always_shown=always
-    )
+def _fixed(key: str, kind: ColumnKind, label: str = "", help: str = "") -> EpisodeColumn:
+    return EpisodeColumn(key=key, label=label or key.replace("_", " "), kind=kind, help=help)
 
 
-_FIXED = (
-    _field("episode", "episode", "episode", "trace_id", always=True),
-    EpisodeColumn(
-        key="start",
-        label="started",
-        kind="time",
-        of=lambda one, _: one.start_time // 1_000_000 or None,
-        is_always_shown=True,
-    ),
-    _field("env", "environment", "text"),
-    _field("task", "task", "text"),
-    EpisodeColumn(
-        key="outcome",
-        label="outcome",
-        kind="state",
-        of=lambda one, _: None if one.outcome == "unknown" else one.outcome,
-    ),
-    _field("status", "status", "state", always=True),
-    _field(
-        "return", "return", "number", "return_", always=True, help="sum of step rewards, or the stated total"
-    ),
-    _field("reward", "reward", "number", help="value of the reward of the whole episode"),
-    _field("reward_status", "reward status", "state"),
-    EpisodeColumn(key="advantage", label="advantage", kind="number", of=lambda _, more: more.advantage),
-    _field("length", "steps", "number", always=True),
-    _field("tokens", "tokens", "number", help="prompt and completion tokens"),
-    _field("duration", "seconds", "seconds"),
-    _field("latency", "latency", "seconds", help="mean seconds of its model calls"),
-    _field("cost", "cost", "number", help="US dollars"),
-    EpisodeColumn(
-        key="surprise",
-        label="surprise",
-        kind="number",
-        of=lambda _, more: more.surprise,
-        help="mean negative log probability of its sampled tokens, in nats",
-    ),
-    EpisodeColumn(
-        key="failed_checks",
-        label="failed checks",
-        kind="text",
-        of=lambda one, _: ", ".join(one.failed_checks) or None,
-    ),
-    _field("stop_reason", "stop reason", "text"),
-    _field("split", "split", "text"),
-    EpisodeColumn(key="slices", label="slices", kind="text", of=lambda one, _: ", ".join(one.slices) or None),
-    _field("group", "group", "text"),
-    _field("seed", "seed", "text"),
-    _field("policy_version", "policy version", "text"),
-    _field("run", "run", "text"),
+_ALWAYS = ("episode", "start", "status", "return", "length")
+_FIRST = (
+    _fixed("episode", "episode"),
+    _fixed("start", "time", "started"),
+    _fixed("env", "text", "environment"),
+    _fixed("task", "text"),
+    _fixed("outcome", "state"),
+    _fixed("status", "state"),
+    _fixed("return", "number", help="sum of step rewards, or the stated total"),
+    _fixed("reward", "number", help="value of the reward of the whole episode"),
+)
+_LAST = (
+    _fixed("reward_status", "state"),
+    _fixed("advantage", "number"),
+    _fixed("length", "number", "steps"),
+    _fixed("tokens", "number", help="prompt and completion tokens"),
+    _fixed("duration", "seconds", "seconds"),
+    _fixed("latency", "seconds", help="mean seconds of its model calls"),
+    _fixed("cost", "number", help="US dollars"),
+    _fixed("surprise", "number", help="mean negative log probability of its sampled tokens, in nats"),
+    _fixed("failed_checks", "text"),
+    _fixed("stop_reason", "text"),
+    _fixed("split", "text"),
+    _fixed("group", "text"),
+    _fixed("seed", "text"),
+    _fixed("policy_version", "text"),
+    _fixed("run", "text"),
 )
 
 
-def columns(episodes: Sequence[EpisodeFigures], extras: Mapping[str, EpisodeExtras]) -> list[EpisodeColumn]:
+def columns(table: EpisodeTable) -> list[EpisodeColumn]:
     """The columns with a value in any of the episodes, and those that are always shown."""
-    candidates = [*_FIXED[:8], *_own("components", episodes), *_FIXED[8:]]
-    candidates += [*_own("metrics", episodes), *_own("metadata", episodes)]
+    found = [*_FIRST, *_own("components", table), *_LAST, *_own("metrics", table), *_own("metadata", table)]
     idle = set()
-    if all(one.reward_status == "missing" for one in episodes):
-        idle.add("reward_status")  # the run gives its rewards by steps
-    if len({one.run for one in episodes}) < 2:
+    if {*table.counts("outcome")} <= {"unknown"}:
+        idle.add("outcome")
+    if {*table.counts("reward_status")} <= {"missing"}:
+        idle.add("reward_status")  # the rewards are those of the steps
+    if len(table.counts("run")) < 2:
         idle.add("run")
-    candidates = [one for one in candidates if one.key not in idle]
-    return [one for one in candidates if one.is_always_shown or _has_values(one, episodes, extras)]
-
-
-def _has_values(
-    column: EpisodeColumn, episodes: Iterable[EpisodeFigures], extras: Mapping[str, EpisodeExtras]
-) -> bool:
-    return any(column.of(one, extras.get(one.trace_id, _NO_EXTRAS)) not in (None, "") for one in episodes)
-
-
-def _own(
-    head: Literal["components", "metrics", "metadata"], episodes: Iterable[EpisodeFigures]
-) -> list[EpisodeColumn]:
-    """A column for each of the first names."""
-    of = attrgetter(head)
-    names = dict.fromkeys(name for one in episodes for name in of(one))
-    kind: ColumnKind = "text" if head == "metadata" else "number"
     return [
-        EpisodeColumn(
-            key=f"{head}.{name}", label=name, kind=kind, of=_getter(of, name), help=f"{head}.{name}"
-        )
-        for name in [*names][:_MOST_OWN]
+        one
+        for one in found
+        if one.key in _ALWAYS or (one.key not in idle and (one.map or table.has(one.key)))
     ]
 
 
-def _getter(of: Callable[[EpisodeFigures], Mapping[str, Any]], name: str) -> Callable[..., Any]:
-    return lambda one, _: of(one).get(name)
+def _own(map: Map, table: EpisodeTable) -> list[EpisodeColumn]:
+    """A column for each of the first keys."""
+    kind: ColumnKind = "text" if map == "metadata" else "number"
+    return [
+        EpisodeColumn(key=f"{map}.{name}", label=name, kind=kind, help=f"{map}.{name}", map=map, name=name)
+        for name in table.keys(map)[:_MOST_OWN]
+    ]
 
 
-def row(one: EpisodeFigures, shown: Iterable[EpisodeColumn], extras: EpisodeExtras = _NO_EXTRAS) -> list[Any]:
-    """The cells of an episode."""
-    return [jsonable(column.of(one, extras)) for column in shown]
+def cells(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[list[Any]]:
+    """The rows of a table as data of the page."""
+    listed = [_cells(table, one) for one in shown]
+    return [list(row) for row in zip(*listed, strict=True)]
 
 
-def reward_column(shown: Iterable[EpisodeColumn]) -> str:
-    """The column by which episodes are called good or bad: `reward` if there is one, else `return`."""
-    return "reward" if any(column.key == "reward" for column in shown) else "return"
+def _cells(table: EpisodeTable, column: EpisodeColumn) -> list[Any]:
+    if column.map is not None:
+        return [jsonable(value) for value in table.values_of(column.map, column.name)]
+    values = table.values(column.key)
+    return [from_start(value) if column.key == "start" else jsonable(value) for value in values]
 
 
-def views(shown: Sequence[EpisodeColumn], episodes: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
+def from_start(nanoseconds: int) -> int | None:
+    """Milliseconds since the Unix epoch; None for an unknown start."""
+    return nanoseconds // 1_000_000 or None
+
+
+def views(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
     """The ready-made choices of episodes: those where reward and outcome disagree first."""
-    keys, score = {column.key for column in shown}, reward_column(shown)
-    outcomes = {one.outcome for one in episodes}
-    found = [_view("All", "every episode, the last one first", [], "start", descending=True)]
+    keys = {column.key for column in shown}
+    score = "reward" if "reward" in keys else "return"
+    outcomes, statuses = table.counts("outcome"), table.counts("status")
+    found = [_view("All", "every episode, the last one first", "start", descending=True)]
     if "failure" in outcomes:
-        help, filters = "failed episodes, the highest reward first", [("outcome", "=", "failure")]
-        found.append(_view("High reward, failed", help, filters, score, descending=True))
+        help, filters = "failed episodes, the highest reward first", ("outcome", "=", "failure")
+        found.append(_view("High reward, failed", help, score, filters, descending=True))
     if "success" in outcomes:
-        help, filters = "successful episodes, the lowest reward first", [("outcome", "=", "success")]
-        found.append(_view("Low reward, succeeded", help, filters, score))
-    found.append(_view("Worst", "the lowest reward first", [], score))
-    found.append(_view("Best", "the highest reward first", [], score, descending=True))
-    if any(one.status != "completed" for one in episodes):
-        help, filters = "episodes that did not complete", [("status", "!=", "completed")]
-        found.append(_view("Errors", help, filters, "start", descending=True))
+        help, filters = "successful episodes, the lowest reward first", ("outcome", "=", "success")
+        found.append(_view("Low reward, succeeded", help, score, filters))
+    found.append(_view("Worst", "the lowest reward first", score))
+    found.append(_view("Best", "the highest reward first", score, descending=True))
+    if {*statuses} - {"completed"}:
+        help, filters = "episodes that did not complete", ("status", "!=", "completed")
+        found.append(_view("Errors", help, "start", filters, descending=True))
     if "reward_status" in keys:
-        help, filters = "episodes without a valid reward", [("reward_status", "!=", "ok")]
-        found.append(_view("Not scored", help, filters, "start", descending=True))
-    found.append(_view("Longest", "the most steps first", [], "length", descending=True))
+        help, filters = "episodes without a valid reward", ("reward_status", "!=", "ok")
+        found.append(_view("Not scored", help, "start", filters, descending=True))
+    found.append(_view("Longest", "the most steps first", "length", descending=True))
     if "surprise" in keys:
-        found.append(
-            _view("Most surprising", "the least likely tokens first", [], "surprise", descending=True)
-        )
+        found.append(_view("Most surprising", "the least likely tokens first", "surprise", descending=True))
     if "advantage" in keys:
-        found.append(_view("Lowest advantage", "the worst of their groups first", [], "advantage"))
+        found.append(_view("Lowest advantage", "the worst of their groups first", "advantage"))
     return found
 
 
 def _view(
-    name: str, help: str, filters: Sequence[tuple[str, str, str]], sort: str, *, descending: bool = False
+    name: str, help: str, sort: str, filter: tuple[str, str, str] | None = None, *, descending: bool = False
 ) -> dict[str, Any]:
-    return {
-        "name": name,
-        "help": help,
-        "filters": [
-            {"column": column, "operator": operator, "value": value} for column, operator, value in filters
-        ],
-        "sort": sort,
-        "descending": descending,
-    }
+    names = ("column", "operator", "value")
+    filters = [] if filter is None else [dict(zip(names, filter, strict=True))]
+    return {"name": name, "help": help, "filters": filters, "sort": sort, "descending": descending}

@@ -1,0 +1,194 @@
+"""`mttp tail`: one line for each episode, as it ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from mttp.cli.output import Sources, console, say
+from mttp.cli.rendering.words import count, moment, number, printed
+from mttp.errors import ReadError
+from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.jsonable import to_json
+from mttp.reading.problems import Problem
+
+__all__ = ["tail"]
+
+_POLL_SECONDS = 0.5
+_WINDOW = 100
+
+
+def tail(
+    paths: Sources,
+    *,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=0, help="Number of ended episodes shown first.")
+    ] = 10,
+    window: Annotated[
+        int, typer.Option("--window", metavar="N", min=1, help="Number of episodes in the running means.")
+    ] = _WINDOW,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Wait for more episodes, or end with the last one.")
+    ] = True,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each episode.")
+    ] = False,
+) -> None:
+    """
+    Print one line for each episode of a recording, as it ends.
+
+    Each line has time, episode, environment and task, steps, return, outcome, and the means of return and
+    success over the last --window episodes; errors and invalid rewards are in words, and red on a terminal.
+    It goes on until Ctrl-C.
+
+    \b
+    Examples:
+      mttp tail runs/grpo.jsonl
+      mttp tail runs/ --lines 100 --no-follow
+      mttp tail runs/ --json | jq .return
+
+    \b
+    Exit codes:
+      0  Everything is fine: ended by Ctrl-C, or with --no-follow by the last episode.
+      2  Wrong usage, or input that can't be read.
+    """
+    from mttp.reading.following import Follower
+    from mttp.reading.span_aggregation import SpanAggregator
+
+    ended = _EndedEpisodes()
+    spans = SpanAggregator(figures=True, rows=ended)
+    follower = Follower(paths, is_open=spans.has_open)
+    means = _RunningMeans(window)
+    show = _print_json if json else _print
+    shown: deque[_EpisodeLine] = deque(maxlen=lines)  # of those that ended before the command began
+    try:
+        while True:
+            for arrived in follower.poll():
+                for one in arrived.spans:
+                    spans.add(one)
+                shown.extend(means.line(one) for one in ended.take())
+            if not ended.count and (refused := _refused(follower.problems)):
+                raise ReadError(refused)
+            for line in shown:
+                show(line)
+            shown = deque()
+            if not follow:
+                return
+            time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        return
+
+
+class _EndedEpisodes:
+    """The figures of episodes that ended since they were last taken."""
+
+    def __init__(self) -> None:
+        self._new: list[EpisodeFigures] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[EpisodeFigures]:
+        return iter(self._new)
+
+    def append(self, figures: EpisodeFigures, /) -> None:
+        self._new.append(figures)
+        self.count += 1
+
+    def __getitem__(self, row: int, /) -> EpisodeFigures:
+        raise LookupError(f"episode {row} was taken")
+
+    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None:
+        raise LookupError(f"episode {row} was taken")
+
+    def take(self) -> list[EpisodeFigures]:
+        """The new ones."""
+        new, self._new = self._new, []
+        return new
+
+
+class _EpisodeLine(NamedTuple):
+    """An episode, with the means up to it."""
+
+    episode: EpisodeFigures
+    mean_return: float | None
+    success: float | None
+
+
+class _RunningMeans:
+    """Means of the return and of success over the last episodes with a value."""
+
+    def __init__(self, window: int) -> None:
+        self._returns: deque[float] = deque(maxlen=window)
+        self._successes: deque[bool] = deque(maxlen=window)
+
+    def line(self, episode: EpisodeFigures) -> _EpisodeLine:
+        """Count an episode."""
+        if episode.return_ is not None and math.isfinite(episode.return_):
+            self._returns.append(episode.return_)
+        if episode.success is not None:
+            self._successes.append(episode.success)
+        return _EpisodeLine(episode, _mean(self._returns), _mean(self._successes))
+
+
+def _mean(values: Collection[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def _print(line: _EpisodeLine) -> None:
+    one = line.episode
+    clock = moment(one.start_time or None)[11:19]
+    what = " ".join(filter(None, (one.env, one.task)))
+    words = [f"{count(one.length, 'step')}", f"return {number(one.return_)}"]
+    if one.success is not None:
+        words.append("success" if one.success else "failure")
+    means = [f"mean {number(line.mean_return)}"] if line.mean_return is not None else []
+    means += [f"{line.success:.0%} success"] if line.success is not None else []
+    text = printed(f"{clock}  {one.trace_id[:8]}  {what}  {', '.join(words)}  ")
+    text.append_text(printed(", ".join(means), style="dim"))
+    if wrong := _wrong(one):
+        text.append_text(printed(f"  {wrong}", style="red"))
+    console().print(text, soft_wrap=True)
+
+
+def _wrong(one: EpisodeFigures) -> str:
+    """What went wrong: the status, an invalid reward, and components with errors."""
+    words = [] if one.status == "completed" else [one.status]
+    if one.reward_status not in ("ok", "missing"):
+        words.append(f"reward {one.reward_status}")
+    words += [f"{name} {status}" for name, status in one.component_statuses.items()]
+    words += [f"failed check {name}" for name in one.failed_checks]
+    return ", ".join(words)
+
+
+def _print_json(line: _EpisodeLine) -> None:
+    """Print an episode as one line of JSON."""
+    one = line.episode
+    document = {
+        "episode": one.trace_id,
+        "start": one.start_time,
+        "run": one.run,
+        "env": one.env,
+        "task": one.task,
+        "status": one.status,
+        "outcome": one.outcome,
+        "length": one.length,
+        "return": one.return_,
+        "reward": one.reward,
+        "reward_status": one.reward_status,
+        "components": one.components,
+        "component_statuses": one.component_statuses,
+        "failed_checks": one.failed_checks,
+        "tokens": one.tokens,
+        "duration": one.duration,
+        "mean_return": line.mean_return,
+        "mean_success": line.success,
+    }
+    say(to_json(document))
+
+
+def _refused(problems: Sequence[Problem]) -> str:
+    return next((str(one) for one in problems if one.kind in ("not_traces", "damaged_file")), "")

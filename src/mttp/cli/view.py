@@ -1,0 +1,92 @@
+"""`mttp view`: recordings as live pages in a browser."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, Sources, print_json, say
+from mttp.cli.rendering.words import visible
+
+__all__ = ["view"]
+
+
+def view(
+    paths: Sources,
+    *,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", metavar="BASE", help="Recording to compare with; may be repeated."),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            "--host", metavar="HOST", help="Address to listen on; others than loopback need a token."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="PORT", min=0, max=65_535, help="Port; 0 takes a free one.")
+    ] = 8350,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer", metavar="FILE", help="tokenizer.json, or its directory: shows the texts of tokens."
+        ),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    json: Json = False,
+) -> None:
+    """
+    Show recordings as live pages in a browser, while the training writes them.
+
+    The pages are those of mttp report. New episodes appear, filters stay, and the address of a list or an
+    episode can be shared. Nothing is loaded whole: a million episodes can be searched, sorted and opened.
+    Pages are served on this machine only, unless --host says otherwise; then the printed address holds a
+    token. Nothing can be changed by them. With --json, prints one object with the address. Ctrl-C ends it.
+
+    \b
+    Examples:
+      mttp view runs/
+      mttp view runs/new.jsonl --baseline runs/old.jsonl --open
+      mttp view runs/ --host 0.0.0.0 --port 9000
+
+    \b
+    Exit codes:
+      0  Everything is fine: ended by Ctrl-C.
+      2  Wrong usage, input that can't be read, or a port that can't be listened on.
+    """
+    from mttp.viewing.live import LivePages
+    from mttp.viewing.server import is_loopback, serve
+    from mttp.viewing.token_texts import load_tokenizer
+
+    pieces = None if tokenizer is None else load_tokenizer(tokenizer)
+    token = None if is_loopback(host) else secrets.token_urlsafe(16)
+    pages = LivePages(paths, baseline=baseline, pieces=pieces)
+    try:
+        pages.start()
+        server = serve(pages, host, port, token=token)
+        try:
+            _announce(host, server.port, token, browser=browser, json=json)
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+        finally:
+            server.close()
+    finally:
+        pages.close()
+
+
+def _announce(host: str, port: int, token: str | None, *, browser: bool, json: bool) -> None:
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{port}/" + ("" if token is None else f"?token={token}")
+    if json:
+        print_json({"address": address})
+    else:
+        say(visible(f"{address}  (Ctrl-C ends it)"))
+    if browser:
+        import webbrowser
+
+        webbrowser.open(address)

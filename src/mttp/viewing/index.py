@@ -1,0 +1,363 @@
+"""An index of the episodes of growing recordings, in DuckDB on disk."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mttp.codec import runs as run_codec
+from mttp.codec import summary_fields
+from mttp.errors import MissingExtra, ReadError
+from mttp.model.episodes import Group, Run, Update
+from mttp.model.spans import SpanRecord
+from mttp.otlp.recording_files import is_parquet
+from mttp.otlp.streams import FilePart
+from mttp.reading import lines, parquet
+from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.episode_summary import EpisodeSummary
+from mttp.reading.following import Arrived, Follower
+from mttp.reading.problems import Problem
+from mttp.reading.recording import Recording, read
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import find
+from mttp.reading.span_aggregation import SpanAggregator
+from mttp.reading.summary import Summary, summed
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.viewing.episode_table import EpisodeTable, columns_of
+
+__all__ = ["EpisodeIndex"]
+
+_TABLE_COLUMNS = "* EXCLUDE (place, figures)"
+_LATE = frozenset({names.GROUP, names.UPDATE, names.ANNOTATE})
+
+
+class EpisodeIndex:
+    """
+    The episodes of files that may grow: rows in DuckDB, and where the spans of each episode are.
+
+    One thread calls `refresh`; others may query at the same time. `close` removes the database.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self.sources = [*sources]
+        self._directory = tempfile.TemporaryDirectory(prefix="mttp-view-")
+        self._connection = _connect(Path(self._directory.name) / "episodes.duckdb")
+        self._lock = threading.Lock()
+        self._figures = _RecentFigures(self._load)
+        self._spans = SpanAggregator(figures=True, counts=True, rows=self._figures)
+        self._follower = Follower(self.sources, is_open=self._spans.has_open)
+        self._files: dict[Path, int] = {}
+        self._late = _LateTraces()
+        self._is_created = False
+        self._noted: list[str] = []
+        self.version = 0
+        """Raised with each change of what can be seen."""
+
+    def refresh(self) -> bool:
+        """
+        Read what was written since the last call; return whether anything was.
+
+        Raises ReadError where there is nothing to follow, or nothing but other files.
+        """
+        is_changed = False
+        for arrived in self._follower.poll():
+            self._add(arrived)
+            is_changed = is_changed or bool(arrived.spans)
+            self._store()
+        self._spans.settle()
+        self._store()
+        if is_changed:
+            self.version += 1
+        elif not self._is_created and (refused := self._refused()):
+            raise ReadError(refused)
+        return is_changed
+
+    def close(self) -> None:
+        """Remove the database."""
+        with self._lock:
+            self._connection.close()
+        self._directory.cleanup()
+
+    # Queries.
+
+    def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement on the table `episodes`; none as long as there is no episode."""
+        if not self._is_created:
+            return []
+        with self._cursor() as cursor:
+            found: list[tuple[Any, ...]] = cursor.execute(statement, parameters).fetchall()
+        return found
+
+    def __len__(self) -> int:
+        return self._figures.count
+
+    def table(self) -> EpisodeTable:
+        """The columns of all episodes, in order of start."""
+        if not self._is_created:
+            return EpisodeTable.of([])
+        with self._cursor() as cursor:
+            found = cursor.sql(f"SELECT {_TABLE_COLUMNS} FROM episodes ORDER BY start, episode")
+            return EpisodeTable(found.to_arrow_table())
+
+    def episode(self, trace_id: str) -> Recording:
+        """A recording of one episode with its later facts; raises ReadError if there is none."""
+        places = self.query("SELECT DISTINCT file, first, last FROM places WHERE trace = ?", [trace_id])
+        if not places:
+            raise ReadError(f"there is no episode {trace_id}")
+        files = {number: path for path, number in self._files.items()}
+        wanted = {trace_id, *self._late.of(trace_id)}
+        records: list[SpanRecord] = []
+        for number, first, last in places:
+            part = None if first is None else FilePart(first, last)
+            records += _spans_of(files[number], part, wanted)
+        return read(_Held(records))
+
+    def runs(self) -> list[Run]:
+        """The runs in order of start."""
+        found = []
+        for spans in [*self._spans.runs.values()]:
+            try:
+                found.append(run_codec.decode(list(spans.values())))
+            except Exception:  # a broken run must not hide the others
+                continue
+        return sorted(found, key=lambda run: (run.start_time or 0, run.id))
+
+    def groups(self, limit: int) -> list[Group]:
+        """The last groups in order of start, with the rewards of their episodes, without advantages."""
+        found = self.query(
+            'SELECT "group", any_value(task), list(episode ORDER BY start), '
+            "list(coalesce(reward, \"return\", 'nan') ORDER BY start), min(start) AS first "
+            'FROM episodes WHERE "group" IS NOT NULL GROUP BY "group" ORDER BY first DESC LIMIT ?',
+            [limit],
+        )
+        return [_group(*row) for row in reversed(found)]
+
+    @property
+    def updates(self) -> list[Update]:
+        """The updates in order of start, without the lists of their episodes."""
+        return self._late.updates
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Problems of what was read so far."""
+        noted = [Problem(kind="damaged_file", message=message) for message in self._noted]
+        return [*self._follower.problems, *noted]
+
+    def note(self, message: str) -> None:
+        """Add an error of following to the problems, once."""
+        if message not in self._noted:
+            self._noted.append(message)
+            self.version += 1
+
+    def check(self) -> None:
+        """Raise ReadError if a source does not exist."""
+        find(self.sources)
+
+    def is_pattern(self, text: str) -> bool:
+        """Whether a text is a regular expression of the database."""
+        import duckdb
+
+        try:
+            with self._cursor() as cursor:
+                cursor.execute("SELECT regexp_matches('', ?)", [text])
+        except duckdb.Error:
+            return False
+        return True
+
+    def summary(self) -> Summary:
+        """The health of graders, and the faults."""
+        return summed(
+            self._spans.aggregate,
+            self.runs(),
+            evals=len(self._spans.evals),
+            problems=self.problems,
+            sources=[*self._files],
+            duplicates=0,
+        )
+
+    # Storing.
+
+    def _add(self, arrived: Arrived) -> None:
+        number = self._files.setdefault(arrived.path, len(self._files))
+        places: dict[str, None] = {}
+        for one in arrived.spans:
+            self._spans.add(one)
+            for trace_id in self._late.about(one):
+                places[trace_id] = None
+        if places:
+            self._store_places(places, number, arrived.part)
+
+    def _store_places(self, traces: Iterable[str], number: int, part: FilePart | None) -> None:
+        import pyarrow as pa
+
+        listed = [*traces]
+        first, last = (None, None) if part is None else part
+        table = pa.table(
+            {
+                "trace": pa.array(listed, pa.string()),
+                "file": pa.array([number] * len(listed), pa.int32()),
+                "first": pa.array([first] * len(listed), pa.int64()),
+                "last": pa.array([last] * len(listed), pa.int64()),
+            }
+        )
+        with self._cursor() as cursor:
+            cursor.register("arrived", table)
+            cursor.execute("CREATE TABLE IF NOT EXISTS places AS SELECT * FROM arrived LIMIT 0")
+            cursor.execute("INSERT INTO places SELECT * FROM arrived")
+            cursor.unregister("arrived")
+
+    def _store(self) -> None:
+        """Write the figures that changed, and forget them."""
+        rows = self._figures.drain()
+        if not rows:
+            return
+        import pyarrow as pa
+
+        table = columns_of(rows.values())
+        table = table.append_column("place", pa.array([*rows], pa.int64()))
+        packed = [msgspec.msgpack.encode(one.plain()) for one in rows.values()]
+        table = table.append_column("figures", pa.array(packed, pa.binary()))
+        with self._cursor() as cursor:
+            cursor.register("arrived", table)
+            cursor.execute("BEGIN")
+            cursor.execute("CREATE TABLE IF NOT EXISTS episodes AS SELECT * FROM arrived LIMIT 0")
+            cursor.execute("DELETE FROM episodes WHERE place IN (SELECT place FROM arrived)")
+            cursor.execute("INSERT INTO episodes SELECT * FROM arrived")
+            cursor.execute("COMMIT")
+            cursor.unregister("arrived")
+        self._is_created = True
+
+    def _load(self, row: int) -> EpisodeFigures:
+        ((packed,),) = self.query("SELECT figures FROM episodes WHERE place = ?", [row])
+        return EpisodeFigures.of_plain(msgspec.msgpack.decode(packed))
+
+    def _cursor(self) -> Any:
+        with self._lock:
+            return self._connection.cursor()
+
+    def _refused(self) -> str:
+        wrong = [one for one in self.problems if one.kind in ("not_traces", "damaged_file")]
+        return str(wrong[0]) if wrong else ""
+
+
+def _connect(path: Path) -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingExtra(package="duckdb", extra="view", purpose="mttp view") from error
+    return duckdb.connect(str(path))
+
+
+class _RecentFigures:
+    """Figures by row: the changed ones in memory, the others in the database."""
+
+    def __init__(self, load: Any) -> None:
+        self._load = load
+        self._recent: dict[int, EpisodeFigures] = {}
+        self.count = 0
+
+    def __iter__(self) -> Iterator[EpisodeFigures]:
+        return (self[row] for row in range(self.count))
+
+    def append(self, figures: EpisodeFigures, /) -> None:
+        self._recent[self.count] = figures
+        self.count += 1
+
+    def __getitem__(self, row: int, /) -> EpisodeFigures:
+        if row not in self._recent:
+            found: EpisodeFigures = self._load(row)
+            return found
+        return self._recent[row]
+
+    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None:
+        self._recent[row] = figures
+
+    def drain(self) -> dict[int, EpisodeFigures]:
+        """The rows that were added or changed since the last call."""
+        changed, self._recent = self._recent, {}
+        return changed
+
+
+@dataclass
+class _LateTraces:
+    """Traces of groups, updates and annotations, by the episodes that they are about."""
+
+    updates: list[Update] = field(default_factory=list)
+    _by_episode: dict[str, list[str]] = field(default_factory=dict)
+
+    def of(self, trace_id: str) -> list[str]:
+        """The traces about an episode."""
+        return self._by_episode.get(trace_id, [])
+
+    def about(self, one: SpanRecord | EpisodeSummary) -> Iterator[str]:
+        """The trace ids of the episodes that a span is about."""
+        if isinstance(one, EpisodeSummary):
+            yield one.row.trace_id
+            return
+        if (kind := summary_fields.kind(one)) not in _LATE:
+            yield one.trace_id
+            return
+        if kind == names.UPDATE:
+            self._add_update(one)
+            return
+        targets = (
+            summary_fields.members(one)[1]
+            if kind == names.GROUP
+            else (str(one.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, "")),)
+        )
+        for target in targets:
+            self._by_episode.setdefault(target, []).append(one.trace_id)
+            yield target
+
+    def _add_update(self, one: SpanRecord) -> None:
+        from mttp.codec import updates
+
+        self.updates.append(updates.decode(one, [one]))
+
+
+def _group(id: str, task: str | None, episodes: list[str], rewards: list[float], start: int) -> Group:
+    known = [reward for reward in rewards if math.isfinite(reward)]
+    return Group(
+        id=id,
+        task=task,
+        episodes=tuple(episodes),
+        rewards=tuple(rewards),
+        size=len(episodes),
+        valid_count=len(known),
+        reward_mean=statistics.fmean(known) if known else None,
+        reward_std=statistics.stdev(known) if len(known) > 1 else None,
+        ddof=1,
+        start_time=start,
+    )
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Spans in memory, as a source of `read`."""
+
+    spans: list[SpanRecord]
+
+    def records(self) -> Iterable[SpanRecord]:
+        """The spans."""
+        return self.spans
+
+
+def _spans_of(path: Path, part: FilePart | None, wanted: set[str]) -> Iterator[SpanRecord]:
+    """The spans of some traces in a part of a file; without a part, in all of it."""
+    if part is None and is_parquet(path):
+        yield from parquet.read_traces(path, wanted)
+        return
+    if part is None:
+        yield from (record for record in Scan(str(path), arrays=True) if record.trace_id in wanted)
+        return
+    for line in lines.decode(path, arrays=True, part=part):
+        yield from (span for span in line.spans or () if span.trace_id in wanted)

@@ -1,0 +1,183 @@
+"""The data of the pages of a recording that may grow."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mttp.errors import MttpError, ReadError
+from mttp.model.episodes import Group
+from mttp.model.version import __version__
+from mttp.reading.source_aggregation import read_figures
+from mttp.study import Comparison, Diagnosis, compare, diagnose
+from mttp.viewing.episode_page import episode_page
+from mttp.viewing.episode_table import EpisodeTable
+from mttp.viewing.index import EpisodeIndex
+from mttp.viewing.overview import Contents, sections
+from mttp.viewing.queries import episode_rows
+from mttp.viewing.rows import EpisodeColumn, columns, views
+from mttp.viewing.token_view import Pieces
+
+if TYPE_CHECKING:
+    from mttp.reading import Recording
+
+__all__ = ["LivePages"]
+
+_POLL_SECONDS = 1.0
+_SHARE = 0.1
+"""Largest share of the time that is spent on overviews."""
+_MOST_STUDIED = 20_000
+"""Recordings with more episodes are not diagnosed and compared: `mttp diagnose` and `mttp compare` do."""
+_GROWTH = 1.2
+"""Growth in episodes after which a recording is diagnosed and compared again."""
+_MOST_GROUPS = 5_000
+
+
+class LivePages:
+    """
+    Follows recordings on a thread, and answers what pages ask.
+
+    `baseline` is a recording to compare with, `pieces` returns the texts of token ids.
+    """
+
+    def __init__(
+        self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
+    ) -> None:
+        self._index = EpisodeIndex(sources)
+        self._baseline = baseline
+        self._base_table = None if baseline is None else EpisodeTable.of(_figures(baseline))
+        self._pieces = pieces
+        self._lock = threading.Lock()
+        self._overview: dict[str, Any] | None = None
+        self._columns: Sequence[EpisodeColumn] = ()
+        self._built = (-1, 0.0, 0.0)
+        """Version, time and duration in seconds of the last overview."""
+        self._diagnosis: Diagnosis | str | None = None
+        self._comparison: Comparison | str | None = None
+        self._studied = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="mttp-view", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow; raises ReadError where there is nothing to follow."""
+        self._index.check()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop following."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._index.close()
+
+    @property
+    def version(self) -> int:
+        """Raised with each change."""
+        return self._index.version
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def overview(self) -> dict[str, Any]:
+        """The overview; while a recording grows, not always the very last state."""
+        with self._lock:
+            version, at, seconds = self._built
+            is_old = version != self._index.version and time.monotonic() - at > seconds / _SHARE
+            if self._overview is None or is_old:
+                started = time.monotonic()
+                version = self._index.version
+                self._overview = self._made()
+                ended = time.monotonic()
+                self._built = version, ended, ended - started
+            return self._overview
+
+    def episodes(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """The rows of a query; raises ConfigureError if it is not valid."""
+        if not self._columns:
+            self.overview()
+        return episode_rows(self._index, self._columns, query)
+
+    def episode(self, trace_id: str) -> dict[str, Any]:
+        """The page of an episode; raises ReadError if there is none."""
+        recording = self._index.episode(trace_id)
+        found = next((one for one in recording.episodes if one.trace_id == trace_id), None)
+        if found is None:
+            raise ReadError(f"episode {trace_id} can't be read")
+        sources = self._index.sources
+        return episode_page(
+            found,
+            group=_group(recording, trace_id),
+            problems=[str(one) for one in recording.problems if one.trace_id == trace_id],
+            pieces=self._pieces,
+            source=sources[0] if len(sources) == 1 else "",
+        )
+
+    # Following.
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._index.refresh()
+            except MttpError as error:
+                self._index.note(str(error))
+            self._study()
+            self._stopping.wait(_POLL_SECONDS)
+
+    def _study(self) -> None:
+        """Diagnose and compare, after the recording has grown enough."""
+        count = len(self._index)
+        if count > _MOST_STUDIED:
+            self._diagnosis = f"the recording has {count:,} episodes; run `mttp diagnose` on it"
+        elif count and count >= self._studied * _GROWTH:
+            self._studied = count
+            self._diagnosis = _result(lambda: diagnose(self._index.sources))
+            if self._baseline is not None:
+                base = self._baseline
+                self._comparison = _result(lambda: compare(base, self._index.sources))
+            self._index.version += 1
+
+    def _made(self) -> dict[str, Any]:
+        table = self._index.table()
+        self._columns = columns(table)
+        summary = self._index.summary()
+        contents = Contents(
+            episodes=table,
+            runs=summary.runs,
+            graders=summary.graders,
+            faults=summary.faults,
+            groups=self._index.groups(_MOST_GROUPS),
+            updates=self._index.updates,
+            problems=self._index.problems,
+            baseline=self._base_table,
+            comparison=self._comparison,
+            diagnosis=self._diagnosis,
+        )
+        names = dict.fromkeys(run.name or run.id for run in summary.runs)
+        return {
+            "title": ", ".join([*names][:3]) or "Recording",
+            "sources": self._index.sources,
+            "version": __version__,
+            "made": int(time.time() * 1000),
+            "sampling": "",
+            "sections": sections(contents),
+            "columns": [one.to_dict() for one in self._columns],
+            "views": views(table, self._columns),
+        }
+
+
+def _figures(sources: Sequence[str]) -> Sequence[Any]:
+    return sorted(read_figures(sources)[1], key=lambda one: (one.start_time, one.trace_id))
+
+
+def _result(study: Callable[[], Any]) -> Any:
+    """The result, or why there is none."""
+    try:
+        return study()
+    except MttpError as error:
+        return str(error)
+
+
+def _group(recording: Recording, trace_id: str) -> Group | None:
+    return next((group for group in recording.groups if trace_id in group.episodes), None)
