@@ -65,9 +65,18 @@ class LivePages:
         self._index.check()
         self._thread.start()
 
-    def close(self) -> None:
-        """Stop following."""
+    def stop(self) -> None:
+        """Begin to end: no request waits for changes any more."""
         self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
+    def close(self) -> None:
+        """Stop following, and remove the index."""
+        self.stop()
         if self._thread.is_alive():
             self._thread.join()
         self._index.close()

@@ -52,7 +52,7 @@ def serve(pages: LivePages, host: str, port: int, *, token: str | None = None) -
 
     Raises TransportError if the port can't be listened on.
     """
-    return AppServer(_app(pages, host, token), host, port, name="mttp-view-server")
+    return AppServer(_app(pages, host, token), host, port, name="mttp-view-server", on_close=pages.stop)
 
 
 def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
@@ -142,7 +142,7 @@ async def _next_version(pages: LivePages, after: str) -> int:
     """The version, as soon as it is higher than `after`, or after some seconds."""
     known = int(after) if after.lstrip("-").isdecimal() else -1
     for _ in range(int(_LONGEST_POLL / _POLL_SECONDS)):
-        if pages.version > known:
+        if pages.version > known or pages.is_stopping:
             break
         await asyncio.sleep(_POLL_SECONDS)
     return pages.version
