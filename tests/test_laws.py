@@ -227,6 +227,9 @@ HEAVY = {
     "grpc",
     "typer",
     "rich",
+    "matplotlib",
+    "tensorboardX",
+    "wandb",
 }
 HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard", "starlette", "uvicorn", "anyio"}
 

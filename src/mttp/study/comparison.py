@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mttp.study.aggregates import RunAggregates
 from mttp.study.differences import SideDifference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Comparison", "Flip", "MetricComparison", "Verdict"]
 
@@ -111,6 +114,20 @@ class Comparison:
 
     def __iter__(self) -> Iterator[MetricComparison]:
         return iter(self.metrics)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """
+        Draw the effect of each metric, and of the first one in each slice, with its interval.
+
+        A comparison of one metric is drawn in its unit; several have one axis, as a share of the base's mean.
+        An effect without a share, because that mean is zero, has its numbers beside an empty row.
+        Each row has the effect, the interval, the verdict, the number of episodes and the method.
+        `ax` is the matplotlib axes to draw on, by default those of a new figure; they are returned.
+        Raises MissingExtra if matplotlib is not installed: `pip install 'mttp[plot]'`.
+        """
+        from mttp.study.plotting import plot_comparison
+
+        return plot_comparison(self, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
