@@ -138,7 +138,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """A table of the metrics and slices for notebooks."""
-        from mttp.reading.notebook import html_table
+        from mttp.model.notebook import html_table
 
         columns = ("metric", "verdict", "base", "candidate", "effect", "interval", "n", "method")
         named = [(one.name, one) for one in self.metrics]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
-
-from mttp.reading.jsonable import to_json
 
 __all__ = ["Message", "message_lines", "messages", "new_messages", "speaker"]
 
@@ -54,7 +53,7 @@ def message_lines(message: Message) -> list[str]:
     if isinstance(content, (list, tuple)):
         lines += map(_part, content)
     elif content is not None:
-        lines += [text] if (text := content if isinstance(content, str) else to_json(content)) else []
+        lines += [text] if (text := content if isinstance(content, str) else _to_json(content)) else []
     if isinstance(message.get("refusal"), str):
         lines.append(f"(refuses) {message['refusal']}")
     return [*lines, *_tool_calls(message)]
@@ -63,11 +62,11 @@ def message_lines(message: Message) -> list[str]:
 def _part(part: object) -> str:
     """Return the text of a part of a message, else its JSON."""
     if not isinstance(part, Mapping):
-        return part if isinstance(part, str) else to_json(part)
+        return part if isinstance(part, str) else _to_json(part)
     for key in ("text", "content"):
         if isinstance(part.get(key), str):
             return str(part[key])
-    return to_json(part)
+    return _to_json(part)
 
 
 def _tool_calls(message: Message) -> Iterator[str]:
@@ -75,8 +74,16 @@ def _tool_calls(message: Message) -> Iterator[str]:
     for call in calls if isinstance(calls, (list, tuple)) else ():
         function = call.get("function", call) if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            yield f"calls {to_json(call)}"
+            yield f"calls {_to_json(call)}"
             continue
         arguments = function.get("arguments")
-        stated = arguments if isinstance(arguments, str) else "" if arguments is None else to_json(arguments)
+        stated = arguments if isinstance(arguments, str) else "" if arguments is None else _to_json(arguments)
         yield f"calls {function.get('name', 'unknown')} {stated}".rstrip()
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
