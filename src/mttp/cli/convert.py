@@ -1,4 +1,4 @@
-"""`mttp convert`: convert a recording to another format, or to a data set for training."""
+"""`mttp convert`: convert a recording to another format, a data set for training, or curves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.report.words import count, visible
 from mttp.errors import ConfigureError
+from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.reading import copies
 from mttp.reading.problems import Problem
@@ -43,7 +44,8 @@ def convert(
         typer.Argument(
             metavar="IN... OUT",
             help="Recordings: files, globs or directories; then the output: .parquet, .jsonl, .jsonl.gz, "
-            ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet.",
+            ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet; for curves, "
+            "tensorboard://DIR or wandb://PROJECT.",
         ),
     ],
     *,
@@ -111,6 +113,7 @@ def convert(
     instead of the file until the file changes.
     With --as, writes the conversational data set that TRL trains on, from recorded chats, and prints what was
     left out and why.
+    With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b
     Examples:
@@ -121,6 +124,7 @@ def convert(
       mttp convert --beside runs/
       mttp convert runs/grpo.jsonl good.jsonl --as sft --min-reward 0.8
       mttp convert runs/ pairs.jsonl --as dpo --where split=train
+      mttp convert runs/ tensorboard://tb
 
     \b
     Exit codes:
@@ -134,10 +138,15 @@ def convert(
         raise typer.BadParameter(f"{wrong[0]} needs --as")
     if as_ is not None and (beside or to is not None):
         raise typer.BadParameter("--as can't be combined with --to and --beside")
+    is_curves = paths[-1].startswith(CURVE_ADDRESSES)
+    if is_curves and (as_ is not None or to is not None or beside or overwrite):
+        raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to, --beside and --overwrite")
     if beside:
         _copy(paths)
     elif len(paths) < 2:
         raise typer.BadParameter("give an output file OUT, or --beside")
+    elif is_curves:
+        _write_curves(paths[:-1], paths[-1], strict=strict)
     elif as_ is not None:
         _write_dataset(
             paths[:-1],
@@ -221,6 +230,17 @@ def _write_dataset(
     say(f"wrote {count(len(found), 'row')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in found.reasons:
         say(reason)
+    finish(recording.problems, strict=strict)
+
+
+def _write_curves(sources: list[str], address: str, *, strict: bool) -> None:
+    from mttp.reading import read, write_curves
+
+    with progress(sources) as advance:
+        recording = read(sources, progress=advance)
+    write_curves(recording, address)
+    counts = f"{count(len(recording), 'episode')} and {count(len(recording.updates), 'update')}"
+    say(f"wrote the curves of {counts} to {visible(address)}")
     finish(recording.problems, strict=strict)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
+    from mttp.reading.curves import write_curves
     from mttp.reading.datasets import TrainingDataset, training_dataset
     from mttp.reading.problems import Problem
     from mttp.reading.recording import Recording, read
@@ -23,6 +24,7 @@ __all__ = [
     "scan",
     "summarize",
     "training_dataset",
+    "write_curves",
 ]
 
 __getattr__, __dir__ = exports(
@@ -37,5 +39,6 @@ __getattr__, __dir__ = exports(
         "summarize": "summary",
         "TrainingDataset": "datasets",
         "training_dataset": "datasets",
+        "write_curves": "curves",
     },
 )
