@@ -14,10 +14,10 @@ from rich.console import Console
 from specimen import EVERYTHING
 
 import mttp
-from mttp.cli.report import episodes as episode_report
-from mttp.cli.report import summary as summary_report
-from mttp.cli.report.problems import problem_lines
-from mttp.cli.report.tree import tree
+from mttp.cli.rendering import episodes as episode_report
+from mttp.cli.rendering import summary as summary_report
+from mttp.cli.rendering.problems import problem_lines
+from mttp.cli.rendering.tree import tree
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.semconv import attributes as a
 

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from mttp.cli.report.blocks import plot, sparkline
-from mttp.cli.report.figures import Figures, Window, curve, figures, mean_interval, windows
-from mttp.cli.report.words import count, duration, moment, number, shares, shortened
+from mttp.cli.rendering.blocks import plot, sparkline
+from mttp.cli.rendering.figures import Figures, Window, curve, figures, mean_interval, windows
+from mttp.cli.rendering.words import count, duration, moment, number, shares, shortened
 
 NAN = math.nan
 

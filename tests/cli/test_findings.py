@@ -10,7 +10,7 @@ from reading.traces import foreign
 from rich.console import Console
 
 import mttp
-from mttp.cli.report.findings import document, headline, markdown, render
+from mttp.cli.rendering.findings import document, headline, markdown, render
 from mttp.reading import Problem
 from mttp.reading.checking import Example, Finding, Findings
 

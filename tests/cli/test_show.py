@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.cli.report.episodes import SORTS
+from mttp.cli.rendering.episodes import SORTS
 from mttp.cli.show import Sort
 
 ASKS = {

@@ -7,8 +7,8 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+from integrations.diagnosed import play
 
 import mttp
 from mttp.integrations import stopping
@@ -29,17 +29,6 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setattr(sys.modules[names[-1]], "BaseCallback", Callback, raising=False)
     monkeypatch.setattr(sys.modules["transformers"], "TrainerCallback", Callback, raising=False)
-
-
-def play(hacks: bool, episodes: int = 400) -> None:
-    """Record a run whose reward rises, at the cost of the outcome where it is hacked."""
-    rng = np.random.default_rng(0)
-    for number in range(episodes):
-        time = number / episodes
-        with mttp.episode(env="qa") as episode:
-            episode.reward(time + rng.random())
-            share = 0.8 - 0.6 * time if hacks else 0.2 + 0.6 * time
-            episode.end(outcome="success" if rng.random() < share else "failure")
 
 
 def stops_sb3(callback: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 import mttp
-from mttp.cli.report.findings import document
+from mttp.cli.rendering.findings import document
 from mttp.reading.checking import LEVELS, attributes
 from mttp.reading.checking.findings import Id
 

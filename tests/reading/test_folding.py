@@ -16,8 +16,8 @@ from specimen import EVERYTHING
 
 import mttp
 from mttp import Reward
-from mttp.cli.report import summary as summary_report
-from mttp.cli.report.tree import tree
+from mttp.cli.rendering import summary as summary_report
+from mttp.cli.rendering.tree import tree
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
 from mttp.model import Annotation, Group, Update

@@ -12,7 +12,7 @@ from reading.traces import episode, run
 from vectors import LINES
 
 import mttp
-from mttp.cli.report.summary import document
+from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.mist import span_messages
 from mttp.mist.messages import Message, TraceSpan

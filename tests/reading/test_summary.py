@@ -32,7 +32,7 @@ from reading.traces import (
 from specimen import episodes as any_episodes
 
 import mttp
-from mttp.cli.report.summary import document
+from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord

@@ -12,6 +12,8 @@ import pytest
 
 import mttp
 from mttp.errors import ReadError, StudyError
+from mttp.reading import parquet
+from mttp.reading.scanning import Scan
 
 Recorded = Callable[..., str]
 
@@ -249,19 +251,48 @@ def test_a_slice_is_compared_by_itself(recorded: Recorded) -> None:
     [
         ("task.split", {"easy", "hard"}),
         ("mttp.task.split", {"easy", "hard"}),
+        ("metadata.author", {"A", "B"}),
+        ("mttp.metadata.author", {"A", "B"}),
         ("env.id", {"maths"}),
         ("status", {"completed"}),
         ("inputs.level", {"1", "2"}),
     ],
 )
-def test_slices_may_be_attributes_and_inputs(recorded: Recorded, by: str, names: set[str]) -> None:
+def test_slices_may_be_attributes_inputs_and_metadata(recorded: Recorded, by: str, names: set[str]) -> None:
     """
     By their names, with or without `mttp.`.
     """
-    facts = [{"split": ["easy", "hard"][n % 2], "inputs": {"level": n % 2 + 1}} for n in range(8)]
+    facts = [
+        {
+            "split": ["easy", "hard"][n % 2],
+            "inputs": {"level": n % 2 + 1},
+            "metadata": {"author": "AB"[n % 2]},
+        }
+        for n in range(8)
+    ]
     episodes = [{**one, **more} for one, more in zip(suite(range(8)), facts, strict=True)]
 
     assert names == set(mttp.compare(recorded("a", episodes), recorded("b", episodes), by=by).slices)
+
+
+def test_a_value_that_is_annotated_later_is_a_slice(tmp_path: Path) -> None:
+    """
+    It replaces the episode's own value, also in Parquet; a text of more than 100 characters is no slice.
+    """
+    path, copy = tmp_path / "run.jsonl", tmp_path / "run.parquet"
+    with mttp.configure(f"file://{path}"):
+        for place in range(3):
+            metadata = {"author": "A", "long": "x" * 101}
+            with mttp.episode(env="e", task=f"t{place}", metadata=metadata) as episode:
+                episode.reward(place)
+        mttp.annotate(episode, "author", "B")
+    parquet.write(copy, Scan(path, arrays=True, as_written=True))
+
+    for source in (path, copy):
+        slices = mttp.compare(source, source, by="metadata.author").slices
+        assert {"A": 2, "B": 1} == {name: found.clusters for name, found in slices.items()}
+    with pytest.raises(StudyError, match=r"no episode has a value of 'metadata\.long'"):
+        mttp.compare(path, path, by="metadata.long")
 
 
 def test_a_notebook_shows_a_table(recorded: Recorded) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from mttp.cli.files import beside, write_whole
 from mttp.cli.output import Json, print_json, progress, say
-from mttp.cli.report.words import count, visible
+from mttp.cli.rendering.words import count, visible
 from mttp.codec import annotations as codec
 from mttp.errors import ConfigureError
 from mttp.model import ids

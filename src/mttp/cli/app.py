@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Compare two recordings: is the candidate better than the base?",
     "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",
+    "report": "Write a recording as one HTML file that opens offline.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",
     "check": "Validate each span of a recording against the semantic conventions.",

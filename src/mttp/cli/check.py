@@ -67,7 +67,7 @@ def check(
          or has no mttp spans.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.report.findings import document, markdown, render
+    from mttp.cli.rendering.findings import document, markdown, render
     from mttp.reading.checking import LEVELS
     from mttp.reading.checking import check as find
 
@@ -87,8 +87,8 @@ def check(
 
 def _findings(findings: Findings, words: Collection[str]) -> list[str]:
     """Return why the findings fail the command: their level, or no span to check."""
-    from mttp.cli.report.findings import headline
-    from mttp.cli.report.words import count
+    from mttp.cli.rendering.findings import headline
+    from mttp.cli.rendering.words import count
     from mttp.reading.checking import LEVELS
 
     if words and not findings.spans:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from mttp.cli.output import Json, console, fail, print_json, progress, say
-from mttp.cli.report.comparison import document, headline, markdown, render
+from mttp.cli.rendering.comparison import document, headline, markdown, render
 from mttp.study import compare as compared
 
 __all__ = ["compare"]
@@ -37,7 +37,8 @@ def compare(
         typer.Option(
             "--by",
             metavar="SLICE",
-            help="Also compare by split, slices, env, inputs.NAME or an attribute such as task.split.",
+            help="Also compare by split, slices, env, inputs.NAME, metadata.NAME or an attribute such as "
+            "task.split.",
         ),
     ] = None,
     margin: Annotated[

@@ -11,7 +11,7 @@ import typer
 
 from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress, say
-from mttp.cli.report.words import count, visible
+from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.recording_files import File, is_parquet

@@ -59,7 +59,7 @@ def demo(
       0  Everything is fine.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.report.summary import document, render
+    from mttp.cli.rendering.summary import document, render
     from mttp.reading import summarize
 
     example = _example()

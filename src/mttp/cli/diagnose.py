@@ -61,7 +61,7 @@ def diagnose(
     """
     if fail_on not in _LEVELS:
         raise typer.BadParameter(f"{fail_on!r} is none of {', '.join(_LEVELS)}", param_hint="--fail-on")
-    from mttp.cli.report import diagnosis as report
+    from mttp.cli.rendering import diagnosis as report
     from mttp.study import diagnose as diagnosed
 
     with progress([recording]) as advance:

@@ -56,8 +56,8 @@ def eval_show(
       1  The recording has problems, and --strict is given.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.report.evals import document, evals_table, grader_documents
-    from mttp.cli.report.problems import problem_lines
+    from mttp.cli.rendering.evals import document, evals_table, grader_documents
+    from mttp.cli.rendering.problems import problem_lines
     from mttp.reading.evals import evaluations
 
     with progress(paths) as advance:
@@ -86,8 +86,8 @@ def _print_details(
     tasks: bool,
 ) -> None:
     """Print the details, slices and graders of an evaluation, and its tasks if `tasks`."""
-    from mttp.cli.report.evals import details, headline, slices_table, tasks_table
-    from mttp.cli.report.graders import table
+    from mttp.cli.rendering.evals import details, headline, slices_table, tasks_table
+    from mttp.cli.rendering.graders import table
 
     lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
     tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]

@@ -75,7 +75,7 @@ def gate(
         return
     if not candidate:
         raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
-    from mttp.cli.report import gate as report
+    from mttp.cli.rendering import gate as report
     from mttp.study import gate as gated
 
     with progress([candidate, *([baseline] if baseline else [])]) as advance:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.output import Json, print_json, say
-from mttp.cli.report.words import count, visible
+from mttp.cli.rendering.words import count, visible
 from mttp.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from mttp.cli.output import Json, console, print_json, say
-from mttp.cli.report.words import count, visible
+from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError, SendError
 
 if TYPE_CHECKING:

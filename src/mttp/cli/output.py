@@ -208,7 +208,7 @@ def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> 
 
 def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
     """Return the reasons why the command fails, one for each of `words` that applies."""
-    from mttp.cli.report.words import count
+    from mttp.cli.rendering.words import count
 
     reasons = {
         "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",

@@ -108,7 +108,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
     """Print the report; `every` also lists the values that arrived unchanged."""
     from rich.table import Table
 
-    from mttp.cli.report.words import printed
+    from mttp.cli.rendering.words import printed
 
     out = console()
     listed = [finding for finding in report.findings if every or finding.outcome != "whole"]
@@ -124,7 +124,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
 
 def _conclusion(report: ProbeReport) -> Sequence[str]:
     """Return the lines below the table."""
-    from mttp.cli.report.words import count
+    from mttp.cli.rendering.words import count
 
     whole = sum(finding.outcome == "whole" for finding in report.findings)
     total = count(len(report.findings), "case")

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
-from mttp.cli.report.problems import problem_lines
-from mttp.cli.report.words import count, duration, visible
+from mttp.cli.rendering.problems import problem_lines
+from mttp.cli.rendering.words import count, duration, visible
 from mttp.otlp.recording_files import File
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan

@@ -62,7 +62,7 @@ def replay(
       1  The replay diverged, or the episodes differ.
       2  Wrong usage, or an episode that can't be played.
     """
-    from mttp.cli.report import replay as report
+    from mttp.cli.rendering import replay as report
     from mttp.reading import read
     from mttp.study import align
     from mttp.study import replay as replayed

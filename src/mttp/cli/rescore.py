@@ -10,7 +10,7 @@ import typer
 
 from mttp.cli.files import beside, write_whole
 from mttp.cli.output import Json, Trust, TrustModule, console, fail, print_json, progress, say, working
-from mttp.cli.report.rescored import headline, render
+from mttp.cli.rendering.rescored import headline, render
 from mttp.errors import ConfigureError
 
 if TYPE_CHECKING:

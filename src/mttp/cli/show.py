@@ -179,8 +179,8 @@ def _is_number(value: float | None) -> bool:
 
 
 def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> None:
-    from mttp.cli.report.episodes import document
-    from mttp.cli.report.tree import tree
+    from mttp.cli.rendering.episodes import document
+    from mttp.cli.rendering.tree import tree
     from mttp.reading.jsonable import jsonable
 
     if json:
@@ -191,14 +191,14 @@ def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> N
 
 
 def _ordered(episodes: Sequence[Episode], sort: Sort, *, reverse: bool) -> list[Episode]:
-    from mttp.cli.report.episodes import sorted_by
+    from mttp.cli.rendering.episodes import sorted_by
 
     return sorted_by(episodes, sort.value, reverse=reverse)
 
 
 def _print_document(recording: Recording, episodes: Sequence[Episode], limit: int | None) -> None:
-    from mttp.cli.report import graders
-    from mttp.cli.report.episodes import document
+    from mttp.cli.rendering import graders
+    from mttp.cli.rendering.episodes import document
 
     summary = recording.summary()
     names = ("runs", "groups", "updates", "annotations", "evals")
@@ -209,10 +209,10 @@ def _print_document(recording: Recording, episodes: Sequence[Episode], limit: in
 
 
 def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
-    from mttp.cli.report import graders
-    from mttp.cli.report.episodes import episodes_table, runs_table
-    from mttp.cli.report.problems import problem_lines
-    from mttp.cli.report.words import count, counted, printed, shares
+    from mttp.cli.rendering import graders
+    from mttp.cli.rendering.episodes import episodes_table, runs_table
+    from mttp.cli.rendering.problems import problem_lines
+    from mttp.cli.rendering.words import count, counted, printed, shares
 
     summary = recording.summary()
     out = console()

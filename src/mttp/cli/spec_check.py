@@ -40,8 +40,8 @@ def spec_check(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.report.specs import finding_line, findings_document, headline
-    from mttp.cli.report.words import visible
+    from mttp.cli.rendering.specs import finding_line, findings_document, headline
+    from mttp.cli.rendering.words import visible
     from mttp.rewards.lint import lint
     from mttp.rewards.spec import RewardSpec
 

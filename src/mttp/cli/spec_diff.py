@@ -44,7 +44,7 @@ def spec_diff(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.report import rescoring, specs
+    from mttp.cli.rendering import rescoring, specs
     from mttp.rewards.difference import differences, is_enough
     from mttp.rewards.rescoring import rescore
     from mttp.rewards.spec import RewardSpec

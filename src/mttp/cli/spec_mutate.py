@@ -38,7 +38,7 @@ def spec_mutate(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.report import trials
+    from mttp.cli.rendering import trials
     from mttp.rewards.mutations import mutate
     from mttp.rewards.spec import RewardSpec
 

@@ -24,7 +24,7 @@ def spec_show(file: SpecFile, *, json: Json = False) -> None:
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.report.specs import document, render
+    from mttp.cli.rendering.specs import document, render
     from mttp.rewards.spec import RewardSpec
 
     spec = RewardSpec.load(file)

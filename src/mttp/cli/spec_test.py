@@ -116,7 +116,7 @@ def _on_cases(
     spec: RewardSpec, human: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score the cases and print the results; return whether one failed, and their instability."""
-    from mttp.cli.report import trials
+    from mttp.cli.rendering import trials
     from mttp.rewards.case_runs import run_cases
 
     with working(f"scoring {len(spec.document.cases):,} cases"):
@@ -134,7 +134,7 @@ def _on_episodes(
     spec: RewardSpec, on: list[str], *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score recorded episodes and print the results; return whether scoring failed, and their instability."""
-    from mttp.cli.report import validation
+    from mttp.cli.rendering import validation
     from mttp.reading import read
     from mttp.rewards.validation import validate
 

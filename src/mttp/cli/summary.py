@@ -60,7 +60,7 @@ def summary(
       1  The recording has something that --fail-on or --strict names.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.report.summary import document, markdown, render
+    from mttp.cli.rendering.summary import document, markdown, render
     from mttp.reading import summarize
 
     words = fail_on(fail_on_, strict=strict)

@@ -69,10 +69,12 @@ _OUTSIDE_EPISODES = frozenset(
 
 
 class Statement(NamedTuple):
-    """An annotation of an outcome or of a score."""
+    """An annotation of an outcome, of a score, or with a user-supplied key."""
 
     kind: str
-    """outcome or score."""
+    """outcome, score or fact."""
+    key: str
+    """The user-supplied key of a fact; else the kind."""
     trace_id: str
     """The trace id of the annotation."""
     episode: str
@@ -82,7 +84,7 @@ class Statement(NamedTuple):
     order: tuple[int, int, str]
     """Revision, start and span id; the highest wins."""
     value: object
-    """The outcome or the score."""
+    """The outcome, the score, or the user-supplied value."""
 
 
 class Updated(NamedTuple):
@@ -250,16 +252,22 @@ _STATEMENT_KEYS = {
     "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
 }
 """The keys of annotations of an outcome and of a score, by kind."""
+_FACT = "fact"
 
 
 def statement(record: SpanRecord) -> Statement | None:
-    """Return an annotation of an outcome or a score; None for others, and for one of a step by its index."""
+    """
+    Return an annotation of an outcome, of a score, or with a user-supplied key.
+
+    None for other annotations, and for one of a step by its index.
+    """
     found = record.attributes
-    kind = str(found.get(a.ANNOTATION_KIND))
-    if found.get(a.ANNOTATION_KEY) not in _STATEMENT_KEYS.get(kind, ()) or a.STEP_INDEX in found:
+    kind, key = str(found.get(a.ANNOTATION_KIND, _FACT)), found.get(a.ANNOTATION_KEY)
+    if a.STEP_INDEX in found or (kind != _FACT and key not in _STATEMENT_KEYS.get(kind, ())):
         return None
     return Statement(
         kind=kind,
+        key=str(key).removeprefix(f"{a.METADATA}.") if kind == _FACT and key is not None else kind,
         trace_id=record.trace_id,
         episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
         span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),

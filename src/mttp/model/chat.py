@@ -1,12 +1,21 @@
-"""Finds chat messages in observations and actions, and writes them as lines."""
+"""Finds chat messages in observations and actions, and their text, reasoning and tool calls."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Message", "message_lines", "messages", "new_messages", "speaker"]
+__all__ = [
+    "Message",
+    "message_lines",
+    "message_text",
+    "messages",
+    "new_messages",
+    "reasoning",
+    "speaker",
+    "tool_calls",
+]
 
 Message: TypeAlias = Mapping[str, Any]
 """A chat message: a role, and content, parts or tool calls."""
@@ -47,16 +56,41 @@ def speaker(message: Message) -> str:
 
 def message_lines(message: Message) -> list[str]:
     """Return the reasoning, the text, and a line per tool call."""
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    lines = [f"(thinks) {reasoning}"] if isinstance(reasoning, str) else []
+    thought, text = reasoning(message), message_text(message)
+    calls = [f"calls {name} {arguments}".rstrip() for name, arguments in tool_calls(message)]
+    return [*([f"(thinks) {thought}"] if thought else []), *([text] if text else []), *calls]
+
+
+def reasoning(message: Message) -> str:
+    """Return the reasoning of a message; empty if there is none."""
+    found = message.get("reasoning_content") or message.get("reasoning")
+    return found if isinstance(found, str) else ""
+
+
+def message_text(message: Message) -> str:
+    """Return the text of a message, a line per part, with a refusal."""
     content = message.get("content", message.get("parts"))
-    if isinstance(content, (list, tuple)):
-        lines += map(_part, content)
-    elif content is not None:
-        lines += [text] if (text := content if isinstance(content, str) else _to_json(content)) else []
+    lines = [*map(_part, content)] if isinstance(content, (list, tuple)) else []
+    if content is not None and not isinstance(content, (list, tuple)):
+        lines = [content if isinstance(content, str) else _to_json(content)]
     if isinstance(message.get("refusal"), str):
         lines.append(f"(refuses) {message['refusal']}")
-    return [*lines, *_tool_calls(message)]
+    return "\n".join(filter(None, lines))
+
+
+def tool_calls(message: Message) -> list[tuple[str, str]]:
+    """Return the name and the arguments of each tool call of a message."""
+    calls = message.get("tool_calls")
+    return [*map(_tool_call, calls)] if isinstance(calls, (list, tuple)) else []
+
+
+def _tool_call(call: object) -> tuple[str, str]:
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return _to_json(call), ""
+    arguments = function.get("arguments")
+    stated = arguments if isinstance(arguments, str) else "" if arguments is None else _to_json(arguments)
+    return str(function.get("name", "unknown")), stated
 
 
 def _part(part: object) -> str:
@@ -67,18 +101,6 @@ def _part(part: object) -> str:
         if isinstance(part.get(key), str):
             return str(part[key])
     return _to_json(part)
-
-
-def _tool_calls(message: Message) -> Iterator[str]:
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, (list, tuple)) else ():
-        function = call.get("function", call) if isinstance(call, Mapping) else None
-        if not isinstance(function, Mapping):
-            yield f"calls {_to_json(call)}"
-            continue
-        arguments = function.get("arguments")
-        stated = arguments if isinstance(arguments, str) else "" if arguments is None else _to_json(arguments)
-        yield f"calls {function.get('name', 'unknown')} {stated}".rstrip()
 
 
 def _to_json(value: object) -> str:

@@ -16,6 +16,7 @@ from mttp.reading.episode_figures import (
     FigureCounts,
     ScoreFigures,
     known,
+    labels,
     reward_figures,
     summed_scores,
 )
@@ -203,6 +204,7 @@ class PartialEpisode:
             **(NO_REWARD if scored is None else reward_figures(scored)),
             step_scores=self.step_scores(),
             metrics=counted.metrics(templates.decode(a.METRIC, found)),
+            metadata=counted.metadata(labels(templates.decode(a.METADATA, found))),
             length=row.length,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,

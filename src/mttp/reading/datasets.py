@@ -142,7 +142,7 @@ def training_dataset(
     return TrainingDataset(format=format, rows=tuple(rows), left_out=dict(made.left_out))
 
 
-class _Conversation(NamedTuple):
+class _ChatParts(NamedTuple):
     """The messages of an episode."""
 
     prompt: _Chat
@@ -162,7 +162,7 @@ class _Rows:
         self._recording = recording
         self._min_reward = min_reward
         self._text = text
-        self._found: dict[str, _Conversation | None] = {}
+        self._found: dict[str, _ChatParts | None] = {}
 
     def conversations(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of sft."""
@@ -246,7 +246,7 @@ class _Rows:
         if reward < self._min_reward:
             raise _Refused(_LOW)
 
-    def _known(self, episode: Episode) -> _Conversation | None:
+    def _known(self, episode: Episode) -> _ChatParts | None:
         """The conversation of an episode; None if it can't be used, which is counted once."""
         if episode.trace_id not in self._found:
             try:
@@ -256,7 +256,7 @@ class _Rows:
                 self._found[episode.trace_id] = None
         return self._found[episode.trace_id]
 
-    def _conversation(self, episode: Episode) -> _Conversation:
+    def _conversation(self, episode: Episode) -> _ChatParts:
         if episode.status != "completed":
             raise _Refused(_NOT_COMPLETED)
         prompt = self._prompt(episode)
@@ -267,7 +267,7 @@ class _Rows:
         completion = [_message(one) for one in found[len(prompt) :]]
         if not completion or completion[-1]["role"] != "assistant":
             raise _Refused(_NO_ANSWER)
-        return _Conversation(prompt, completion)
+        return _ChatParts(prompt, completion)
 
     def _prompt(self, episode: Episode) -> _Chat:
         """The messages that the policy sees first."""

@@ -23,6 +23,7 @@ __all__ = [
     "ScoreFigures",
     "is_model_call",
     "known",
+    "labels",
     "reward_figures",
     "summed_scores",
 ]
@@ -30,6 +31,7 @@ __all__ = [
 _OUTCOMES = {"success": True, "failure": False}
 _VERDICTS = {"pass": True, "fail": False}
 _EXECUTE_TOOL = "execute_tool"
+_LONGEST_LABEL = 100
 
 
 class ScoreFigures(NamedTuple):
@@ -75,8 +77,8 @@ class FigureCounts:
         """Parent and duration in nanoseconds of each model call."""
         self._others: set[str] = set()
         """Ids of the spans that are not steps."""
-        self._closings: list[tuple[tuple[int, int], dict[str, Any]]] = []
-        """Start, end and metrics of the ends of other processes' parts."""
+        self._closings: list[tuple[tuple[int, int], Mapping[str, Any]]] = []
+        """Start, end and attributes of the ends of other processes' parts."""
 
     def add(self, kind: str, record: SpanRecord) -> None:
         """Count a span of that kind."""
@@ -92,7 +94,7 @@ class FigureCounts:
                 self._calls.append((record.parent_id, record.end_time - record.start_time))
         elif kind == names.SEGMENT:
             times = record.start_time, record.end_time
-            self._closings.append((times, templates.decode(a.METRIC, found)))
+            self._closings.append((times, found))
 
     def add_step(self, span_id: str, attributes: Mapping[str, Any]) -> None:
         """Count a step."""
@@ -117,9 +119,16 @@ class FigureCounts:
 
     def metrics(self, own: Mapping[str, float]) -> dict[str, float]:
         """The metrics of the episode with those of other processes."""
-        found: dict[str, float] = {}
-        for _, metrics in sorted(self._closings, key=itemgetter(0)):
-            found = metrics | found
+        return self._merged(a.METRIC, own)
+
+    def metadata(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The labels of the episode's metadata with those of other processes."""
+        return {**labels(self._merged(a.METADATA, {})), **own}
+
+    def _merged(self, prefix: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for _, attributes in sorted(self._closings, key=itemgetter(0)):
+            found = templates.decode(prefix, attributes) | found
         return {**found, **own}
 
 
@@ -152,6 +161,8 @@ class EpisodeFigures(NamedTuple):
     grader: tuple[str, str]
     """Name and version of the grader."""
     metrics: Mapping[str, float]
+    metadata: Mapping[str, str]
+    """The result of `labels` for the user-supplied values."""
     length: int
     """Steps."""
     prompt_tokens: int | None
@@ -247,6 +258,15 @@ def _scores_of_plain(values: Sequence[Any]) -> ScoreFigures:
 def is_model_call(attributes: Mapping[str, Any]) -> bool:
     """Whether a call is one of a model, not of a tool."""
     return attributes.get(a.GEN_AI_OPERATION_NAME) != _EXECUTE_TOOL
+
+
+def labels(values: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers, booleans and short texts as text: the values by which episodes can be sliced."""
+    return {
+        name: found
+        for name, value in values.items()
+        if isinstance(value, (str, int, float)) and len(found := str(value)) <= _LONGEST_LABEL
+    }
 
 
 def known(value: float | None) -> float | None:

@@ -18,7 +18,7 @@ from mttp.reading.worker import pack, unpack
 
 __all__ = ["VERSION", "GroupDigest", "decode", "encode"]
 
-VERSION = "1"
+VERSION = "2"
 """Raised with every change of what a digest holds; digests of other versions are not read."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from mttp.reading.summary import Summary
     from mttp.reading.tables import Tables
 
-__all__ = ["Recording", "read"]
+__all__ = ["Recording", "read", "read_without"]
 
 _Traces: TypeAlias = dict[str, dict[str, SpanRecord]]
+_OF_LEFT_OUT = ("incomplete_group", "unknown_target")
+"""Kinds of problems that also arise where episodes are left out."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -266,9 +268,24 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     `progress` is called with the number of bytes of each chunk that was read.
     Raises ReadError if a source does not exist or is not a recording, and with `strict` at the first problem.
     """
-    scan = Scan(source, arrays=True, strict=strict, progress=progress)
+    return _recording(Scan(source, arrays=True, strict=strict, progress=progress), frozenset())
+
+
+def read_without(source: Source, trace_ids: Set[str], *, progress: Progress | None = None) -> Recording:
+    """
+    Read `source` without the traces with these ids, as `read` does.
+
+    Members of groups, annotations and preferences may then name episodes that the recording lacks; these are
+    no problems.
+    """
+    recording = _recording(Scan(source, arrays=True, progress=progress), trace_ids)
+    problems = [one for one in recording.problems if one.kind not in _OF_LEFT_OUT]
+    return replace(recording, problems=problems if trace_ids else recording.problems)
+
+
+def _recording(scan: Scan, left_out: Set[str]) -> Recording:
     with gc_disabled():
-        traces, duplicates = _traces(scan)
+        traces, duplicates = _traces(scan, left_out)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
         annotations = in_order(found.annotations)
@@ -290,11 +307,13 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     )
 
 
-def _traces(scan: Scan) -> tuple[_Traces, int]:
+def _traces(scan: Scan, left_out: Set[str]) -> tuple[_Traces, int]:
     """Spans by trace id and span id, the fullest of several copies; and the number of repeated spans."""
     traces: _Traces = {}
     duplicates = 0
     for record in scan:
+        if record.trace_id in left_out:
+            continue
         trace = traces.setdefault(record.trace_id, {})
         first = trace.setdefault(record.span_id, record)
         if first is not record:

@@ -13,7 +13,7 @@ from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
-from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, reward_figures
+from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, labels, reward_figures
 from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -74,9 +74,9 @@ class SpanAggregator:
         self.evals: dict[str, set[str]] = {}
         """Span ids of each evaluation by evaluation id."""
         self._statements: dict[
-            tuple[str, str], dict[str, tuple[summary_fields.Statement, Scored | None]]
+            tuple[str, str, str], dict[str, tuple[summary_fields.Statement, Scored | None]]
         ] = {}
-        """The latest annotations with an outcome or a score by kind and trace id, then by annotated span."""
+        """The latest statements by kind, key and trace id, then by annotated span."""
         self._late: list[tuple[str, str, Scored]] = []
         """Scores of annotations, with their run and trace id."""
         self._groups: dict[str, tuple[tuple[int, str], str]] = {}
@@ -147,15 +147,15 @@ class SpanAggregator:
                 self._groups[trace_id] = order, group
 
     def _add_annotation(self, record: SpanRecord) -> None:
-        """Keep the outcome or the score of an annotation."""
+        """Keep the outcome, the score or the user-supplied value of an annotation."""
         scored = None
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
             scored = summary_fields.reward(record)
             self._late.append((summary_fields.run(record), record.trace_id, scored))
         stated = summary_fields.statement(record)
-        if stated is None or (scored is not None and not self._has_figures):
+        if stated is None or (stated.kind != "outcome" and not self._has_figures):
             return
-        latest = self._statements.setdefault((stated.kind, stated.episode), {})
+        latest = self._statements.setdefault((stated.kind, stated.key, stated.episode), {})
         if stated.span not in latest or stated.order > latest[stated.span][0].order:
             latest[stated.span] = stated, scored
 
@@ -223,7 +223,7 @@ class SpanAggregator:
         """Add the scores and outcomes of annotations, and the groups of members."""
         for run, trace_id, scored in self._late:
             self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
-        for (kind, trace_id), stated in self._statements.items():
+        for (kind, key, trace_id), stated in self._statements.items():
             row = self._row(trace_id)
             if row is None:
                 continue
@@ -231,6 +231,9 @@ class SpanAggregator:
             last = max(of_episode, key=lambda one: one[0].order, default=None)
             if last is not None and kind == "outcome":
                 self._set_outcome(row, last[0].value)
+            elif last is not None and kind == "fact":
+                others = {name: value for name, value in self.figures[row].metadata.items() if name != key}
+                self._replace(row, metadata=others | labels({key: last[0].value}))
             elif last is not None and last[1] is not None and not self._flags[row] & _REWARDED:
                 self._replace(row, **reward_figures(self._graded(last[0].trace_id, last[1])))
         for trace_id, (_, group) in self._groups.items():
@@ -298,6 +301,7 @@ class SpanAggregator:
             **changes,
             step_scores=own.step_scores.merged(theirs.step_scores()),
             metrics=counted.metrics(own.metrics),
+            metadata=counted.metadata(own.metadata),
             call_count=own.call_count + count,
             call_nanoseconds=own.call_nanoseconds + nanoseconds,
         )

@@ -12,7 +12,7 @@ from mttp.codec.plain import to_json
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.episode_figures import EpisodeFigures, known, reward_figures, summed_scores
+from mttp.reading.episode_figures import EpisodeFigures, known, labels, reward_figures, summed_scores
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
 __all__ = ["aggregate_values", "episode_figures"]
@@ -75,6 +75,7 @@ def episode_figures(episode: Episode) -> EpisodeFigures:
         **reward_figures(episode.reward),
         step_scores=summed_scores([step.rewards[-1] for step in episode.steps if step.rewards]),
         metrics=episode.metrics,
+        metadata=labels(episode.metadata),
         length=episode.length,
         prompt_tokens=sum(block.prompt_count or 0 for block in blocks) if blocks else None,
         completion_tokens=sum(block.count or 0 for block in blocks) if blocks else None,

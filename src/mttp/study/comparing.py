@@ -29,6 +29,7 @@ _SLICES = (
     "status",
     "outcome",
     "stop_reason",
+    "run",
 )
 """Fields of an episode by whose values it can be sliced."""
 _ATTRIBUTES = {
@@ -42,6 +43,7 @@ _ATTRIBUTES = {
     "episode.status": "status",
     "episode.outcome": "outcome",
     "episode.stop_reason": "stop_reason",
+    "run.id": "run",
 }
 """The field for the name of an attribute, without the prefix `mttp.`."""
 
@@ -70,8 +72,8 @@ def compare(
     never gets a t interval of its own.
 
     `metrics` are names such as `return`, `success`, `components.correct`, `pass@4`; the first one decides.
-    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME` or the name of an attribute,
-    such as `task.split`: the first metric is also compared within each value.
+    `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME`, `metadata.NAME` or the name
+    of an attribute, such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
     `allow` names differences that are accepted: `tasks`, `spec`, `grader`.
 
@@ -95,7 +97,7 @@ def compare(
         candidate=after.name,
         differences=found,
         metrics=tuple(corrected(compared, chosen)),
-        flips=tuple(_flips(before, after)),
+        flips=tuple(_flips(plan, before, after)),
         slices=_slices(by, before, after, chosen[0], window, confidence, _margin(margin, chosen[0].name)),
         notes=plan.notes,
         problems=(*before.problems, *after.problems),
@@ -166,17 +168,24 @@ def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str])
 # Flips and slices.
 
 
-def _flips(base: Sample, candidate: Sample) -> Iterator[Flip]:
-    sides = [by_unit(one for one in side.episodes if one.success is not None) for side in (base, candidate)]
+def _flips(plan: Design, base: Sample, candidate: Sample) -> Iterator[Flip]:
+    sides = (
+        [plan.base, plan.candidate]
+        if plan.unit == "task"
+        else [by_unit(side.episodes) for side in (base, candidate)]
+    )
     for unit in sorted(unit for unit in sides[0].keys() & sides[1].keys() if unit is not None):
-        before, after = (_share(side[unit]) for side in sides)
+        known = [[one for one in side[unit] if one.success is not None] for side in sides]
+        if not all(known):
+            continue
+        before, after = map(_share, known)
         if (before - 0.5) * (after - 0.5) < 0:
             yield Flip(
                 task=unit[1],
                 base=before,
                 candidate=after,
-                base_episode=sides[0][unit][0].trace_id,
-                candidate_episode=sides[1][unit][0].trace_id,
+                base_episode=known[0][0].trace_id,
+                candidate_episode=known[1][0].trace_id,
             )
 
 
@@ -212,13 +221,19 @@ def _slices(
 
 def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
     """The slices of an episode; raises StudyError for an unknown `by`."""
+    by = by.removeprefix("mttp.")
     head, _, key = by.partition(".")
-    if head == "inputs" and key:
-        return (str(one.inputs[key]),) if key in one.inputs else ()
-    name = _ATTRIBUTES.get(by.removeprefix("mttp."), by)
+    if head in ("inputs", "metadata") and key:
+        values = one.inputs if head == "inputs" else one.metadata
+        return (str(values[key]),) if key in values else ()
+    name = _ATTRIBUTES.get(by, by)
     if name not in _SLICES:
         near = get_close_matches(by, [*_SLICES, *_ATTRIBUTES], n=1)
-        advice = f"; did you mean {near[0]!r}?" if near else f"; slice by {', '.join(_SLICES)} or inputs.NAME"
+        advice = (
+            f"; did you mean {near[0]!r}?"
+            if near
+            else f"; slice by {', '.join(_SLICES)}, inputs.NAME or metadata.NAME"
+        )
         raise StudyError(f"there is no slice by {by!r}{advice}")
     value = getattr(one, name)
     return tuple(value) if name == "slices" else (str(value),) if value not in (None, "") else ()

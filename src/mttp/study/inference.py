@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -162,7 +163,7 @@ def probability_of_improvement(base: Floats, candidate: Floats) -> Floats:
 
 
 def _mcnemar(found: Floats, effect: float, confidence: float) -> Inference:
-    stats, count = scipy_stats(), len(found)
+    count = len(found)
     gains, losses = int((found > 0).sum()), int((found < 0).sum())
     differing = gains + losses
     method = f"McNemar's exact test, {gains} gained and {losses} lost of {count:,} pairs"
@@ -171,17 +172,26 @@ def _mcnemar(found: Floats, effect: float, confidence: float) -> Inference:
         high = 1 - (1 - confidence) ** (1 / count)
         bounds = (-high, high) if count >= FEWEST_EQUAL else None
         return Inference(effect=effect, interval=bounds, p_value=1.0, detectable=high, method=method)
-    tested = stats.binomtest(gains, differing, 0.5)
-    share = tested.proportion_ci(confidence_level=confidence, method="exact")
-    low, high = ((2 * side - 1) * differing / count for side in (share.low, share.high))
+    low, high = (
+        (2 * side - 1) * differing / count for side in _clopper_pearson(gains, differing, confidence)
+    )
     error = math.sqrt(differing - (gains - losses) ** 2 / count) / count
     return Inference(
         effect=effect,
         interval=(low, high),
-        p_value=float(tested.pvalue),
+        # Under no effect the binomial distribution is symmetric: both tails are twice the smaller one.
+        p_value=min(1.0, 2 * float(_special().bdtr(min(gains, losses), differing, 0.5))),
         detectable=_detectable(error, count - 1, confidence),
         method=method,
     )
+
+
+def _clopper_pearson(events: int, count: int, confidence: float) -> tuple[float, float]:
+    """The exact interval of a share, by quantiles of the beta distribution."""
+    quantile, tail = _special().betaincinv, (1 - confidence) / 2
+    low = float(quantile(events, count - events + 1, tail)) if events else 0.0
+    high = float(quantile(events + 1, count - events, 1 - tail)) if events < count else 1.0
+    return low, high
 
 
 def _proportions(before: Floats, after: Floats, effect: float, confidence: float) -> Inference:
@@ -213,7 +223,7 @@ def _proportions(before: Floats, after: Floats, effect: float, confidence: float
 def _t(effect: float, error: float, freedom: float, confidence: float, method: str) -> Inference:
     half = _quantile((1 + confidence) / 2, freedom) * error
     distance = abs(effect) / error if error else (math.inf if effect else 0.0)
-    p_value = float(2 * scipy_stats().t.sf(distance, freedom))
+    p_value = float(2 * _special().stdtr(freedom, -distance))
     return Inference(
         effect=effect,
         interval=(effect - half, effect + half),
@@ -228,11 +238,8 @@ def _detectable(error: float, freedom: float, confidence: float) -> float:
 
 
 def _quantile(share: float, freedom: float) -> float:
-    return (
-        float(scipy_stats().t.ppf(share, freedom))
-        if math.isfinite(freedom)
-        else float(scipy_stats().norm.ppf(share))
-    )
+    special = _special()
+    return float(special.stdtrit(freedom, share) if math.isfinite(freedom) else special.ndtri(share))
 
 
 def _permuted_signs(found: Floats) -> float:
@@ -258,8 +265,16 @@ def _are_outcomes(before: Floats, after: Floats, binary: bool) -> bool:
 
 def scipy_stats() -> Any:
     """The module `scipy.stats`; raises MissingExtra without scipy."""
+    return _scipy("stats")
+
+
+def _special() -> Any:
+    """The module `scipy.special`, which is imported in a fifth of the time of `scipy.stats`."""
+    return _scipy("special")
+
+
+def _scipy(name: str) -> Any:
     try:
-        from scipy import stats
+        return import_module(f"scipy.{name}")
     except ImportError as error:
         raise MissingExtra(package="scipy", extra="study", purpose="comparing runs") from error
-    return stats

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, is_not
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from mttp.study.sample import EpisodeFigures
 
 __all__ = ["EpisodeMetric", "default_metrics", "metric"]
 
+_IS_KNOWN = partial(is_not, None)
 _PASS = re.compile(r"pass([@^])(\d+)")
 
 
@@ -60,7 +62,7 @@ def _number(value: float | None) -> float:
 _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
     "return": (attrgetter("return_"), 1),
     "reward": (attrgetter("reward"), 1),
-    "success": (lambda one: None if one.success is None else float(one.success), 1),
+    "success": (attrgetter("success"), 1),
     "length": (attrgetter("length"), 0),
     "tokens": (attrgetter("tokens"), -1),
     "prompt_tokens": (attrgetter("prompt_tokens"), -1),
@@ -103,7 +105,7 @@ def metric(name: str, episodes: Sequence[EpisodeFigures]) -> EpisodeMetric:
 
 def default_metrics(episodes: Sequence[EpisodeFigures]) -> list[str]:
     """The metrics for which any of the episodes has a value, the return first."""
-    found = [name for name, (of, _) in _FIXED.items() if any(of(one) is not None for one in episodes)]
+    found = [name for name, (of, _) in _FIXED.items() if any(map(_IS_KNOWN, map(of, episodes)))]
     return [*found, *(name for name in _own_names(episodes) if name.startswith("components."))]
 
 

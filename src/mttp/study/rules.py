@@ -57,7 +57,7 @@ class SliceRule(_RulesPart):
     """A bound of a metric against the baseline within slices."""
 
     by: str
-    """split, slices, env, group or inputs.NAME."""
+    """split, slices, env, group, inputs.NAME or metadata.NAME."""
     slice: str | None = None
     """One value of `by`; by default each value that the baseline has."""
     metric: str = "return"

@@ -1,0 +1,105 @@
+"""The health of graders as a document, as a table and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mttp.cli.rendering.listing import Listing
+from mttp.cli.rendering.words import NOTHING, cell, number, printed, shares
+from mttp.model.gradings import GraderHealth
+
+__all__ = ["documents", "markdown", "notes", "table"]
+
+_STATES = ("partial", "error", "invalid", "abstained", "missing")
+_SCOPES = {"episode": "", "agent": "agents: ", "step": "steps: ", "late": "late: "}
+_FAILED = ("partial", "error", "invalid")
+_IMPORTANT = ("grader", "mean", "valid", *_FAILED, "abstained", "missing", "pass", "min", "max")
+
+
+def documents(graders: Sequence[GraderHealth], episodes: int) -> list[dict[str, Any]]:
+    """
+    Return each grader as an object of plain data.
+
+    `of` is the number of possible scores: for graders of episodes the number of episodes, or of gradings if
+    that is larger; for others the number of gradings.
+    """
+    return [
+        {name: getattr(one, name) for name in GraderHealth.__dataclass_fields__}
+        | {"of": max(episodes, one.gradings) if one.scope == "episode" else one.gradings}
+        for one in graders
+    ]
+
+
+class _Row(NamedTuple):
+    name: str
+    cells: list[str]
+
+
+def _columns(graders: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the columns with values."""
+    states = [state for state in _STATES if any(one[state] for one in graders)]
+    verdicts = ["pass"] if any(one["verdicts"] for one in graders) else []
+    return ["mean", "min", "max", "valid", *states, *verdicts]
+
+
+def _rows(graders: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    columns = _columns(graders)
+    above = None
+    for one in graders:
+        whole = one["scope"], one["grader"]
+        if one["component"] and whole != above:
+            yield _Row(_whole(one), [""] * len(columns))
+        above = whole
+        yield _Row(f"  {one['component']}" if one["component"] else _whole(one), _cells(one, columns))
+
+
+def _whole(one: Mapping[str, Any]) -> str:
+    return f"{_SCOPES.get(one['scope'], '')}{one['grader'] or 'reward'}"
+
+
+def _cells(one: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    found = {name: number(one[name]) for name in ("mean", "min", "max")}
+    found["valid"] = f"{one['count']:,} of {one['of']:,}" if one["count"] != one["of"] else f"{one['of']:,}"
+    found |= {state: f"{one[state]:,}" if one[state] else NOTHING for state in _STATES}
+    verdicts = one["verdicts"]
+    found["pass"] = f"{verdicts.get('pass', 0):,} of {sum(verdicts.values()):,}" if verdicts else NOTHING
+    return [found[name] for name in columns]
+
+
+def notes(graders: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return lines with the errors and the failed checks of each grader."""
+    found = []
+    for one in graders:
+        whole = _whole(one)
+        name = f"{whole}, {one['component']}" if one["component"] else whole
+        if one["errors"]:
+            found.append(f"errors of {name}: {shares(one['errors'])}")
+        if one["failed_checks"]:
+            found.append(f"failed checks of {name}: {shares(one['failed_checks'])}")
+    return found
+
+
+def table(graders: Sequence[Mapping[str, Any]]) -> Listing:
+    """Return the graders as a table, with their errors and failed checks below."""
+    columns = _columns(graders)
+    rows = []
+    for row in _rows(graders):
+        cells = zip(columns, row.cells, strict=True)
+        texts = {name: printed(text or NOTHING, style=_style(name, text)) for name, text in cells}
+        rows.append({"grader": printed(row.name), **texts})
+    lines = [printed(line).plain for line in notes(graders)]
+    return Listing(rows=rows, important=_IMPORTANT, right=columns, notes=lines)
+
+
+def _style(column: str, text: str) -> str:
+    return "red" if column in _FAILED and text not in ("", NOTHING) else ""
+
+
+def markdown(graders: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of graders as lines of Markdown."""
+    columns = _columns(graders)
+    lines = [f"| grader | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    lines += [f"| {cell(row.name.strip())} | {' | '.join(row.cells)} |" for row in _rows(graders)]
+    items = [f"- {cell(line)}" for line in notes(graders)]
+    return [*lines, *([""] if items else []), *items]

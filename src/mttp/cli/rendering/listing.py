@@ -1,0 +1,86 @@
+"""A table for narrow terminals: columns that do not fit go on lines below each row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.text import Text
+
+from mttp.cli.rendering.words import NOTHING
+
+__all__ = ["Listing"]
+
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Rows of cells by column; a column without values is omitted."""
+
+    rows: Sequence[Mapping[str, Text]]
+    """The cells by column; the first row has every column, in the order of the table."""
+    important: Sequence[str]
+    """Columns in order of importance; columns that are not listed here come last."""
+    right: Collection[str] = ()
+    """Columns that are aligned on the right."""
+    spare: Collection[str] = ()
+    """Columns that are omitted if they do not fit."""
+    nothing: Mapping[str, str] = field(default_factory=dict)
+    """Texts that count as a missing value, by column, besides `-`."""
+    notes: Sequence[str] = ()
+    """Lines below the table."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = self.rows[0] if self.rows else ()
+        names = [name for name in columns if any(self._has_value(row, name) for row in self.rows)]
+        fitting = self._fitting(names, options.max_width)
+        widths = {name: self._width(name) for name in fitting}
+        yield self._line({name: Text(_title(name), style="bold") for name in fitting}, widths)
+        for row in self.rows:
+            yield self._line(row, widths)
+            below = [name for name in names if name not in fitting and name not in self.spare]
+            rest = [(name, row[name]) for name in below if self._has_value(row, name)]
+            if rest:
+                yield Padding(_details(rest), (0, 0, 0, _GAP), expand=False)
+        yield from map(Text, self.notes)
+
+    def _has_value(self, row: Mapping[str, Text], name: str) -> bool:
+        """Return whether a row has a value in a column."""
+        return name in row and row[name].plain not in (self.nothing.get(name, NOTHING), NOTHING)
+
+    def _fitting(self, names: Sequence[str], width: int) -> list[str]:
+        """Return the columns that fit, chosen by importance, in the order of the table."""
+        chosen: set[str] = set()
+        room = width + _GAP
+        for name in sorted(names, key=self._rank):
+            if (needed := self._width(name) + _GAP) <= room:
+                chosen.add(name)
+                room -= needed
+        return [name for name in names if name in chosen]
+
+    def _rank(self, name: str) -> int:
+        return self.important.index(name) if name in self.important else len(self.important)
+
+    def _width(self, name: str) -> int:
+        return max(len(_title(name)), *(row[name].cell_len for row in self.rows if name in row))
+
+    def _line(self, cells: Mapping[str, Text], widths: Mapping[str, int]) -> Text:
+        return Text(" " * _GAP).join(
+            self._padded(name, cells.get(name, Text(NOTHING)), width) for name, width in widths.items()
+        )
+
+    def _padded(self, name: str, cell: Text, width: int) -> Text:
+        padding = " " * (width - cell.cell_len)
+        return Text.assemble(padding, cell) if name in self.right else Text.assemble(cell, padding)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _details(cells: Sequence[tuple[str, Text]]) -> Text:
+    """What has no column of its own: a name and its value each."""
+    return Text("  ").join(Text.assemble((_title(name), "dim"), " ", cell) for name, cell in cells)

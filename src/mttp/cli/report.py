@@ -1,0 +1,98 @@
+"""`mttp report`: a recording as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mttp.cli.output import Json, Sources, fail, print_json, progress, say
+from mttp.cli.rendering.words import count, visible
+
+__all__ = ["report"]
+
+
+def report(
+    paths: Sources,
+    *,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", metavar="BASE", help="Recording to compare with; may be repeated."),
+    ] = None,
+    rules: Annotated[
+        str | None,
+        typer.Option("--rules", metavar="FILE", help="Promotion rules, as for mttp gate: shows its verdict."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="KIND",
+            help="Accept a difference to the baseline: tasks, spec or grader; may be repeated.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write; it is replaced.")
+    ] = Path("report.html"),
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="Largest number of episodes in the report.")
+    ] = 5_000,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer", metavar="FILE", help="tokenizer.json, or its directory: shows the texts of tokens."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """
+    Write a recording as one HTML file that opens offline.
+
+    It shows the runs, curves, distributions, graders, slices, updates, groups, what mttp diagnose finds, the
+    differences to --baseline and the verdict of --rules; and a list of episodes, each with its messages, tool
+    calls, rewards, timeline and tokens.
+    Of more than --limit episodes it holds both ends of the rewards, errors, examples of findings, and some
+    of the rest; curves and tables are of all.
+
+    \b
+    Examples:
+      mttp report runs/grpo.jsonl
+      mttp report runs/new.jsonl --baseline runs/old.jsonl -o new.html
+      mttp report runs/new.jsonl --rules promotion.yaml --json
+
+    \b
+    Exit codes:
+      0  Everything is fine: the report was written.
+      1  The recording could not be compared with the baseline; the report says why.
+      2  Wrong usage, or input that can't be read.
+    """
+    from mttp.viewing import report as make
+    from mttp.viewing.token_texts import load_tokenizer
+
+    if out.is_dir() or not out.parent.is_dir():
+        raise typer.BadParameter(f"{out} can't be written: its directory must exist", param_hint="--out")
+    pieces = None if tokenizer is None else load_tokenizer(tokenizer)
+    with progress(paths) as advance:
+        found = make(
+            paths,
+            baseline=baseline,
+            rules=rules,
+            allow=allow or (),
+            limit=limit,
+            pieces=pieces,
+            progress=advance,
+        )
+    found.write(out)
+    if json:
+        print_json({**found.to_dict(), "file": str(out), "bytes": out.stat().st_size})
+    else:
+        size = f"{out.stat().st_size / 1e6:.1f} MB"
+        say(
+            visible(
+                f"wrote {out} ({size}): {count(found.episodes, 'episode')}, {found.pages:,} of them to open"
+            )
+        )
+        for line in found.headlines:
+            say(visible(f"  {line}"))
+    fail([] if found.refusal is None else [f"not compared with the baseline: {found.refusal}"])

@@ -1,0 +1,73 @@
+"""Numbers over time: means of bins of episodes in order of start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mttp.viewing.blocks import axis, lines, series
+from mttp.viewing.episode_table import EpisodeTable, Floats
+
+__all__ = ["by_run", "episode_curve"]
+
+_BINS = 40
+_FEWEST_IN_BIN = 5
+_Z = 1.96
+_MOST_RUNS = 8
+"""Largest number of runs that have a curve of their own; more of them are drawn as one."""
+
+
+def by_run(episodes: EpisodeTable, names: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Row numbers of each run by its name, else its id; of more than a few runs all together."""
+    codes, words = episodes.labels("run")
+    if not 1 < len(words) <= _MOST_RUNS:
+        return {f"{len(words)} runs" if len(words) > 1 else "": np.arange(len(episodes))}
+    labels = [names.get(word) or word for word in words]
+    unique = len({*labels}) == len(labels)
+    return {
+        label if unique else f"{label} {word[:8]}": np.flatnonzero(codes == code)
+        for code, (label, word) in enumerate(zip(labels, words, strict=True))
+    }
+
+
+def episode_curve(title: str, label: str, curves: Mapping[str, Floats]) -> dict[str, Any] | None:
+    """
+    A chart of values over episodes, one curve each, in bins of equal numbers of episodes.
+
+    Bands are 1.96 standard errors of the mean around the mean of each bin.
+    """
+    drawn = [_curve(name or label, values) for name, values in curves.items() if len(values)]
+    sizes = {_bin_size(len(values)) for values in curves.values() if len(values)}
+    if not sizes:
+        return None
+    bins = f"{min(sizes):,}" if len(sizes) == 1 else f"{min(sizes):,} to {max(sizes):,}"
+    note = f"Mean of each {bins} episodes in order of start; the band is 1.96 standard errors of this mean."
+    if sizes == {1}:
+        note = "Each point is an episode, in order of start."
+    return lines(title, axis("episode"), axis(label), drawn, note)
+
+
+def _bin_size(count: int) -> int:
+    """Episodes in a bin: one if there are few episodes, else enough for a standard error."""
+    return 1 if count <= _BINS else max(_FEWEST_IN_BIN, math.ceil(count / _BINS))
+
+
+def _curve(name: str, values: Floats) -> dict[str, Any]:
+    size = _bin_size(len(values))
+    parts = [values[start : start + size] for start in range(0, len(values), size)]
+    known = [part[~np.isnan(part)] for part in parts]
+    means = [float(part.mean()) if len(part) else math.nan for part in known]
+    errors = [float(part.std(ddof=1)) / math.sqrt(len(part)) if len(part) > 1 else math.nan for part in known]
+    places = [min((place + 0.5) * size, len(values)) for place in range(len(parts))]
+    has_band = size > 1
+    return series(
+        name,
+        places,
+        means,
+        low=[mean - _Z * error for mean, error in zip(means, errors, strict=True)] if has_band else None,
+        high=[mean + _Z * error for mean, error in zip(means, errors, strict=True)] if has_band else None,
+        dots=size == 1,
+    )

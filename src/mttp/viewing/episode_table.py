@@ -1,0 +1,157 @@
+"""The figures of many episodes as an Arrow table, from which overviews are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from mttp.errors import MissingExtra
+from mttp.reading.episode_figures import EpisodeFigures
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["EpisodeTable", "Floats", "columns_of"]
+
+Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+Map: TypeAlias = Literal["components", "metrics", "metadata"]
+
+_TEXTS = (
+    "episode",
+    "run",
+    "env",
+    "task",
+    "seed",
+    "split",
+    "group",
+    "policy_version",
+    "status",
+    "outcome",
+    "stop_reason",
+    "reward_status",
+    "failed_checks",
+)
+_NUMBERS = ("return", "reward", "success", "tokens", "duration", "latency", "cost")
+_FIELDS = {"episode": "trace_id", "return": "return_"}
+
+
+class EpisodeTable:
+    """
+    One row for each episode, in order of start.
+
+    Missing numbers are NaN, missing texts None.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    @classmethod
+    def of(cls, episodes: Iterable[EpisodeFigures]) -> EpisodeTable:
+        """The table of these episodes."""
+        return cls(columns_of(episodes))
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def numbers(self, name: str) -> Floats:
+        """A column of numbers, shape [episodes]; NaN where missing or not finite."""
+        return _floats(self._table.column(name))
+
+    def numbers_of(self, map: Map, key: str) -> Floats:
+        """The numbers under a key of `components` or `metrics`, shape [episodes]."""
+        import pyarrow.compute as pc
+
+        return _floats(pc.map_lookup(self._table.column(map), key, "first"))
+
+    def keys(self, map: Map) -> list[str]:
+        """The keys of a map column, sorted."""
+        import pyarrow.compute as pc
+
+        found: set[str] = set()
+        for chunk in self._table.column(map).chunks:
+            found.update(pc.unique(chunk.keys).to_pylist())
+        return sorted(found)
+
+    def labels(self, name: str) -> tuple[np.ndarray[Any, Any], list[str]]:
+        """Codes, shape [episodes], and the distinct texts that they stand for; -1 where missing."""
+        import pyarrow.compute as pc
+
+        column = self._table.column(name).combine_chunks()
+        encoded = pc.fill_null(column.dictionary_encode().indices, -1) if len(self) else None
+        words = column.dictionary_encode().dictionary.to_pylist() if len(self) else []
+        codes = np.empty(0, np.int64) if encoded is None else encoded.to_numpy(zero_copy_only=False)
+        return codes.astype(np.int64), words
+
+    def counts(self, name: str) -> dict[str, int]:
+        """Number of episodes by text, the most frequent first."""
+        codes, words = self.labels(name)
+        counted = np.bincount(codes[codes >= 0], minlength=len(words))
+        return {words[code]: int(counted[code]) for code in np.argsort(-counted, kind="stable")}
+
+    def slices(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Row numbers by the name of a slice."""
+        import pyarrow.compute as pc
+
+        column = self._table.column("slices").combine_chunks()
+        rows = pc.list_parent_indices(column).to_numpy()
+        names = pc.list_flatten(column).to_pylist()
+        found: dict[str, list[int]] = {}
+        for row, name in zip(rows.tolist(), names, strict=True):
+            found.setdefault(name, []).append(row)
+        return {name: np.array(places) for name, places in found.items()}
+
+    def episode(self, row: int) -> str:
+        """The trace id of a row."""
+        return str(self._table.column("episode")[row].as_py())
+
+    def take(self, rows: np.ndarray[Any, Any]) -> EpisodeTable:
+        """The table of some rows."""
+        return EpisodeTable(self._table.take(rows))
+
+
+def _floats(column: Any) -> Floats:
+    found: Floats = column.to_numpy(zero_copy_only=False).astype(float) if len(column) else np.empty(0)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def columns_of(episodes: Iterable[EpisodeFigures]) -> pa.Table:
+    """The figures as an Arrow table with a fixed schema."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtra(package="pyarrow", extra="study", purpose="looking at recordings") from error
+    listed = [*episodes]
+    texts = {name: pa.array(_texts(listed, name), pa.string()) for name in _TEXTS}
+    numbers = {
+        name: pa.array([_number(getattr(one, _FIELDS.get(name, name))) for one in listed], pa.float64())
+        for name in _NUMBERS
+    }
+    maps = {
+        name: pa.array(
+            [[*getattr(one, name).items()] for one in listed],
+            pa.map_(pa.string(), pa.string() if name == "metadata" else pa.float64()),
+        )
+        for name in ("components", "metrics", "metadata")
+    }
+    return pa.table(
+        {
+            "start": pa.array([one.start_time for one in listed], pa.int64()),
+            "length": pa.array([one.length for one in listed], pa.int64()),
+            "slices": pa.array([[*one.slices] for one in listed], pa.list_(pa.string())),
+            **texts,
+            **numbers,
+            **maps,
+        }
+    )
+
+
+def _texts(episodes: Sequence[EpisodeFigures], name: str) -> list[str | None]:
+    if name == "failed_checks":
+        return [", ".join(one.failed_checks) or None for one in episodes]
+    return [getattr(one, _FIELDS.get(name, name)) or None for one in episodes]
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,89 @@
+"""The tokens of a step as aligned columns: ids, texts, and the numbers of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mttp.model.episodes import Tokens
+from mttp.reading.jsonable import jsonable
+
+__all__ = ["Pieces", "token_view"]
+
+Pieces: TypeAlias = Callable[[Sequence[int]], "list[str]"]
+"""Returns the text of each token id."""
+
+_NO_ID = -1
+
+
+def token_view(tokens: Tokens, pieces: Pieces | None) -> dict[str, Any] | None:
+    """The prompt and the completion with their numbers; None if the block has no arrays."""
+    arrays = tokens.arrays()
+    if not arrays:
+        return None
+    prompt, completion = tokens.prompt_count or 0, tokens.count or 0
+    if tokens.prompt_ids is None:
+        prompt = 0  # without ids a prompt is only a number
+    ids = [
+        *(tokens.prompt_ids.tolist() if tokens.prompt_ids is not None else []),
+        *(tokens.ids.tolist() if tokens.ids is not None else [_NO_ID] * completion),
+    ]
+    numbers = {name: value for name, value in arrays.items() if name not in ("ids", "prompt_ids")}
+    placed = {
+        name: _placed(value, tokens.alignment.get(name, "unaligned"), prompt, completion, tokens)
+        for name, value in numbers.items()
+    }
+    return {
+        "prompt_length": prompt,
+        "ids": ids,
+        "pieces": pieces(ids) if pieces is not None and tokens.ids is not None else None,
+        "values": {name: value for name, value in placed.items() if value is not None},
+        "note": _note(tokens, [name for name, value in placed.items() if value is None]),
+    }
+
+
+def _placed(
+    values: np.ndarray[Any, Any], alignment: str, prompt: int, completion: int, tokens: Tokens
+) -> list[float | None] | None:
+    """
+    A value for each token of prompt and completion, None for tokens without one.
+
+    None if the values fit no tokens.
+    """
+    found: list[float | None] = jsonable(values)
+    total = prompt + completion
+    if alignment == "completion" and len(found) == completion:
+        return [None] * prompt + found
+    if alignment == "prompt" and len(found) == prompt:
+        return found + [None] * completion
+    if alignment == "all" and len(found) >= total:
+        return found[len(found) - total :]  # without those of a prefix that an earlier block holds
+    if alignment == "sampled" and tokens.masks is not None:
+        sampled = np.flatnonzero(tokens.masks)
+        if len(sampled) == len(found) and len(tokens.masks) <= total:
+            return _spread(found, sampled + total - len(tokens.masks), total)
+    return None
+
+
+def _spread(values: Sequence[float | None], places: np.ndarray[Any, Any], total: int) -> list[float | None]:
+    spread: list[float | None] = [None] * total
+    for place, value in zip(places.tolist(), values, strict=True):
+        spread[place] = value
+    return spread
+
+
+def _note(tokens: Tokens, unaligned: Sequence[str]) -> str:
+    parts = []
+    if tokens.tokenizer:
+        parts.append(f"tokenizer {tokens.tokenizer}")
+    if tokens.logprob_basis:
+        parts.append(f"log probabilities are {tokens.logprob_basis}")
+    if tokens.parent is not None:
+        parts.append(f"the first {tokens.parent[1]:,} prompt tokens are those of step {tokens.parent[0]}")
+    if tokens.ids is None:
+        parts.append("the token ids were not recorded")
+    if unaligned:
+        parts.append(f"not shown, since they fit no tokens: {', '.join(unaligned)}")
+    return "; ".join(parts)

@@ -1,0 +1,102 @@
+/** The blocks of a section as elements. */
+
+import { histogram, lines, scatter } from "./charts";
+import type { Block, Cell, Column, Facts, Findings, State, Table } from "./data";
+import { h, link, replace } from "./dom";
+import { cell } from "./format";
+import { episodeAddress } from "./state";
+
+const MARKS: { [state in State]: string } = { good: "✓ ", bad: "✗ ", warn: "! ", plain: "" };
+
+export function block(found: Block): HTMLElement {
+  switch (found.type) {
+    case "note":
+      return h("p", { class: `message ${found.state}` }, MARKS[found.state] + found.text);
+    case "facts":
+      return facts(found.items);
+    case "table":
+      return table(found);
+    case "findings":
+      return findings(found);
+    case "lines":
+      return lines(found);
+    case "histogram":
+      return histogram(found);
+    case "scatter":
+      return scatter(found, (id) => (location.hash = episodeAddress(id)));
+  }
+}
+
+export function facts(items: Facts["items"]): HTMLElement {
+  return h("dl", { class: "facts" }, ...items.map((item) =>
+    h("div", { class: item.state },
+      h("dt", {}, item.label),
+      h("dd", {}, MARKS[item.state] + (item.value === null ? "unknown" : cell(item.value)), item.detail ? h("small", {}, item.detail) : null),
+    )));
+}
+
+/** The mark of a word that says how something ended; never the colour alone. */
+export function stateOf(word: Cell): State {
+  switch (word) {
+    case "success": case "pass": case "better": case "promote": case "gained": return "good";
+    case "failure": case "error": case "aborted": case "fail": case "worse": case "reject": case "lost": case "unfinished": return "bad";
+    case "partial": case "missing": case "abstained": case "inconclusive": case "not judged": return "warn";
+    default: return "plain";
+  }
+}
+
+export function cellOf(value: Cell, column: Column): Node {
+  if (value === null || value === "") return h("td", { class: column.kind });
+  if (column.kind === "episode") return h("td", {}, link(episodeAddress(String(value)), String(value).slice(0, 8)));
+  if (column.kind === "episodes") {
+    const ids = String(value).split(" ").filter(Boolean);
+    return h("td", { class: "ids" }, ...ids.flatMap((id) => [link(episodeAddress(id), id.slice(0, 8)), " "]));
+  }
+  if (column.kind === "state") {
+    const state = stateOf(value);
+    return h("td", { class: state }, MARKS[state] + cell(value, column.kind));
+  }
+  const text = cell(value, column.kind);
+  return h("td", { class: column.kind, title: text.length > 60 ? text : null }, text);
+}
+
+function table(found: Table): HTMLElement {
+  const body = h("tbody");
+  let sorted = -1, descending = false;
+  const fill = (rows: Cell[][]): void => replace(body, ...rows.map((row) => h("tr", {}, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column)))));
+  const heads = found.columns.map((column, place) => {
+    const button = h("button", { type: "button", title: column.help || null, click: () => sort(place) }, column.label);
+    return h("th", { scope: "col", class: column.kind, "aria-sort": "none" }, button);
+  });
+  const sort = (place: number): void => {
+    descending = sorted === place ? !descending : found.columns[place]?.kind !== "text";
+    sorted = place;
+    heads.forEach((head, index) => head.setAttribute("aria-sort", index !== place ? "none" : descending ? "descending" : "ascending"));
+    fill([...found.rows].sort((one, other) => compared(one[place] ?? null, other[place] ?? null, descending)));
+  };
+  fill(found.rows);
+  const grid = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": found.title || "table" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body));
+  const note = found.note ? h("p", { class: "note" }, found.note) : null;
+  if (found.folded) return h("details", { class: "block" }, h("summary", {}, h("h3", {}, `${found.title} (${found.rows.length.toLocaleString("en")})`)), grid, note);
+  return h("section", { class: "block" }, found.title ? h("h3", {}, found.title) : null, grid, note);
+}
+
+function compared(one: Cell, other: Cell, descending: boolean): number {
+  if (one === null || other === null) return one === other ? 0 : one === null ? 1 : -1;
+  const found = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), "en");
+  return descending ? -found : found;
+}
+
+function findings(found: Findings): HTMLElement {
+  return h("section", { class: "block" },
+    h("h3", {}, "Findings"),
+    h("ul", { class: "findings" }, ...found.items.map((item) =>
+      h("li", { class: item.state },
+        h("h4", {}, h("span", { class: "severity" }, `${MARKS[item.state]}${item.severity}`), " ", item.kind.replace(/_/g, " ")),
+        h("p", {}, item.evidence),
+        item.advice ? h("p", {}, h("b", {}, "What usually helps: "), item.advice) : null,
+        item.episodes.length ? h("p", {}, "Episodes: ", ...item.episodes.flatMap((id) => [link(episodeAddress(id), id.slice(0, 8)), " "])) : null,
+      ))),
+    h("p", { class: "note" }, found.note),
+  );
+}

@@ -1,0 +1,64 @@
+/** Elements and text: every text of a recording goes through `visible`, and is set as text. */
+
+export type Child = Node | string | number | null | undefined | false;
+type Attributes = { [name: string]: string | number | boolean | null | undefined | ((event: never) => void) };
+
+/** An element; attributes that are functions are listeners, and null, undefined and false are left out. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(key, value as EventListener);
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  append(element, ...children);
+  return element;
+}
+
+export function append(parent: Element, ...children: Child[]): void {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    parent.append(child instanceof Node ? child : visible(String(child)));
+  }
+}
+
+export function replace(parent: Element, ...children: Child[]): void {
+  parent.replaceChildren();
+  append(parent, ...children);
+}
+
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/** Text with control characters and characters that change its direction written as escapes. */
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (found) => {
+    const code = found.charCodeAt(0);
+    if (code === 13) return "";
+    return code < 32 ? String.fromCharCode(0x2400 + code) : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  });
+}
+
+export function link(href: string, text: string, title?: string): HTMLAnchorElement {
+  return h("a", { href, title }, text);
+}
+
+/** A text that is folded where it is long. */
+export function folded(text: string, limit = 1200): HTMLElement {
+  if (text.length <= limit) return h("pre", { class: "text" }, text);
+  const more = h("pre", { class: "text" });
+  const details = h(
+    "details",
+    {
+      toggle: () => {
+        if (details.open && !more.firstChild) append(more, text.slice(limit));
+      },
+    },
+    h("summary", {}, `${(text.length - limit).toLocaleString("en")} more characters`),
+    more,
+  );
+  return h("div", {}, h("pre", { class: "text" }, text.slice(0, limit)), details);
+}

@@ -1,0 +1,132 @@
+/** The page: reads its address, shows the overview, the list, an episode or two, and listens to keys. */
+
+import "./style.css";
+import { browserPage, move } from "./browser";
+import type { Overview, Query } from "./data";
+import { h, link, replace } from "./dom";
+import { episodePage, showStep, type Neighbours } from "./episode";
+import { overviewPage } from "./overview";
+import { comparePage } from "./sidebyside";
+import { source } from "./source";
+import { emptyQuery, episodeAddress, listAddress, PAGE_ROWS, read } from "./state";
+
+const data = source();
+const picked = new Set<string>();
+let query: Query = emptyQuery();
+/** Trace ids of the list that an episode was opened from, for its neighbours. */
+let listed: string[] = [];
+let neighbours: Neighbours = { previous: null, next: null };
+let drawing = 0;
+
+const main = h("main", { id: "main", tabindex: -1 });
+const help = h("dialog", { "aria-label": "Keys" },
+  h("h2", {}, "Keys"),
+  h("dl", { class: "keys" }, ...[
+    ["o", "overview"], ["e", "episodes"], ["/", "search episodes"], ["j, ↓", "next row or episode"], ["k, ↑", "previous row or episode"],
+    ["Enter", "open the marked episode"], ["Esc", "back to the list"], ["→ ←", "move over tokens, once they have the focus"], ["?", "this list"],
+  ].map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key ?? "")), h("dd", {}, text ?? "")))),
+  h("form", { method: "dialog" }, h("button", {}, "Close")));
+
+function header(): HTMLElement {
+  const list = link("#/episodes", "Episodes");
+  list.addEventListener("click", (event) => { event.preventDefault(); location.hash = listAddress(query); });
+  return h("header", {},
+    h("a", { class: "skip", href: "#main", click: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to contents"),
+    h("nav", { "aria-label": "Pages" }, link("#/overview", "Overview"), " ", list),
+    data.live ? h("span", { class: "live", role: "status" }, "live") : null,
+    h("span", { class: "right" },
+      h("button", { type: "button", click: () => help.showModal(), "aria-label": "Keys" }, "?"), " ",
+      h("button", { type: "button", click: switchTheme }, "Light or dark")));
+}
+
+function switchTheme(): void {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+}
+
+/** Draws the page of the address; `again` keeps the place where the reader is. */
+async function draw(again = false): Promise<void> {
+  const turn = ++drawing;
+  const place = read(location.hash);
+  const scroll = again ? scrollY : 0;
+  const focused = again ? document.activeElement?.id : "";
+  try {
+    const [page, then] = await pageOf(place);
+    if (turn !== drawing) return;
+    replace(main, page);
+    document.title = `${page.querySelector("h1")?.textContent ?? "mttp"} - mttp`;
+    scrollTo(0, scroll);
+    if (focused) document.getElementById(focused)?.focus();
+    if (!again) then?.(page);
+  } catch (error) {
+    if (turn === drawing) replace(main, h("p", { class: "message bad", role: "alert" }, `✗ ${(error as Error).message}`));
+  }
+}
+
+async function pageOf(place: ReturnType<typeof read>): Promise<[HTMLElement, ((page: HTMLElement) => void)?]> {
+  if (place.page === "episodes") {
+    query = place.query;
+    const [overview, found] = await Promise.all([data.overview(), data.episodes(query)]);
+    listed = found.rows.map((row) => String(row[0]));
+    return [browserPage(overview, query, found, picked)];
+  }
+  if (place.page === "episode") {
+    const found = await data.episode(place.id);
+    if (!listed.length) listed = (await data.episodes({ ...query, limit: PAGE_ROWS })).rows.map((row) => String(row[0]));
+    const at = listed.indexOf(found.trace_id);
+    neighbours = { previous: listed[at - 1] ?? null, next: at < 0 ? null : (listed[at + 1] ?? null) };
+    return [episodePage(found, neighbours), (page) => { if (place.step !== null) showStep(page, place.step); }];
+  }
+  if (place.page === "compare") {
+    const [one, other] = await Promise.all(place.ids.map(named));
+    return [comparePage(await data.episode(one!), await data.episode(other!))];
+  }
+  const overview: Overview = await data.overview();
+  return [overviewPage(overview), (page) => {
+    const section = place.section ? page.querySelector<HTMLElement>(`#section-${CSS.escape(place.section)}`) : null;
+    section?.scrollIntoView();
+    section?.focus({ preventScroll: true });
+  }];
+}
+
+/** The trace id that begins with these characters, where a person typed them. */
+async function named(id: string): Promise<string> {
+  if (id.length === 32) return id;
+  const found = await data.episodes({ ...emptyQuery(), filters: [{ column: "episode", operator: "~", value: `^${id}` }], limit: 1 });
+  const trace = found.rows[0]?.[0];
+  if (!trace) throw new Error(`No episode's id begins with ${id}.`);
+  return String(trace);
+}
+
+addEventListener("hashchange", () => void draw());
+addEventListener("picked", () => void draw(true));
+addEventListener("keydown", (event) => {
+  const target = event.target as HTMLElement;
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, .tokens, dialog")) return;
+  const place = read(location.hash);
+  const onList = place.page === "episodes", onEpisode = place.page === "episode";
+  const step = event.key === "j" || (onList && event.key === "ArrowDown") ? 1 : event.key === "k" || (onList && event.key === "ArrowUp") ? -1 : 0;
+  const actions: { [key: string]: () => void } = {
+    o: () => { location.hash = "#/overview"; },
+    e: () => { location.hash = listAddress(query); },
+    "?": () => help.showModal(),
+    "/": () => { if (onList) document.getElementById("search")?.focus(); else location.hash = listAddress(query); },
+    Escape: () => { if (!onList) location.hash = listAddress(query); },
+  };
+  const marked = main.querySelector<HTMLElement>("tr.marked[data-episode]");
+  if (step && onList) move(main, step);
+  else if (step && onEpisode) {
+    const next = step > 0 ? neighbours.next : neighbours.previous;
+    if (next) location.hash = episodeAddress(next);
+  } else if (event.key === "Enter" && onList && marked && !target.closest("a, button")) location.hash = episodeAddress(marked.dataset.episode ?? "");
+  else if (actions[event.key]) actions[event.key]?.();
+  else return;
+  event.preventDefault();
+});
+
+const app = document.getElementById("app");
+if (app) replace(app, header(), main, help);
+void draw();
+// A page that changes while it is open is drawn again, with filters and place kept.
+if (data.live) data.watch(() => { if (read(location.hash).page !== "compare") void draw(true); });

@@ -1,0 +1,65 @@
+/** Filtering, sorting and paging of rows in the page, with the same rules as the server's. */
+
+import type { Cell, Column, EpisodePage, Filter, Query } from "./data";
+
+export function run(query: Query, columns: Column[], rows: Cell[][]): EpisodePage {
+  const keys = new Map(columns.map((column, place) => [column.key, place]));
+  const tests = query.filters.flatMap((filter) => {
+    const place = keys.get(filter.column);
+    return place === undefined ? [] : [{ place, test: condition(filter) }];
+  });
+  const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const matched = rows.filter(
+    (row) => tests.every(({ place, test }) => test(row[place] ?? null)) && (!words.length || holds(row, words)),
+  );
+  const place = keys.get(query.sort);
+  if (place !== undefined) matched.sort((one, other) => order(one[place] ?? null, other[place] ?? null, query.descending));
+  return { total: rows.length, matched: matched.length, rows: matched.slice(query.offset, query.offset + query.limit) };
+}
+
+function holds(row: Cell[], words: string[]): boolean {
+  const text = row.filter((value) => typeof value === "string").join("\n").toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
+/** Missing values come last in both directions. */
+function order(one: Cell, other: Cell, descending: boolean): number {
+  if (one === null || other === null) return one === other ? 0 : one === null ? 1 : -1;
+  const found = typeof one === "number" && typeof other === "number" ? one - other : text(one).localeCompare(text(other), "en");
+  return descending ? -found : found;
+}
+
+function text(value: Cell): string {
+  return typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
+}
+
+/** Whether a cell matches; only `!=` matches a missing value. */
+export function condition(filter: Filter): (value: Cell) => boolean {
+  const { operator, value: wanted } = filter;
+  const as_number = wanted.trim() === "" ? NaN : Number(wanted);
+  if (operator === "~") {
+    const pattern = expression(wanted);
+    return (value) => value !== null && pattern.test(text(value));
+  }
+  const compared = (value: Cell): number =>
+    typeof value === "number" ? value - as_number : text(value) < wanted ? -1 : text(value) > wanted ? 1 : 0;
+  const tests: { [operator: string]: (found: number) => boolean } = {
+    "=": (found) => found === 0,
+    "!=": (found) => found !== 0,
+    "<": (found) => found < 0,
+    "<=": (found) => found <= 0,
+    ">": (found) => found > 0,
+    ">=": (found) => found >= 0,
+  };
+  const test = tests[operator] ?? (() => false);
+  return (value) => (value === null ? operator === "!=" : test(compared(value)));
+}
+
+/** A regular expression; text that is none is searched as it stands. */
+function expression(text: string): RegExp {
+  try {
+    return new RegExp(text, "i");
+  } catch {
+    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i");
+  }
+}

@@ -1,0 +1,98 @@
+/** Where data comes from: the report's own text, or the server. */
+
+import type { Cell, Episode, EpisodePage, Overview, Query, Source } from "./data";
+import { run } from "./query";
+
+interface Embedded {
+  overview: Overview;
+  rows: Cell[][];
+  /** Base64 of gzip of a JSON object of episodes by trace id. */
+  chunks: string[];
+  chunk_of: { [trace_id: string]: number };
+}
+
+export function source(): Source {
+  const embedded = document.getElementById("mttp-report");
+  if (embedded) return new Report(JSON.parse(embedded.textContent ?? "{}") as Embedded);
+  const meta = document.querySelector('meta[name="mttp-view"]');
+  return new Server(meta?.getAttribute("content") ?? "api/");
+}
+
+class Report implements Source {
+  readonly live = false;
+  private chunks = new Map<number, Promise<{ [id: string]: Episode }>>();
+
+  constructor(private data: Embedded) {}
+
+  async overview(): Promise<Overview> {
+    return this.data.overview;
+  }
+
+  async episodes(query: Query): Promise<EpisodePage> {
+    return run(query, this.data.overview.columns, this.data.rows);
+  }
+
+  async episode(id: string): Promise<Episode> {
+    const place = this.data.chunk_of[id];
+    if (place === undefined) throw new Error(`This report does not hold episode ${id}: it would have become too large.`);
+    let chunk = this.chunks.get(place);
+    if (!chunk) {
+      chunk = unpack(this.data.chunks[place] ?? "");
+      this.chunks.set(place, chunk);
+    }
+    const found = (await chunk)[id];
+    if (!found) throw new Error(`This report does not hold episode ${id}.`);
+    return found;
+  }
+
+  watch(): void {}
+}
+
+async function unpack(packed: string): Promise<{ [id: string]: Episode }> {
+  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return (await new Response(stream).json()) as { [id: string]: Episode };
+}
+
+class Server implements Source {
+  readonly live = true;
+
+  constructor(private root: string) {}
+
+  overview(): Promise<Overview> {
+    return this.ask("overview");
+  }
+
+  episodes(query: Query): Promise<EpisodePage> {
+    return this.ask("episodes", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(query),
+    });
+  }
+
+  episode(id: string): Promise<Episode> {
+    return this.ask(`episodes/${encodeURIComponent(id)}`);
+  }
+
+  /** Asks for the next version until it is there; waits after a failure. */
+  async watch(changed: () => void): Promise<void> {
+    let version = -1;
+    for (;;) {
+      try {
+        const found = await this.ask<{ version: number }>(`version?after=${version}`);
+        if (version >= 0 && found.version > version) changed();
+        version = found.version;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 3000));
+      }
+    }
+  }
+
+  private async ask<T>(path: string, options?: RequestInit): Promise<T> {
+    const response = await fetch(this.root + path, options);
+    const found = (await response.json()) as T & { error?: string };
+    if (!response.ok) throw new Error(found.error ?? `The server answered ${response.status}.`);
+    return found;
+  }
+}
