@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 trl = pytest.importorskip("trl")
 
-from datasets import load_dataset  # noqa: E402 - it comes with TRL
+from datasets import Dataset, load_dataset  # noqa: E402 - it comes with TRL
 from integrations import tiny  # noqa: E402 - needs torch
 from trl.data_utils import apply_chat_template, is_conversational  # noqa: E402
 
@@ -128,3 +128,27 @@ def test_grpo_trains_with_the_inputs(recording: str, model: str):
 
     assert {*answers} <= {(f"t{number}", 2 * number) for number in range(4)}
     assert answers
+
+
+def test_a_recorded_training_becomes_data_sets(model: str):
+    """
+    Completions for SFT, pairs for DPO, prompts with their answers for GRPO.
+    """
+    rows = [{"prompt": [{"role": "user", "content": f"{n}+{n}?"}], "answer": 2 * n} for n in range(2)]
+    config = trl.GRPOConfig(**settings(num_generations=2, max_completion_length=4))
+    counts = iter(range(100))
+
+    def counted(completions: list[Any], **_: Any) -> list[float]:
+        return [float(next(counts)) for _ in completions]
+
+    with mttp.configure("file://b.jsonl"):
+        trainer = trl.GRPOTrainer(
+            model, reward_funcs=counted, args=config, train_dataset=Dataset.from_list(rows)
+        )
+        mttp.instrument(trainer)
+        trainer.train()
+    made = {format: training_dataset("b.jsonl", format) for format in ("sft", "dpo", "grpo")}
+
+    assert [2, 1, 1] == [len(one) for one in made.values()]
+    assert made["grpo"].rows[0] in [{**row, "task": made["grpo"].rows[0]["task"]} for row in rows]
+    assert made["dpo"].rows[0]["prompt"] == made["grpo"].rows[0]["prompt"]
