@@ -45,7 +45,10 @@ def test_each_metric_is_a_row():
     assert (
         pytest.approx(comparison["return"].effect / comparison["return"].base) == ax.lines[2].get_xdata()[0]
     )
-    assert "effect with 95% interval (share of the mean of a.jsonl)" == ax.get_xlabel()
+    assert (
+        "effect with 95% interval (share of the mean of a.jsonl); verdicts below the first corrected by Holm"
+        == ax.get_xlabel()
+    )
     assert "b.jsonl against a.jsonl: better" == ax.get_title(loc="left")
 
 
@@ -59,7 +62,7 @@ def test_one_metric_is_drawn_in_its_unit():
     assert ax is comparison.plot(ax=ax)
     assert ["return", "return, \\$a", "return, b"] == [one.get_text() for one in ax.get_yticklabels()]
     assert pytest.approx(comparison["return"].effect) == ax.lines[2].get_xdata()[0]
-    assert "effect with 95% interval (return)" == ax.get_xlabel()
+    assert "effect with 95% interval (return); verdicts below the first corrected by Holm" == ax.get_xlabel()
     ax.figure.canvas.draw()
 
 

@@ -38,7 +38,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours that colour-blind people can tell apart (Okabe and Ito 2008), without the pale yellow."""
 GREY = "#767676"
-_SIZE = (6.4, 3.6)
+_SIZE = (7.6, 3.4)
 _POSITIONS = 200
 """Points of a running mean; more are not visible in a figure."""
 _LEAST_WINDOW = 10
@@ -211,19 +211,13 @@ def mark_missing(
 
 
 def show_legend(ax: Axes) -> None:
-    """Show a legend without a frame, if there is something to tell apart and few enough entries."""
+    """Show a legend beside the axes, where it hides nothing, if it has few enough entries."""
     handles, labels = ax.get_legend_handles_labels()
-    if 0 < len(handles) <= _MOST_LABELS:
-        # above the ticks of missing values; the search for the best place takes long among many points
-        points = sum(len(np.asarray(one.get_offsets())) for one in ax.collections)
-        options: dict[str, Any] = {
-            "loc": "best" if points <= _MOST_VECTORS else "upper left",
-            "bbox_to_anchor": (0, 0.1, 1, 0.9),
-            "facecolor": "white",
-            "framealpha": 0.8,
-            "edgecolor": "none",
-            "fontsize": "small",
-        }
-        for handle in ax.legend(handles, labels, **options).legend_handles:
-            if handle is not None:
-                handle.set_alpha(max(0.5, handle.get_alpha() or 1.0))
+    if not 0 < len(handles) <= _MOST_LABELS:
+        return
+    legend = ax.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize="small"
+    )
+    for handle in legend.legend_handles:
+        if handle is not None:
+            handle.set_alpha(max(0.5, handle.get_alpha() or 1.0))

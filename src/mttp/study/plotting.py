@@ -39,7 +39,8 @@ def plot_comparison(comparison: Comparison, ax: Axes | None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.locator_params(axis="x", integer=False)
     unit = f"share of the mean of {label(comparison.base)}" if is_relative else label(rows[0][0])
-    ax.set_xlabel(f"effect with {rows[0][1].confidence:.0%} interval ({unit})")
+    correction = "; verdicts below the first corrected by Holm" if len(rows) > 1 else ""
+    ax.set_xlabel(f"effect with {rows[0][1].confidence:.0%} interval ({unit}){correction}")
     title = f"{label(comparison.candidate)} against {label(comparison.base)}: {comparison.verdict}"
     ax.set_title(title, loc="left", fontsize="small", color=GREY)
     return ax
