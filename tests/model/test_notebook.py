@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,22 @@ def test_a_summary_is_a_table_of_runs():
 
     assert "<td>r1</td><td>2</td><td>1</td><td>1</td>" in shown
     assert "completed 2" in shown
+
+
+def test_findings_are_a_table():
+    """
+    One row for each, with its number of occurrences.
+    """
+    Path("a.jsonl").write_text(
+        '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"'
+        + "1" * 32
+        + '","spanId":"'
+        + "2" * 16
+        + '",'
+        '"name":"episode","attributes":[{"key":"mttp.episode.<b>","value":{"stringValue":"x"}}]}]}]}]}'
+    )
+    findings = mttp.check("a.jsonl")
+    shown = findings._repr_html_()
+
+    assert len(findings) + 1 == shown.count("<tr>")
+    assert ("<b>" in shown, "mttp.episode.&lt;b&gt;" in shown) == (False, True)
