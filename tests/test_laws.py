@@ -29,6 +29,7 @@ ROOMS = (
     "reading",
     "rewards",
     "study",
+    "viewing",
     "integrations",
     "testing",
     "cli",
@@ -38,7 +39,7 @@ ROOMS = (
 WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
-SHARED_BY_COMMANDS = {"", "app", "files", "help", "output", "report"}
+SHARED_BY_COMMANDS = {"", "app", "files", "help", "output", "rendering"}
 
 
 def modules() -> dict[str, Path]:
@@ -227,6 +228,9 @@ HEAVY = {
     "grpc",
     "typer",
     "rich",
+    "matplotlib",
+    "tensorboardX",
+    "wandb",
 }
 HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard", "starlette", "uvicorn", "anyio"}
 

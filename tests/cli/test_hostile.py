@@ -80,7 +80,13 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml", "--json", "--write"],
         [f"{NAME}.jsonl", "--spec", "evil.yaml"],
     ],
-    "convert": [[f"{NAME}.jsonl", f"{NAME}.parquet"], [f"{NAME}.jsonl", f"{NAME}.txt"]],
+    "convert": [
+        [f"{NAME}.jsonl", f"{NAME}.parquet"],
+        [f"{NAME}.jsonl", f"{NAME}.txt"],
+        [f"{NAME}.jsonl", f"{NAME}.sft.jsonl", "--as", "sft", "--text"],
+        [f"{NAME}.jsonl", f"{NAME}.dpo.jsonl", "--as", "dpo"],
+        [f"{NAME}.jsonl", f"{NAME}.txt", "--as", "grpo", "--text", "--where", f"{EVIL}=1"],
+    ],
     "annotate": [
         [f"{NAME}.jsonl", "--from", f"{NAME}.labels"],
         [f"{NAME}.jsonl", EVIL, "--set", f"score={EVIL}"],

@@ -1,7 +1,9 @@
-"""`mttp convert`: convert a recording to another format, and report what the format can't hold."""
+"""`mttp convert`: convert a recording to another format, a data set for training, or curves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,7 @@ from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
+from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.reading import copies
 from mttp.reading.problems import Problem
@@ -20,13 +23,29 @@ from mttp.reading.sources import find
 __all__ = ["convert"]
 
 
+class Dataset(str, Enum):
+    """Values of `--as`."""
+
+    SFT = "sft"
+    DPO = "dpo"
+    GRPO = "grpo"
+
+
+class Pairs(str, Enum):
+    """Values of `--pairs`."""
+
+    PREFERENCES = "preferences"
+    GROUPS = "groups"
+
+
 def convert(
     paths: Annotated[
         list[str],
         typer.Argument(
             metavar="IN... OUT",
             help="Recordings: files, globs or directories; then the output: .parquet, .jsonl, .jsonl.gz, "
-            ".jsonl.zst, or .mttp.jsonl for messages.",
+            ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet; for curves, "
+            "tensorboard://DIR or wandb://PROJECT.",
         ),
     ],
     *,
@@ -41,6 +60,47 @@ def convert(
     beside: Annotated[
         bool, typer.Option("--beside", help="Write a Parquet copy beside each file, instead of OUT.")
     ] = False,
+    as_: Annotated[
+        Dataset | None,
+        typer.Option(
+            "--as",
+            metavar="FORMAT",
+            help="Write the data set that TRL trains on instead: sft (conversations), dpo (pairs of answers) "
+            "or grpo (prompts).",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="With --as: only episodes that match, such as outcome=success; as for mttp show.",
+        ),
+    ] = None,
+    min_reward: Annotated[
+        float | None,
+        typer.Option(
+            "--min-reward",
+            metavar="REWARD",
+            help="With --as sft: only episodes with this reward or more; with --as dpo: only pairs whose "
+            "chosen episode has it.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        Pairs | None,
+        typer.Option(
+            "--pairs",
+            metavar="SOURCE",
+            help="With --as dpo: preferences, or groups (their best and worst episode by reward); by default "
+            "preferences, if any was recorded.",
+        ),
+    ] = None,
+    text: Annotated[
+        bool,
+        typer.Option(
+            "--text", help="With --as: take text for messages of the user (observations) and the policy."
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -51,6 +111,9 @@ def convert(
     In Parquet each span is a row, and each attribute of the conventions is a typed column with its name.
     With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
     instead of the file until the file changes.
+    With --as, writes the conversational data set that TRL trains on, from recorded chats, and prints what was
+    left out and why.
+    With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b
     Examples:
@@ -59,17 +122,43 @@ def convert(
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert --beside runs/
+      mttp convert runs/grpo.jsonl good.jsonl --as sft --min-reward 0.8
+      mttp convert runs/ pairs.jsonl --as dpo --where split=train
+      mttp convert runs/ tensorboard://tb
 
     \b
     Exit codes:
       0  Everything is fine.
       1  The recording has problems, and --strict is given.
-      2  Wrong usage, or input that can't be read.
+      2  Wrong usage, or input that can't be read or has no row for --as.
     """
+    options = {"--where": where, "--min-reward": min_reward, "--pairs": pairs, "--text": text}
+    wrong = [name for name, value in options.items() if value not in (None, False)]
+    if as_ is None and wrong:
+        raise typer.BadParameter(f"{wrong[0]} needs --as")
+    if as_ is not None and (beside or to is not None):
+        raise typer.BadParameter("--as can't be combined with --to and --beside")
+    is_curves = paths[-1].startswith(CURVE_ADDRESSES)
+    if is_curves and (as_ is not None or to is not None or beside or overwrite):
+        raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to, --beside and --overwrite")
     if beside:
         _copy(paths)
     elif len(paths) < 2:
         raise typer.BadParameter("give an output file OUT, or --beside")
+    elif is_curves:
+        _write_curves(paths[:-1], paths[-1], strict=strict)
+    elif as_ is not None:
+        _write_dataset(
+            paths[:-1],
+            Path(paths[-1]),
+            as_,
+            where=where or (),
+            min_reward=min_reward,
+            pairs=pairs,
+            text=text,
+            overwrite=overwrite,
+            strict=strict,
+        )
     else:
         _convert(paths[:-1], Path(paths[-1]), to, overwrite=overwrite, strict=strict)
 
@@ -85,8 +174,7 @@ def _copy(sources: list[str]) -> None:
 def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: bool, strict: bool) -> None:
     refused: list[str] = []
     write = writer(target, to, refuse=lambda span, error: refused.append(f"span {span.name!r}: {error}"))
-    if target.exists() and not overwrite:
-        raise ConfigureError(f"{target} exists; --overwrite replaces it")
+    _check_free(target, overwrite=overwrite)
     partial = target.with_name(f".{target.name}.partial")
     try:
         with progress(sources) as advance:
@@ -100,6 +188,60 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
         scan.add_problem("unwritable_span", f"{reason}; it was omitted")
     _print_omitted(scan.problems)
     finish(scan.problems, strict=strict)
+
+
+def _check_free(target: Path, *, overwrite: bool) -> None:
+    if target.exists() and not overwrite:
+        raise ConfigureError(f"{target} exists; --overwrite replaces it")
+
+
+def _write_dataset(
+    sources: list[str],
+    target: Path,
+    format: Dataset,
+    *,
+    where: Sequence[str],
+    min_reward: float | None,
+    pairs: Pairs | None,
+    text: bool,
+    overwrite: bool,
+    strict: bool,
+) -> None:
+    from mttp.reading import read, training_dataset
+    from mttp.reading.conditions import condition
+
+    conditions = [condition(one) for one in where]
+    _check_free(target, overwrite=overwrite)
+    with progress(sources) as advance:
+        recording = read(sources, progress=advance)
+    wanted = recording.filter(lambda episode: all(holds(episode) for holds in conditions))
+    found = training_dataset(
+        wanted,
+        format.value,
+        min_reward=min_reward,
+        pairs=None if pairs is None else pairs.value,
+        text=text,
+    )
+    if not found.rows:
+        reasons = "; ".join(found.reasons) or f"none of {count(len(recording), 'episode')} matches"
+        advice = "" if text else "; --text takes text for messages"
+        raise ConfigureError(f"there is nothing to write as {format.value}: {reasons}{advice}")
+    found.write(target)
+    say(f"wrote {count(len(found), 'row')} to {target} ({target.stat().st_size:,} bytes)")
+    for reason in found.reasons:
+        say(reason)
+    finish(recording.problems, strict=strict)
+
+
+def _write_curves(sources: list[str], address: str, *, strict: bool) -> None:
+    from mttp.reading import read, write_curves
+
+    with progress(sources) as advance:
+        recording = read(sources, progress=advance)
+    write_curves(recording, address)
+    counts = f"{count(len(recording), 'episode')} and {count(len(recording.updates), 'update')}"
+    say(f"wrote the curves of {counts} to {visible(address)}")
+    finish(recording.problems, strict=strict)
 
 
 def _print_omitted(problems: list[Problem]) -> None:

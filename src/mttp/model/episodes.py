@@ -509,6 +509,12 @@ class Episode(Value):
             words.append(f"reward {self.reward.status}")
         return f"<Episode{which and ' '}{which}: {', '.join(map(_word, words))}>"
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the reward, and the steps with their messages."""
+        from mttp.model.notebook import episode_html
+
+        return episode_html(self)
+
     @property
     def duration(self) -> float | None:
         """Seconds from start to end; None while unfinished."""

@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
+    from mttp.reading.curves import write_curves
+    from mttp.reading.datasets import TrainingDataset, training_dataset
     from mttp.reading.problems import Problem
     from mttp.reading.recording import Recording, read
     from mttp.reading.scanning import Scan, scan
     from mttp.reading.summary import Summary, summarize
 
-__all__ = ["Problem", "Recording", "Scan", "Summary", "read", "scan", "summarize"]
+__all__ = [
+    "Problem",
+    "Recording",
+    "Scan",
+    "Summary",
+    "TrainingDataset",
+    "read",
+    "scan",
+    "summarize",
+    "training_dataset",
+    "write_curves",
+]
 
 __getattr__, __dir__ = exports(
     __name__,
@@ -24,5 +37,8 @@ __getattr__, __dir__ = exports(
         "scan": "scanning",
         "Summary": "summary",
         "summarize": "summary",
+        "TrainingDataset": "datasets",
+        "training_dataset": "datasets",
+        "write_curves": "curves",
     },
 )

@@ -32,6 +32,7 @@ from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 
 if TYPE_CHECKING:
+    from mttp.reading.plotting import RecordingPlots
     from mttp.reading.summary import Summary
     from mttp.reading.tables import Tables
 
@@ -227,6 +228,17 @@ class Recording:
         from mttp.reading.framing import to_pandas
 
         return to_pandas(self.tables, table, [expand] if isinstance(expand, str) else expand)
+
+    @cached_property
+    def plot(self) -> RecordingPlots:
+        """
+        Plots with matplotlib: `plot.returns()`, `.components()`, `.lengths()`, `.groups()` and `.kl()`.
+
+        Each draws on the axes `ax`, by default those of a new figure, and returns them.
+        """
+        from mttp.reading.plotting import RecordingPlots
+
+        return RecordingPlots(self)
 
     @cached_property
     def tables(self) -> Tables:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.model.gradings import GraderHealth
+from mttp.model.notebook import html_table
 from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import Aggregate, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
@@ -218,6 +219,19 @@ class Summary:
         counted = {"episode": len(self), "step": steps, "problem": len(self.problems)}
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Summary of {counts}>"
+
+    def _repr_html_(self) -> str:
+        """A table of the figures of each run, for notebooks."""
+        columns = ("run", "episodes", "mean return", "known returns", "mean length", "statuses", "outcomes")
+        runs = self.by_run or {"": self}
+        return html_table(repr(self)[1:-1], columns, [one._cells(run) for run, one in runs.items()])
+
+    def _cells(self, run: str) -> tuple[object, ...]:
+        known = [value for value in self.columns.counted["returns"] if math.isfinite(value)]
+        lengths = self.columns.counted["lengths"]
+        counted = (labels.counts() for labels in (self.statuses, self.outcomes))
+        words = [", ".join(f"{word} {count:,}" for word, count in counts.items()) for counts in counted]
+        return run, len(self), _mean(known), len(known), _mean([*lengths]), *words
 
 
 def summarize(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Summary:

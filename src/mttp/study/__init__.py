@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
+    from mttp.model.divergence import KlEstimates, kl_estimates
     from mttp.study.alignment import Alignment, align
     from mttp.study.branching import branch
     from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip, MetricComparison
     from mttp.study.diagnosing.detectors import diagnose
-    from mttp.study.diagnosing.policy import KlEstimates, kl_estimates
     from mttp.study.diagnosis import Cleared, Diagnosis, DiagnosisFinding, NotJudged, TrainingReading
     from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
@@ -73,7 +73,7 @@ __getattr__, __dir__ = exports(
         "FailureBucket": "buckets",
         "Flip": "comparison",
         "GateResult": "gate_result",
-        "KlEstimates": "study.diagnosing.policy",
+        "KlEstimates": "model.divergence",
         "MetricComparison": "comparison",
         "NotJudged": "diagnosis",
         "ParetoPoint": "pareto_front",
@@ -92,7 +92,7 @@ __getattr__, __dir__ = exports(
         "diagnose": "study.diagnosing.detectors",
         "failure_buckets": "buckets",
         "gate": "gating",
-        "kl_estimates": "study.diagnosing.policy",
+        "kl_estimates": "model.divergence",
         "pareto": "pareto_front",
         "preference_strengths": "preferences",
         "replay": "replaying",

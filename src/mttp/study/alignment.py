@@ -96,7 +96,7 @@ class Alignment:
 
     def _repr_html_(self) -> str:
         """A table of the differences for notebooks."""
-        from mttp.reading.notebook import html_table
+        from mttp.model.notebook import html_table
 
         rows = [
             (one.index, found.what, found.first, found.second)

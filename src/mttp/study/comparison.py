@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mttp.study.aggregates import RunAggregates
 from mttp.study.differences import SideDifference
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Comparison", "Flip", "MetricComparison", "Verdict"]
 
@@ -112,6 +115,20 @@ class Comparison:
     def __iter__(self) -> Iterator[MetricComparison]:
         return iter(self.metrics)
 
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """
+        Draw the effect of each metric, and of the first one in each slice, with its interval.
+
+        A comparison of one metric is drawn in its unit; several have one axis, as a share of the base's mean.
+        An effect without a share, because that mean is zero, has its numbers beside an empty row.
+        Each row has the effect, the interval, the verdict, the number of episodes and the method.
+        `ax` is the matplotlib axes to draw on, by default those of a new figure; they are returned.
+        Raises MissingExtra if matplotlib is not installed: `pip install 'mttp[plot]'`.
+        """
+        from mttp.study.plotting import plot_comparison
+
+        return plot_comparison(self, ax)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return {"verdict": self.verdict, **asdict(self)}
@@ -121,7 +138,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """A table of the metrics and slices for notebooks."""
-        from mttp.reading.notebook import html_table
+        from mttp.model.notebook import html_table
 
         columns = ("metric", "verdict", "base", "candidate", "effect", "interval", "n", "method")
         named = [(one.name, one) for one in self.metrics]

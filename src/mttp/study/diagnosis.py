@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = [
@@ -133,12 +132,12 @@ class Diagnosis:
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: a table of all detectors."""
+        from mttp.model.notebook import html_table
+
         rows: list[tuple[str, str, str, str]] = [
             (one.severity, one.kind, one.evidence, one.advice) for one in self.findings
         ]
         rows += [("not judged", one.kind, one.reason, "") for one in self.missing]
         rows += [("nothing found", one.kind, one.evidence, "") for one in self.judged]
-        head = "".join(f"<th>{name}</th>" for name in ("severity", "kind", "evidence", "advice"))
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        title = f"{escape(repr(self)[1:-1])}. {escape(self.advice)}"
-        return f"<div><p>{title}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        columns = ("severity", "kind", "evidence", "advice")
+        return html_table(f"{repr(self)[1:-1]}. {self.advice}", columns, rows)

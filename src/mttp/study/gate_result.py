@@ -81,7 +81,7 @@ class GateResult:
         return f"<GateResult: {self.verdict}, {counts}>"
 
     def _repr_html_(self) -> str:
-        from mttp.reading.notebook import html_table
+        from mttp.model.notebook import html_table
 
         rows = [(rule.name, rule.verdict, rule.evidence) for rule in self.rules]
         return html_table(repr(self).strip("<>"), ("rule", "verdict", "evidence"), rows)

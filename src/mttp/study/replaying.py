@@ -74,7 +74,7 @@ class Replay:
 
     def _repr_html_(self) -> str:
         """A table of the first difference for notebooks."""
-        from mttp.reading.notebook import html_table
+        from mttp.model.notebook import html_table
 
         one = self.divergence
         rows = [] if one is None else [(one.step, one.what, one.recorded, one.seen, one.distance)]

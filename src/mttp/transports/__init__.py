@@ -13,6 +13,8 @@ Opens transports by the scheme of their address.
     mttp+http://localhost:8700      one POST per message; mttp+https:// with TLS
     mttp+stdio://                   messages on standard output
     chan://name                     messages to a channel of this process
+    tensorboard://runs/tb           curves as event files of TensorBoard
+    wandb://project                 curves as runs of Weights & Biases
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ SCHEMES: Mapping[str, str] = {
     "mttp+https": "mttp.mist.transport",
     "mttp+stdio": "mttp.mist.transport",
     "chan": "mttp.mist.transport",
+    "tensorboard": "mttp.transports.tensorboard",
+    "wandb": "mttp.transports.wandb",
 }
 """Module by scheme; its `open(address, options)` opens the transport."""
 RECEIVERS = ("http://", "https://", "grpc://", "grpcs://")

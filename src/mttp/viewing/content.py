@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.reading.chat import Message, message_text, messages, reasoning, tool_calls
+from mttp.model.chat import Message, message_text, messages, reasoning, tool_calls
 from mttp.reading.jsonable import to_json
 
 __all__ = ["chat_content", "content"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from mttp.model.chat import Message, messages, new_messages
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Group, Step
 from mttp.model.scorings import Grade, Reward
-from mttp.reading.chat import Message, messages, new_messages
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.viewing.blocks import fact
 from mttp.viewing.content import chat_content, content

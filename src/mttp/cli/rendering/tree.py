@@ -10,9 +10,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from mttp.cli.rendering.words import count, duration, moment, number, printed, shortened
+from mttp.model.chat import Message, message_lines, messages, new_messages, speaker
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.model.evaluations import TaskResult
-from mttp.reading.chat import Message, message_lines, messages, new_messages, speaker
 from mttp.reading.jsonable import to_json
 
 __all__ = ["tree"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mttp.model.divergence import kl_estimates
 from mttp.model.episodes import Episode, Tokens, Update
 from mttp.study.diagnosing.certainty import HINT, LIKELY
 from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
@@ -20,11 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "KlEstimates",
     "diversity_collapse",
     "entropy_collapse",
     "kl_drift",
-    "kl_estimates",
     "over_optimization",
     "repetition",
     "staleness",
@@ -60,47 +59,6 @@ FEWEST_GROUPS = 6
 LAGS = (16.0, 4.0)
 """Updates between sampling and learning that are high and medium; asynchronous trainers with corrections
 report little loss up to 4 to 8."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KlEstimates:
-    """KL(q || p_ref) in nats per sampled token, estimated from samples of q (Schulman 2020)."""
-
-    k1: float
-    """Mean of -log r, where r = p_ref / q: unbiased."""
-    k2: float
-    """Mean of (log r)**2 / 2: biased, less variance."""
-    k3: float
-    """Mean of (r - 1) - log r: unbiased, never negative."""
-    tokens: int
-
-
-def kl_estimates(blocks: Iterable[Tokens]) -> KlEstimates | None:
-    """
-    The divergence of the sampling policy from the reference, per token; None without both log probabilities.
-
-    Tokens whose mask is 0 were not sampled and do not count.
-    """
-    parts = [ratio for block in blocks if (ratio := _log_ratio(block)) is not None and len(ratio)]
-    if not parts:
-        return None
-    logr = np.concatenate(parts)
-    with np.errstate(over="ignore"):
-        k3 = float((np.expm1(logr) - logr).mean())
-    return KlEstimates(k1=float(-logr.mean()), k2=float((logr**2).mean() / 2), k3=k3, tokens=len(logr))
-
-
-def _log_ratio(block: Tokens) -> Floats | None:
-    """log p_ref - log q of each sampled token, where both are known and aligned."""
-    if block.logprobs is None or block.ref_logprobs is None:
-        return None
-    if block.alignment.get("logprobs") != block.alignment.get("ref_logprobs"):
-        return None
-    found = block.ref_logprobs.astype(float) - block.logprobs.astype(float)
-    if block.masks is not None and len(block.masks) == len(found):
-        found = found[block.masks.astype(bool)]
-    known: Floats = found[np.isfinite(found)]
-    return known
 
 
 def _blocks(episode: Episode) -> list[Tokens]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mttp.reading.chat import message_lines, messages, new_messages, speaker
+from mttp.model.chat import message_lines, messages, new_messages, speaker
 
 USER = {"role": "user", "content": "hi"}
 ASSISTANT = {"role": "assistant", "content": "yes"}

@@ -1,0 +1,57 @@
+"""Curves of training: the numbers of an episode and of an update, by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mttp.model.episodes import Episode, Update
+
+__all__ = ["CURVE_ADDRESSES", "episode_curves", "update_curves"]
+
+CURVE_ADDRESSES = ("tensorboard://", "wandb://")
+"""Prefixes of the addresses of tools that draw curves."""
+
+_UPDATE = ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")
+_OUTCOMES = {"success": 1.0, "failure": 0.0}
+_VERDICTS = {"pass": 1.0, "fail": 0.0}
+
+
+def episode_curves(episode: Episode) -> dict[str, float]:
+    """
+    Return the finite numbers of an episode by name.
+
+    `episode/return`, `episode/length` (steps), `episode/success` (1 or 0, by the outcome, else by the
+    reward's verdict), `episode/grader_errors` (failed scorings and components of the reward), and
+    `component/NAME` for each component of the reward. A missing number has no name in the result.
+    """
+    reward = episode.reward
+    errors = [reward.status, *reward.component_statuses.values()].count("error")
+    success = _OUTCOMES.get(episode.outcome, _VERDICTS.get(reward.verdict or ""))
+    found = {
+        "episode/return": episode.return_,
+        "episode/length": float(episode.length),
+        "episode/success": success,
+        "episode/grader_errors": None if reward.status == "missing" else float(errors),
+        **{f"component/{name}": value for name, value in reward.components.items()},
+    }
+    return _finite(found)
+
+
+def update_curves(update: Update) -> dict[str, float]:
+    """
+    Return the finite numbers of an update by name.
+
+    `update/loss`, `update/kl`, `update/entropy`, `update/grad_norm`, `update/learning_rate`,
+    `update/clip_fraction`, and `update/NAME` for each metric of the user; `update/not_finite` is the number
+    of those that are NaN or infinite, if there are any.
+    """
+    stated = {f"update/{name}": value for name, value in update.metrics.items()}
+    stated |= {f"update/{name}": getattr(update, name) for name in _UPDATE}
+    found = _finite(stated)
+    invalid = sum(value is not None for value in stated.values()) - len(found)
+    return {**found, "update/not_finite": float(invalid)} if invalid else found
+
+
+def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}

@@ -1,0 +1,350 @@
+"""`recording.plot`: plots of a recording's episodes, groups and updates."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from mttp.errors import ConfigureError
+from mttp.model.divergence import kl_estimates
+from mttp.model.episodes import Episode, Tokens, Update
+from mttp.reading.drawing import (
+    COLOURS,
+    GREY,
+    axes,
+    draw_line,
+    draw_points,
+    draw_ranges,
+    draw_running_mean,
+    label,
+    mark_missing,
+    running_mean,
+    show_legend,
+    show_message,
+)
+from mttp.reading.value_aggregation import episode_figures
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.reading.recording import Recording
+
+__all__ = ["RecordingPlots"]
+
+Floats: TypeAlias = "NDArray[np.float64]"
+
+_STYLES = ("-", "--", ":", "-.")
+_ERROR_COLOUR = COLOURS[1]
+_EPISODE = "episode, in order of start"
+_EPISODE_OF_RUN = "episode of its run, in order of start"
+_LENGTHS = ("steps", "tokens")
+_SOURCES = ("updates", "tokens")
+_MISSING_HEIGHTS = {"error": 0.02, "abstained": 0.05, "missing": 0.08}
+_OF_RETURNS = {
+    "none": "no episode has a return",
+    "error": "reward error",
+    "abstained": "grader abstained",
+    "missing": "no return",
+}
+_OF_LENGTHS = {"none": "no episode has token counts", "missing": "no length", "error": "", "abstained": ""}
+_MISSING_COLOURS = {"error": _ERROR_COLOUR, "abstained": COLOURS[4], "missing": GREY}
+_MOST_NAMED = 8
+"""Runs and components that a legend names."""
+
+
+class RecordingPlots:
+    """
+    Plots of a recording; each method draws on matplotlib axes and returns them.
+
+    `ax` is the axes to draw on, by default those of a new figure.
+    A missing value is a tick at the bottom of the plot; it is neither left out silently nor drawn as zero.
+    Colours can be told apart by colour-blind people.
+    Without values, the axes have a message that says what is missing.
+    Every method raises MissingExtra if matplotlib is not installed: `pip install 'mttp[plot]'`.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def __repr__(self) -> str:
+        return "<RecordingPlots: returns(), components(), lengths(), groups(), kl()>"
+
+    @cached_property
+    def _figures(self) -> list[EpisodeFigures]:
+        return [episode_figures(episode) for episode in self._recording]
+
+    @cached_property
+    def _runs(self) -> dict[str, list[int]]:
+        """Positions of each run's episodes, by run id."""
+        found: dict[str, list[int]] = {}
+        for place, episode in enumerate(self._recording):
+            found.setdefault(episode.run_id, []).append(place)
+        return found
+
+    def returns(self, *, window: int | None = None, ax: Axes | None = None) -> Axes:
+        """
+        Draw the return of each episode, and its running mean with a 95 % interval, over the episodes.
+
+        `window` is the number of episodes of the running mean, by default a twentieth of them, at least 10.
+        The interval is Student's t over the returns in the window, taken as independent.
+        Several runs have a line each, and their episodes are counted from 1 in each run.
+        A return is missing where the recording has none, or the reward's status is error or abstained.
+        Raises ConfigureError if `window` is less than 2.
+        """
+        ax = axes(ax)
+        ax.set(ylabel="return")
+        values, kinds = _returns(self._figures)
+        return self._over_episodes(ax, values, kinds, _OF_RETURNS, window)
+
+    def lengths(self, unit: str | None = None, *, window: int | None = None, ax: Axes | None = None) -> Axes:
+        """
+        Draw the length of each episode, and its running mean with a 95 % interval, over the episodes.
+
+        `unit` is steps or tokens (the sampled tokens of all steps); by default tokens, where episodes have
+        one step or none and their tokens are known. Truncated episodes have a mark of their own.
+        `window` and the interval are as for `returns`.
+        Raises ConfigureError for another `unit`, and if `window` is less than 2.
+        """
+        unit = unit or self._unit()
+        if unit not in _LENGTHS:
+            raise ConfigureError(f"unit={unit!r} is not one of {', '.join(_LENGTHS)}")
+        ax = axes(ax)
+        ax.set(ylabel=f"episode length ({'steps' if unit == 'steps' else 'sampled tokens'})")
+        values = _floats(one.length if unit == "steps" else one.completion_tokens for one in self._figures)
+        kinds = ["" if known else "missing" for known in np.isfinite(values)]
+        cut = np.array([bool(one.truncated) for one in self._figures], dtype=bool)
+        return self._over_episodes(ax, values, kinds, _OF_LENGTHS, window, truncated=cut)
+
+    def _unit(self) -> str:
+        has_tokens = any(one.completion_tokens is not None for one in self._figures)
+        return "tokens" if has_tokens and all(one.length <= 1 for one in self._figures) else "steps"
+
+    def components(self, *names: str, window: int | None = None, ax: Axes | None = None) -> Axes:
+        """
+        Draw the running mean of each reward component, with a 95 % interval, over the episodes.
+
+        `names` are the components, by default all; of more than eight, the eight of most episodes.
+        A component's scores are those of the episode's reward, else the sums over its steps.
+        Episodes where a component has no score, for example because it failed, do not count in its mean; the
+        legend has their number.
+        `window` and the interval are as for `returns`.
+        Raises ConfigureError for an unknown component, and if `window` is less than 2.
+        """
+        known = self._component_counts()
+        if unknown := [name for name in names if name not in known]:
+            raise ConfigureError(f"no component {unknown[0]!r}; there are {', '.join(known) or 'none'}")
+        ax = axes(ax)
+        ax.set(xlabel=_EPISODE, ylabel="component score")
+        chosen = list(names) or list(known)[:_MOST_NAMED]
+        if not chosen:
+            return show_message(ax, "no reward has components")
+        method = ""
+        for place, name in enumerate(chosen):
+            found = running_mean(_floats(one.components.get(name) for one in self._figures), window)
+            colour, style = COLOURS[place % len(COLOURS)], _STYLES[place // len(COLOURS) % len(_STYLES)]
+            draw_running_mean(ax, found, colour=colour, style=style, name=self._component_label(name))
+            method = found.method
+        if len(known) > len(chosen) and not names:
+            method = f"{len(chosen)} of {len(known)} components; {method}"
+        lacking = [
+            place for place, one in enumerate(self._figures, 1) if not {*chosen} <= one.components.keys()
+        ]
+        mark_missing(ax, lacking, name="episodes lacking a score", colour=GREY, height=0.02)
+        return _finish(ax, method)
+
+    def _component_counts(self) -> dict[str, int]:
+        """The number of episodes with a score of each component, the most frequent first."""
+        counts: defaultdict[str, int] = defaultdict(int)
+        for one in self._figures:
+            for name in one.components:
+                counts[name] += 1
+            for name in one.component_statuses:
+                counts[name] += 0
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def _component_label(self, name: str) -> str:
+        scored = sum(name in one.components for one in self._figures)
+        failed: defaultdict[str, int] = defaultdict(int)
+        for one in self._figures:
+            if status := one.component_statuses.get(name):
+                failed[status] += 1
+        counts = [f"n = {scored:,}", *(f"{count:,} {status}" for status, count in sorted(failed.items()))]
+        return f"{label(name)} ({', '.join(counts)})"
+
+    def groups(self, *, ax: Axes | None = None) -> Axes:
+        """
+        Draw the rewards of each group: its members, its range and its mean, over the groups.
+
+        Groups of which all rewards are equal, and which give no advantage, are marked and counted.
+        Members without a valid reward do not count in range and mean; ticks at the bottom mark their groups.
+        Where no group was recorded, the episodes with one value of `group` are its members.
+        """
+        ax = axes(ax)
+        ax.set(xlabel="group, in order of start", ylabel="reward")
+        groups = self._group_rewards()
+        known = {place: found for place, one in enumerate(groups, 1) if len(found := one[np.isfinite(one)])}
+        if not known:
+            return show_message(ax, "no group has rewards" if groups else "no group was recorded")
+        flat = [place for place, found in known.items() if len(found) > 1 and found.min() == found.max()]
+        places, members = np.repeat([*known], [*map(len, known.values())]), np.concatenate([*known.values()])
+        draw_points(ax, places, members, colour=COLOURS[0], name=f"members (n = {len(members):,})")
+        spread = [place for place in known if place not in {*flat}]
+        draw_ranges(ax, spread, [known[place] for place in spread], colour=COLOURS[0], name="range and mean")
+        if flat:
+            share = f"{len(flat):,} of {len(known):,}, {len(flat) / len(known):.0%}"
+            values = np.array([known[place][0] for place in flat])
+            draw_points(
+                ax, flat, values, colour=_ERROR_COLOUR, name=f"all rewards equal ({share})",
+                marker="s", s=16, alpha=1.0, zorder=3,
+            )  # fmt: skip
+        lacking = [place for place, one in enumerate(groups, 1) if not np.isfinite(one).all() or not len(one)]
+        mark_missing(ax, lacking, name="groups lacking rewards", colour=GREY, height=0.02)
+        return _finish(ax, f"rewards of the members, minimum to maximum, mean; {len(groups):,} groups")
+
+    def _group_rewards(self) -> list[Floats]:
+        """The rewards of each group, NaN where one is missing."""
+        rewards = {one.trace_id: one.reward for one in self._figures}
+        if self._recording.groups:
+            return [
+                _floats(group.rewards or map(rewards.get, group.episodes)) for group in self._recording.groups
+            ]
+        members: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
+        for one in self._figures:
+            if one.group is not None:
+                members[one.run, one.group].append(one.reward)
+        return [_floats(found) for found in members.values()]
+
+    def kl(self, source: str | None = None, *, window: int | None = None, ax: Axes | None = None) -> Axes:
+        """
+        Draw the KL divergence of the policy: as updates state it, or estimated from token log probabilities.
+
+        `source` is updates or tokens; by default updates, if any of them has a KL.
+        Updates: the recorded value of each update, a line for each run and policy, over the update's index.
+        Tokens: the estimates k1, k2 and k3 of `mttp.study.kl_estimates` (Schulman 2020) against the reference
+        policy, as means over the sampled tokens of each episode; `window` and the interval of their running
+        means are as for `returns`.
+        Raises ConfigureError for another `source`, and if `window` is less than 2.
+        """
+        if source not in (None, *_SOURCES):
+            raise ConfigureError(f"source={source!r} is not one of {', '.join(_SOURCES)}")
+        ax = axes(ax)
+        if source is None:
+            source = "updates" if any(one.kl is not None for one in self._recording.updates) else "tokens"
+        return self._kl_of_updates(ax) if source == "updates" else self._kl_of_tokens(ax, window)
+
+    def _kl_of_updates(self, ax: Axes) -> Axes:
+        ax.set(xlabel="update", ylabel="KL (nats)")
+        lines: defaultdict[tuple[str, str | None], list[Update]] = defaultdict(list)
+        for update in self._recording.updates:
+            lines[update.run_id, update.policy].append(update)
+        if not any(_is_finite(one.kl) for one in self._recording.updates):
+            return show_message(ax, "no update has a KL")
+        lacking: list[float] = []
+        for place, ((run, policy), updates) in enumerate(lines.items()):
+            x = [at if one.index is None else one.index for at, one in enumerate(updates)]
+            values = _floats(one.kl for one in updates)
+            name = label(policy or self._run_name(run)) if 1 < len(lines) <= _MOST_NAMED else None
+            draw_line(ax, x, values, colour=COLOURS[place % len(COLOURS)], name=name)
+            lacking += [at for at, value in zip(x, values, strict=True) if not math.isfinite(value)]
+        mark_missing(ax, lacking, name="no finite KL", colour=GREY, height=0.02)
+        return _finish(ax, f"KL as recorded by {len(self._recording.updates):,} updates")
+
+    def _kl_of_tokens(self, ax: Axes, window: int | None) -> Axes:
+        ax.set(xlabel=_EPISODE, ylabel="KL from the reference policy\n(nats per token)")
+        found = [kl_estimates(_blocks(episode)) for episode in self._recording]
+        tokens = sum(one.tokens for one in found if one is not None)
+        if not tokens:
+            return show_message(ax, "no tokens have logprobs and ref_logprobs,\nand no update has a KL")
+        method = ""
+        for colour, style, name in zip(COLOURS, _STYLES, ("k1", "k2", "k3"), strict=False):
+            values = _floats(None if one is None else getattr(one, name) for one in found)
+            means = running_mean(values, window)
+            draw_running_mean(ax, means, colour=colour, style=style, name=name)
+            method = means.method
+        lacking = [place for place, one in enumerate(found, 1) if one is None]
+        mark_missing(ax, lacking, name="no log probabilities", colour=GREY, height=0.02)
+        return _finish(ax, f"{method}; {tokens:,} tokens")
+
+    def _over_episodes(
+        self,
+        ax: Axes,
+        values: Floats,
+        kinds: Sequence[str],
+        names: Mapping[str, str],
+        window: int | None,
+        *,
+        truncated: NDArray[np.bool_] | None = None,
+    ) -> Axes:
+        """Draw a value of each episode, and the running mean of each run; `kinds` says why one is missing."""
+        runs = self._runs
+        ax.set(xlabel=_EPISODE if len(runs) < 2 else _EPISODE_OF_RUN)
+        known = np.isfinite(values)
+        if not known.any():
+            return show_message(ax, names["none"] if len(values) else "no episodes were recorded")
+        number = np.empty(len(values), dtype=int)
+        method = ""
+        for place, (run, members) in enumerate(runs.items()):
+            number[members] = np.arange(1, len(members) + 1)
+            own, colour = values[members], COLOURS[place % len(COLOURS)]
+            count = int(np.isfinite(own).sum())
+            name = None if len(runs) == 1 else f"{label(self._run_name(run))} (n = {count:,})"
+            points = f"single episodes (n = {count:,})" if len(runs) == 1 else None
+            draw_points(ax, number[members], own, colour=colour, name=points)
+            found = running_mean(own, window)
+            draw_running_mean(
+                ax, found, colour=colour, name="running mean" if len(runs) == 1 else name,
+                style=_STYLES[place // len(COLOURS) % len(_STYLES)],
+            )  # fmt: skip
+            method = method or found.method
+        if truncated is not None and truncated.any():
+            draw_points(
+                ax, number[truncated & known], values[truncated & known], colour=_ERROR_COLOUR, marker="^",
+                s=14, alpha=0.8, name=f"truncated (n = {int((truncated & known).sum()):,})",
+            )  # fmt: skip
+        for kind, height in _MISSING_HEIGHTS.items():
+            chosen = number[[one == kind for one in kinds]]
+            mark_missing(ax, chosen, name=names[kind], colour=_MISSING_COLOURS[kind], height=height)
+        return _finish(ax, method if len(runs) == 1 else f"{len(runs)} runs; {method}")
+
+    def _run_name(self, run_id: str) -> str:
+        return next((run.name for run in self._recording.runs if run.id == run_id and run.name), run_id)
+
+
+def _returns(figures: Sequence[EpisodeFigures]) -> tuple[Floats, list[str]]:
+    """The return of each episode, NaN where it is missing, and why it is missing."""
+    values = _floats(one.return_ for one in figures)
+    kinds = [
+        one.reward_status if one.reward_status in ("error", "abstained") else "" if known else "missing"
+        for one, known in zip(figures, np.isfinite(values), strict=True)
+    ]
+    values[[kind != "" for kind in kinds]] = math.nan
+    return values, kinds
+
+
+def _floats(values: Iterable[float | None]) -> Floats:
+    """The values as floats; NaN for None and for infinities."""
+    found = np.array([math.nan if value is None else value for value in values], dtype=float)
+    found[~np.isfinite(found)] = math.nan
+    return found
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _blocks(episode: Episode) -> Iterator[Tokens]:
+    return (step.tokens for step in episode.steps if step.tokens is not None)
+
+
+def _finish(ax: Axes, method: str) -> Axes:
+    """Add the method as a title and the legend; return the axes."""
+    ax.set_title(method, loc="left", fontsize="small", color=GREY)
+    show_legend(ax)
+    return ax

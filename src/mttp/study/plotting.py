@@ -1,0 +1,76 @@
+"""The plot of a comparison: effects with their intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mttp.reading.drawing import COLOURS, GREY, axes, label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mttp.study.comparison import Comparison, MetricComparison
+
+__all__ = ["plot_comparison"]
+
+_MARKS = {
+    "better": (COLOURS[0], "^"),
+    "worse": (COLOURS[1], "v"),
+    "equivalent": (COLOURS[2], "s"),
+    "inconclusive": (GREY, "o"),
+}
+"""Colour and marker of each verdict, so that it can be read without colours."""
+_WIDTH, _ROW_HEIGHT, _FRAME_HEIGHT = 7.5, 0.45, 1.1
+
+
+def plot_comparison(comparison: Comparison, ax: Axes | None) -> Axes:
+    """Draw the effect of each metric and slice on `ax`, by default a new figure, and return the axes."""
+    rows = [(one.name, one) for one in comparison.metrics]
+    rows += [(f"{rows[0][0]}, {name}", one) for name, one in comparison.slices.items()]
+    is_relative = len(comparison.metrics) > 1
+    ax = axes(ax, size=(_WIDTH, _FRAME_HEIGHT + _ROW_HEIGHT * len(rows)))
+    ax.axvline(0, color="black", linewidth=0.8, zorder=1)
+    for place, (_, one) in enumerate(rows):
+        _draw_row(ax, place, one, _scale(one) if is_relative else 1.0)
+    ax.set_yticks(range(len(rows)), [label(name) for name, _ in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    ax.locator_params(axis="x", integer=False)
+    unit = f"share of the mean of {label(comparison.base)}" if is_relative else label(rows[0][0])
+    correction = "; verdicts below the first corrected by Holm" if len(rows) > 1 else ""
+    ax.set_xlabel(f"effect with {rows[0][1].confidence:.0%} interval ({unit}){correction}")
+    title = f"{label(comparison.candidate)} against {label(comparison.base)}: {comparison.verdict}"
+    ax.set_title(title, loc="left", fontsize="small", color=GREY)
+    return ax
+
+
+def _scale(one: MetricComparison) -> float | None:
+    """The factor that makes a share of the base of an effect; None where the base is zero or unknown."""
+    found = 1 / abs(one.base) if one.base else None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _draw_row(ax: Axes, place: int, one: MetricComparison, scale: float | None) -> None:
+    colour, marker = _MARKS[one.verdict]
+    if scale is not None and one.interval is not None:
+        low, high = (side * scale for side in one.interval)
+        ax.plot([low, high], [place, place], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
+    if scale is not None and one.effect is not None:
+        ax.plot(one.effect * scale, place, marker, color=colour, markersize=6, zorder=3)
+    ax.annotate(
+        f"{_numbers(one)}\n{label(one.reason or one.method, limit=90)}",
+        (1.02, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize="x-small",
+        color=colour,
+        annotation_clip=False,
+    )
+
+
+def _numbers(one: MetricComparison) -> str:
+    effect = "no effect known" if one.effect is None else f"{one.effect:+.3g}"
+    interval = "" if one.interval is None else " [{:+.3g}, {:+.3g}]".format(*one.interval)
+    return f"{effect}{interval}, {one.verdict}, n = {one.n[0]:,} and {one.n[1]:,}"

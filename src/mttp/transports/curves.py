@@ -1,0 +1,174 @@
+"""Curves of training, written to the tools that draw them while the training runs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from mttp.codec import episodes, kinds, updates
+from mttp.codec.profiles import full
+from mttp.model.curves import episode_curves, update_curves
+from mttp.model.episodes import Episode, Update
+from mttp.model.printable import visible
+from mttp.model.spans import SpanRecord
+from mttp.otlp.spans import RecordingSpan
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.transports.partial_export import PartialExport, RejectedSpans
+
+__all__ = ["CurveTransport", "CurveWriter"]
+
+_MOST_OPEN = 10_000
+"""The largest number of episodes whose scorings are kept until their end."""
+_IGNORED = frozenset({names.STEP, names.STEPS})
+
+
+class CurveWriter(Protocol):
+    """Writes points of curves for a tool; its methods may raise."""
+
+    def write(
+        self, run: str, run_id: str, points: Mapping[str, float], *, axis: str, number: int, time: int
+    ) -> None:
+        """
+        Write a point of each curve of a run.
+
+        `axis` is episode or update, `number` the place on it, and `time` nanoseconds since the Unix epoch.
+        """
+
+    def flush(self) -> None:
+        """Make written points visible to readers."""
+
+    def close(self) -> None:
+        """Release resources."""
+
+    def after_fork(self) -> None:
+        """In a forked child: forget what belongs to the parent."""
+
+
+class CurveTransport(SpanExporter):
+    """
+    Writes the curves of ended episodes and updates, in the background thread of a session.
+
+    Episodes of a run are counted in the order in which they are written. It never makes the caller wait.
+    Points that can't be written are lost; they are counted and logged as spans that were rejected.
+    """
+
+    takes_columns = True
+    max_block_seconds = 0.0
+
+    def __init__(self, name: str, address: str, writer: CurveWriter) -> None:
+        self.name = name
+        """Its name in counters."""
+        self.address = address
+        self._writer = writer
+        self._forget()
+
+    def _forget(self) -> None:
+        self._names: dict[str, str] = {}
+        self._numbers: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._scorings: OrderedDict[int, list[SpanRecord]] = OrderedDict()
+        self._unnamed: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        """Writes by run id, each called with the run's name once that is known."""
+
+    def __repr__(self) -> str:
+        return self.address
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Write the curves of episodes and updates among the spans; raises PartialExport if that fails."""
+        failed: list[Exception] = []
+        for span in spans:
+            try:
+                self._add(span)
+            except Exception as error:
+                failed.append(error)
+        try:
+            self.flush()
+        except Exception as error:
+            failed.append(error)
+        if failed:
+            lost = min(len(failed), len(spans))
+            raise PartialExport(
+                f"points were not written: {failed[0]!r}",
+                rejections=[RejectedSpans("write_failed", lost, lost)],
+            )
+        return SpanExportResult.SUCCESS
+
+    def _add(self, span: ReadableSpan) -> None:
+        if not isinstance(span, RecordingSpan) or span.name in _IGNORED:
+            return
+        kind = kinds.of(span.name, span.values, is_root=span.parent is None)
+        if kind in (names.RUN_START, names.RUN):
+            self.name_run(str(span.values[a.RUN_ID]), span.values.get(a.RUN_NAME))
+        elif kind == names.REWARD and a.STEP_INDEX not in span.values:
+            self._scorings.setdefault(span.trace_id, []).append(span.as_record(full))
+            if len(self._scorings) > _MOST_OPEN:
+                self._scorings.popitem(last=False)
+        elif kind == names.EPISODE:
+            scorings = self._scorings.pop(span.trace_id, [])
+            self.add_episode(episodes.decode([*scorings, span.as_record(full)]))
+        elif kind == names.UPDATE:
+            self.add_update(updates.decode(span.as_record(full)))
+
+    def name_run(self, run_id: str, name: object) -> None:
+        """Set the name of a run, by default its id, and write its points so far."""
+        self._names[run_id] = visible(name or run_id)
+        for write in self._unnamed.pop(run_id, ()):
+            write(self._names[run_id])
+
+    def add_episode(self, episode: Episode) -> None:
+        """Write the points of an episode."""
+        number = self._next(episode.run_id, "episode")
+        self._write(episode, episode_curves(episode), axis="episode", number=number)
+
+    def add_update(self, update: Update) -> None:
+        """Write the points of an update."""
+        number = self._next(update.run_id, "update") - 1
+        number = number if update.index is None else update.index
+        self._write(update, update_curves(update), axis="update", number=number)
+
+    def _write(self, value: Episode | Update, points: Mapping[str, float], *, axis: str, number: int) -> None:
+        """Write points, or keep them until the run's start marker names the run."""
+        write = partial(
+            self._writer.write,
+            run_id=value.run_id,
+            points={visible(name): point for name, point in points.items()},
+            axis=axis,
+            number=number,
+            time=value.end_time or value.start_time or 0,
+        )
+        if value.run_id in self._names:
+            write(self._names[value.run_id])
+            return
+        self._unnamed[value.run_id].append(write)
+        if len(self._unnamed[value.run_id]) > _MOST_OPEN:
+            self.name_run(value.run_id, None)
+
+    def _next(self, run_id: str, axis: str) -> int:
+        self._numbers[run_id, axis] += 1
+        return self._numbers[run_id, axis]
+
+    def flush(self) -> None:
+        """Make written points visible to readers."""
+        self._writer.flush()
+
+    def shutdown(self) -> None:
+        """Write what is left, and close the writer."""
+        try:
+            for run_id in [*self._unnamed]:
+                self.name_run(run_id, None)
+        finally:
+            self._writer.close()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
+        """Return True: `export` writes synchronously."""
+        return True
+
+    def after_fork(self) -> None:
+        """In a forked child: start anew."""
+        self._forget()
+        self._writer.after_fork()
