@@ -1,7 +1,7 @@
 """
-The pictures of the README: `mttp show` as a terminal shows it, and the same episode in Phoenix.
+The pictures of the pages: `mttp show` in a terminal, an episode in Phoenix, and a report in a browser.
 
-    python docs/site/pictures.py            both; the second needs `phoenix` and `chromium` on the path
+    python docs/site/pictures.py        browsers need `chromium` on the path, Phoenix also `phoenix`
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import mttp
 IMAGES = Path(__file__).parents[1] / "images"
 PORT = 6006
 WIDTH = 96
+WORDS = ["First", ",", "multiply", "three", "by", "minus", "three", ".", "The", "answer", "is", "-9"]
 
 
 def record(path: Path) -> str:
@@ -102,6 +103,70 @@ def phoenix(path: Path, trace_id: str, folder: Path) -> None:
         server.wait()
 
 
+def train(path: Path, shift: float) -> None:
+    """Record a toy run of groups of four chats, whose share of right answers grows."""
+    random = np.random.default_rng(5)
+    with mttp.configure(f"file://{path}", run=path.stem, seed=5, config={"lr": 1e-6 * (1 + shift)}):
+        for update in range(40):
+            task, split = f"train/{update % 12}", "easy" if update % 3 else "hard"
+            with mttp.group(id=f"g{update}", task=task, normalization="mean_std") as group:
+                for _ in range(4):
+                    task, split = f"train/{update % 12}", "easy" if update % 3 else "hard"
+                    with mttp.episode(
+                        env="maths", task=task, split=split, policy=f"tiny@{update}"
+                    ) as episode:
+                        right = float(random.random() < 0.25 + 0.012 * update + shift)
+                        with episode.step() as step:
+                            step.observation([{"role": "user", "content": "What is 3 * (4 - 7)?"}])
+                            step.action({"role": "assistant", "content": " ".join(WORDS)})
+                            logprobs = -random.exponential(0.5, len(WORDS))
+                            step.tokens(
+                                range(len(WORDS)),
+                                logprobs=logprobs,
+                                ref_logprobs=logprobs + random.normal(0, 0.2, len(WORDS)),
+                                entropies=random.random(len(WORDS)),
+                            )
+                        neat = float(random.random() < 0.7)
+                        episode.reward(
+                            components={"correct": right, "format": neat, "length": -0.1},
+                            weights={"correct": 0.8, "format": 0.2, "length": 1.0},
+                            grader="maths 1.2.0",
+                            explanation="equal to -9" if right else "expected -9",
+                        )
+                        episode.end(outcome="success" if right else "failure")
+                    group.add(episode)
+            mttp.update(index=update, loss=1 / (1 + update), kl=0.002 * update, entropy=2 - 0.02 * update)
+
+
+def report(folder: Path) -> None:
+    """Photograph the overview and an episode of a report."""
+    from playwright.sync_api import sync_playwright
+
+    from mttp.viewing import report as make
+
+    base, new = folder / "base.jsonl", folder / "new.jsonl"
+    train(base, 0.0)
+    train(new, 0.2)
+    os.chdir(folder)
+    page = make(new.name, baseline=str(base), pieces=lambda ids: [f"{WORDS[id]} " for id in ids])
+    address = page.write(folder / "report.html").as_uri()
+    episode = mttp.read(new).episodes[-1].trace_id
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        view = browser.new_page(viewport={"width": 1280, "height": 860})
+        view.goto(f"{address}#/overview/returns")
+        view.wait_for_timeout(1000)
+        view.screenshot(path=IMAGES / "report.png")
+        view.goto(f"{address}#/episode/{episode}")
+        view.click("text=Tokens (")
+        view.hover(".token >> nth=3")
+        view.wait_for_timeout(500)
+        view.screenshot(path=IMAGES / "episode.png")
+        browser.close()
+
+
 def wait(url: str, seconds: float = 90) -> None:
     """Wait until a server answers."""
     until = time.monotonic() + seconds
@@ -115,12 +180,16 @@ def wait(url: str, seconds: float = 90) -> None:
 
 
 def main() -> None:
-    """Make both."""
+    """Make all that the programs at hand allow."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.jsonl"
         trace_id = record(path)
         terminal(path, trace_id)
+        if shutil.which("chromium"):
+            report(Path(folder))
+        else:
+            print("left out: report.png and episode.png need `chromium`")
         if shutil.which("phoenix") and shutil.which("chromium"):
             phoenix(path, trace_id, Path(folder) / "phoenix")
         else:

@@ -125,7 +125,7 @@ _MODULES = {
     "Tokens": "model.episodes",
     "Reward": "model.scorings",
 }
-_PACKAGES = ("errors", "mist", "model", "recording", "rewards", "study")
+_PACKAGES = ("errors", "mist", "model", "recording", "rewards", "study", "viewing")
 
 
 _RECORDING = ("recording.configuration", "recording.propagation", "recording.training", "recording.feedback")

@@ -63,6 +63,18 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--markdown", "--quality", EVIL],
         [f"{NAME}.jsonl", "--run", EVIL, "--fail-on", EVIL],
     ],
+    "report": [
+        [f"{NAME}.jsonl", "--out", f"{NAME}.html"],
+        [f"{NAME}.jsonl", "--baseline", f"{NAME}.jsonl", "--out", f"{NAME}.html", "--json"],
+        [f"{NAME}.jsonl", "--out", f"{NAME}/none.html", "--allow", EVIL],
+        [f"{NAME}.jsonl", "--tokenizer", NAME],
+    ],
+    "view": [[f"{NAME}.missing"], [f"{NAME}.jsonl", "--host", EVIL], [f"{NAME}.jsonl", "--tokenizer", NAME]],
+    "tail": [
+        [f"{NAME}.jsonl", "--no-follow"],
+        [f"{NAME}.jsonl", "--no-follow", "--json", "--lines", "1"],
+        [f"{NAME}.missing"],
+    ],
     "gate": [
         [f"{NAME}.jsonl", "--rules", "rules.yaml"],
         [f"{NAME}.jsonl", "--rules", "rules.yaml", "--json", "--github", "--junit", f"{NAME}.xml"],

@@ -64,7 +64,7 @@ def report(
     \b
     Exit codes:
       0  Everything is fine: the report was written.
-      1  The recording could not be compared with the baseline; the report says why.
+      1  The recording can't be compared with the baseline, as the report says.
       2  Wrong usage, or input that can't be read.
     """
     from mttp.viewing import report as make

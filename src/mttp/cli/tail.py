@@ -27,14 +27,14 @@ def tail(
     paths: Sources,
     *,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", min=0, help="Number of ended episodes shown first.")
+        int, typer.Option("--lines", metavar="N", min=0, help="Number of ended episodes shown first.")
     ] = 10,
     window: Annotated[
         int, typer.Option("--window", metavar="N", min=1, help="Number of episodes in the running means.")
     ] = _WINDOW,
-    follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Wait for more episodes, or end with the last one.")
-    ] = True,
+    no_follow: Annotated[
+        bool, typer.Option("--no-follow", help="End with the last episode, and do not wait for more.")
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line for each episode.")
     ] = False,
@@ -54,7 +54,7 @@ def tail(
 
     \b
     Exit codes:
-      0  Everything is fine: ended by Ctrl-C, or with --no-follow by the last episode.
+      0  Everything is fine: ended by Ctrl-C or by the last episode.
       2  Wrong usage, or input that can't be read.
     """
     from mttp.reading.following import Follower
@@ -77,7 +77,7 @@ def tail(
             for line in shown:
                 show(line)
             shown = deque()
-            if not follow:
+            if no_follow:
                 return
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:

@@ -56,7 +56,7 @@ def view(
     \b
     Exit codes:
       0  Everything is fine: ended by Ctrl-C.
-      2  Wrong usage, input that can't be read, or a port that can't be listened on.
+      2  Wrong usage, input that can't be read, or a port that is in use.
     """
     from mttp.viewing.live import LivePages
     from mttp.viewing.server import is_loopback, serve

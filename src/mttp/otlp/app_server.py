@@ -83,7 +83,7 @@ class AppServer:
                 (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=":" in host
             )
             self.loop = asyncio.SelectorEventLoop()
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, TypeError, UnicodeError) as error:  # the last two by odd host names
             reason = getattr(error, "strerror", None) or error
             raise TransportError(f"can't listen on {host}, port {port}: {reason}") from error
         self._listener.setblocking(False)

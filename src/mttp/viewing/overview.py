@@ -197,23 +197,24 @@ def _returns(contents: Contents) -> dict[str, Any] | None:
     episodes, baseline = contents.episodes, contents.baseline
     runs = {} if baseline is not None else by_run(episodes, names)
 
-    def curve(title: str, label: str, values: Values) -> dict[str, Any] | None:
+    def curve(title: str, label: str, values: Values, *, is_share: bool = False) -> dict[str, Any] | None:
         found = values(episodes)
+        sides = {name: found[rows] for name, rows in runs.items()}
         if baseline is not None:
-            return episode_curve(title, label, {"base": values(baseline), "candidate": found})
-        return episode_curve(title, label, {name: found[rows] for name, rows in runs.items()})
+            sides = {"base": values(baseline), "candidate": found}
+        return episode_curve(title, label, sides, is_share=is_share)
 
     components = [*episodes.keys("components")][:_MOST_COMPONENTS]
     blocks = [
         curve("Return", "return", _column("return")),
         curve("Reward", "reward", _column("reward")) if _has_rewards(episodes) else None,
-        curve("Success", "share of successes", _column("success")),
+        curve("Success", "share of successes", _column("success"), is_share=True),
         episode_curve(
             "Components", "score", {name: episodes.numbers_of("components", name) for name in components}
         ),
         curve("Length", "steps", _column("length")),
         curve("Tokens", "tokens", _column("tokens")),
-        curve("Invalid rewards", "share", _invalid) if _is_partly_invalid(episodes) else None,
+        curve("Invalid rewards", "share", _invalid, is_share=True) if _is_partly_invalid(episodes) else None,
     ]
     return section("returns", "Over time", blocks)
 
