@@ -78,12 +78,13 @@ class AppServer:
         on_close: Callable[[], object] = lambda: None,
     ) -> None:
         try:
+            host.encode("idna")  # the socket would leak
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._listener = socket.create_server(
                 (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=":" in host
             )
             self.loop = asyncio.SelectorEventLoop()
-        except (OSError, OverflowError, TypeError, UnicodeError) as error:  # the last two by odd host names
+        except (OSError, OverflowError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise TransportError(f"can't listen on {host}, port {port}: {reason}") from error
         self._listener.setblocking(False)

@@ -91,11 +91,18 @@ class EpisodeIndex:
 
     def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement on the table `episodes`; none as long as there is no episode."""
+        return self.snapshot((statement, parameters))[0]
+
+    def snapshot(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+        """The rows of several statements on one state of the table."""
         if not self._is_created:
-            return []
+            return [[] for _ in queries]
         with self._cursor() as cursor:
-            found: list[tuple[Any, ...]] = cursor.execute(statement, parameters).fetchall()
-        return found
+            cursor.execute("BEGIN")
+            try:
+                return [cursor.execute(*query).fetchall() for query in queries]
+            finally:
+                cursor.execute("ROLLBACK")
 
     def __len__(self) -> int:
         return self._figures.count

@@ -32,18 +32,25 @@ def episode_rows(
     direction = "DESC" if query.get("descending") else "ASC"
     limit = min(_count(query, "limit"), _MOST_ROWS)
     cells = ", ".join(_expression(one) for one in shown)
-    rows = index.query(
-        f"SELECT {cells} FROM episodes WHERE {where} "
-        f"ORDER BY {_expression(sort)} {direction} NULLS LAST, episode LIMIT ? OFFSET ?",
-        [*parameters, limit, _count(query, "offset")],
+    rows, matched, total = index.snapshot(
+        (
+            f"SELECT {cells} FROM episodes WHERE {where} "
+            f"ORDER BY {_expression(sort)} {direction} NULLS LAST, episode LIMIT ? OFFSET ?",
+            [*parameters, limit, _count(query, "offset")],
+        ),
+        (f"SELECT count(*) FROM episodes WHERE {where}", parameters),
+        ("SELECT count(*) FROM episodes", []),
     )
-    matched = index.query(f"SELECT count(*) FROM episodes WHERE {where}", parameters)
     times = [place for place, one in enumerate(shown) if one.kind == "time"]
     listed = [list(row) for row in rows]
     for row in listed:
         for place in times:
             row[place] = from_start(row[place])
-    return {"total": len(index), "matched": matched[0][0] if matched else 0, "rows": listed}
+    return {"total": _first(total), "matched": _first(matched), "rows": listed}
+
+
+def _first(rows: Sequence[tuple[Any, ...]]) -> int:
+    return int(rows[0][0]) if rows else 0
 
 
 def _text(query: Mapping[str, Any], name: str) -> str:

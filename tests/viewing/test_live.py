@@ -1,0 +1,353 @@
+"""Live pages: the index follows recordings, answers queries, and finds each episode again."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mttp
+from mttp.errors import ConfigureError, ReadError
+from mttp.reading import parquet
+from mttp.reading.scanning import Scan
+from mttp.viewing.index import EpisodeIndex
+from mttp.viewing.live import LivePages
+
+VIEWER = Path(__file__).parents[2] / "viewer"
+
+
+def record(path: str, count: int = 12, start: int = 0) -> list[str]:
+    """Record episodes; their trace ids."""
+    ids = []
+    with mttp.configure(f"file://{path}"):
+        for number in range(start, start + count):
+            with mttp.episode(
+                env="e",
+                task=f"t{number % 4}",
+                split="easy" if number % 2 else None,
+                metadata={"who": "AB"[number % 2]},
+            ) as episode:
+                with episode.step() as step:
+                    step.observation(f"question {number}")
+                    step.action("answer")
+                value = math.nan if number % 5 == 3 else float(number)
+                episode.reward(
+                    value, components={"right": float(number % 2), "neat's": 0.5}, weights={"right": 1.0}
+                )
+                episode.end(outcome="success" if number % 2 else "failure")
+            ids.append(episode.trace_id)
+    return ids
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[EpisodeIndex]:
+    """An index of twelve episodes."""
+    record("run.jsonl")
+    found = EpisodeIndex(["run.jsonl"])
+    found.refresh()
+    yield found
+    found.close()
+
+
+def query(**changes: Any) -> dict[str, Any]:
+    return {
+        "search": "",
+        "filters": [],
+        "sort": "start",
+        "descending": False,
+        "offset": 0,
+        "limit": 100,
+        **changes,
+    }
+
+
+@pytest.fixture
+def pages() -> Iterator[LivePages]:
+    """Pages of a recording, without the thread that follows it."""
+    record("run.jsonl")
+    found = LivePages(["run.jsonl"])
+    found._index.refresh()
+    yield found
+    found.close()
+
+
+FILTERS = [
+    ("reward", ">", "4"),
+    ("reward", "!=", "5"),
+    ("reward", "=", "abc"),
+    ("reward", "!=", "abc"),
+    ("reward", "~", "^1"),
+    ("task", "=", "t1"),
+    ("task", "!=", "t1"),
+    ("task", "~", "T[12]"),
+    ("task", "~", "t(1"),
+    ("task", "<", "t2"),
+    ("split", "=", "easy"),
+    ("split", "!=", "easy"),
+    ("outcome", "=", "success"),
+    ("reward_status", "!=", "ok"),
+    ("components.right", ">=", "1"),
+    ("components.neat's", "<=", "0.5"),
+    ("metadata.who", "=", "A"),
+    ("length", "<", ""),
+    ("nothing", "=", "1"),
+]
+
+
+def test_queries_have_the_same_answers_as_in_a_report(pages: LivePages) -> None:
+    """
+    The rules of the page's script and of SQL agree: filters, missing values, sorting, search, paging.
+    """
+    queries = [
+        query(filters=[{"column": column, "operator": operator, "value": value}])
+        for column, operator, value in FILTERS
+    ]
+    queries += [
+        query(sort=name, descending=down)
+        for name in ("reward", "task", "split", "outcome")
+        for down in (False, True)
+    ]
+    queries += [query(search="T1 success"), query(search="none"), query(offset=5, limit=3), query(offset=50)]
+    overview = pages.overview()
+    rows = pages.episodes(query())["rows"]
+    script = f"""
+import {{ run }} from {json.dumps(str(VIEWER / "src" / "query.ts"))};
+const {{ queries, columns, rows }} = JSON.parse(require("fs").readFileSync(0, "utf8"));
+console.log(JSON.stringify(queries.map((one) => run(one, columns, rows))));
+"""
+    Path("check.ts").write_text(script)
+    bundle = subprocess.run(
+        [
+            VIEWER / "node_modules" / ".bin" / "esbuild",
+            "check.ts",
+            "--bundle",
+            "--platform=node",
+            "--outfile=check.js",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert 0 == bundle.returncode, bundle.stderr
+    given = json.dumps({"queries": queries, "columns": overview["columns"], "rows": rows})
+    answered = subprocess.run(
+        ["node", "check.js"], input=given, capture_output=True, text=True, check=True
+    ).stdout
+
+    for one, expected in zip(queries, json.loads(answered), strict=True):
+        found = pages.episodes(one)
+        assert (expected["total"], expected["matched"]) == (found["total"], found["matched"]), one
+        if one["sort"] == "start":  # rows that are equal in other columns come in any order
+            assert {row[0] for row in expected["rows"]} == {row[0] for row in found["rows"]}, one
+        sort = [column["key"] for column in overview["columns"]].index(one["sort"])
+        assert [row[sort] for row in expected["rows"]] == [row[sort] for row in found["rows"]], one
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"filters": 3},
+        {"filters": [3]},
+        {"filters": [{"column": "reward", "operator": "; DROP TABLE episodes", "value": "1"}]},
+        {"filters": [{"column": "reward", "operator": "=", "value": 1}]},
+        {"search": 3},
+        {"offset": -1},
+        {"limit": "all"},
+        {"limit": True},
+    ],
+)
+def test_a_wrong_query_is_refused(pages: LivePages, wrong: dict[str, Any]) -> None:
+    """
+    Nothing of it reaches the database.
+    """
+    with pytest.raises(ConfigureError):
+        pages.episodes(query(**wrong))
+
+    assert 12 == pages.episodes(query())["matched"]
+
+
+def test_names_of_components_are_quoted(pages: LivePages) -> None:
+    """
+    A quote in a name ends no statement.
+    """
+    found = pages.episodes(query(sort="components.neat's"))
+
+    assert 12 == len(found["rows"])
+
+
+def test_new_episodes_appear(index: EpisodeIndex) -> None:
+    """
+    After a refresh, with a new version; without news nothing changes.
+    """
+    version = index.version
+    assert not index.refresh()
+    assert version == index.version
+
+    record("run.2.jsonl", 3, start=12)
+    Path("run.jsonl").write_bytes(Path("run.jsonl").read_bytes() + Path("run.2.jsonl").read_bytes())
+
+    assert index.refresh()
+    assert version < index.version
+    assert 15 == len(index)
+    assert [(15,)] == index.query("SELECT count(*) FROM episodes")
+
+
+def test_late_facts_change_rows(tmp_path: Path) -> None:
+    """
+    Outcomes, scores and metadata that are annotated after the episode was indexed.
+    """
+    with mttp.configure("file://run.jsonl") as session:
+        with mttp.episode(env="e", metadata={"who": "A"}) as episode:
+            pass
+        session.flush()
+        index = EpisodeIndex(["run.jsonl"])
+        index.refresh()
+        before = index.query("SELECT outcome, reward, metadata['who'] FROM episodes")
+        mttp.annotate(episode, "outcome", "success")
+        mttp.annotate(episode, "who", "B")
+        mttp.score(episode, 0.5, grader="human")
+        session.flush()
+        index.refresh()
+        after = index.query("SELECT outcome, reward, metadata['who'] FROM episodes")
+        again = index.episode(episode.trace_id)
+        index.close()
+
+    assert [("unknown", None, "A")] == before
+    assert [("success", 0.5, "B")] == after
+    assert ("success", 0.5) == (again.episodes[0].outcome, again.episodes[0].reward.value)
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz", "run.parquet"])
+def test_every_episode_is_found_again(name: str) -> None:
+    """
+    Whole, as `mttp.read` returns it, in each format.
+    """
+    ids = record("run.jsonl" if name == "run.parquet" else name)
+    if name == "run.parquet":
+        parquet.write(Path(name), Scan("run.jsonl", arrays=True, as_written=True))
+    index = EpisodeIndex([name])
+    index.refresh()
+
+    for trace_id in ids:
+        (found,) = index.episode(trace_id).episodes
+        assert mttp.read(name).episode(trace_id) == found
+    with pytest.raises(ReadError, match="there is no episode"):
+        index.episode("0" * 32)
+    index.close()
+
+
+def test_an_episode_of_several_processes_is_one_row() -> None:
+    """
+    Parts of other processes are merged when they arrive.
+    """
+    with mttp.configure("file://run.jsonl") as session:
+        with mttp.episode(env="e") as episode:
+            with episode.step() as step:
+                step.reward(1.0)
+            carrier = mttp.inject({})
+            with mttp.extract(carrier), mttp.step() as remote:
+                remote.reward(2.0)
+        session.flush()
+    index = EpisodeIndex(["run.jsonl"])
+    index.refresh()
+    found = index.query('SELECT length, "return" FROM episodes')
+    index.close()
+
+    assert [(one.length, one.return_) for one in mttp.read("run.jsonl")] == found
+
+
+def test_group_members_are_rows_of_the_overview() -> None:
+    """
+    With their rewards, and the page of a member has its group.
+    """
+    with mttp.configure("file://run.jsonl"), mttp.group(id="g", task="t") as group:
+        for value in (0.0, 1.0, 1.0):
+            with mttp.episode(env="e", task="t", group=group) as episode:
+                episode.reward(value)
+            group.add(episode)
+    pages = LivePages(["run.jsonl"])
+    pages._index.refresh()
+    sections = {one["id"]: one for one in pages.overview()["sections"]}
+    page = pages.episode(episode.trace_id)
+    pages.close()
+
+    assert [["g", "t", 3]] == [row[:3] for row in sections["groups"]["blocks"][-1]["rows"]]
+    assert ("g", [0.0, 1.0, 1.0]) == (
+        page["group"]["id"],
+        [one["reward"] for one in page["group"]["members"]],
+    )
+
+
+def test_an_empty_file_is_an_empty_page() -> None:
+    """
+    The recording may not have begun.
+    """
+    Path("run.jsonl").touch()
+    pages = LivePages(["run.jsonl"])
+    pages._index.refresh()
+    overview, rows = pages.overview(), pages.episodes(query())
+    pages.close()
+
+    assert "no episodes" in json.dumps(overview["sections"])
+    assert (0, 0, []) == (rows["total"], rows["matched"], rows["rows"])
+
+
+def test_what_is_no_recording_is_refused() -> None:
+    """
+    With what is wrong, and where.
+    """
+    Path("run.jsonl").write_text("hello\n" * 3)
+    index = EpisodeIndex(["run.jsonl"])
+
+    with pytest.raises(ReadError, match="this is not a recording"):
+        index.refresh()
+    index.close()
+
+
+def test_reading_while_a_program_records() -> None:
+    """
+    Queries on other threads see whole rows at any time, and all of them in the end.
+    """
+    pages = LivePages(["run.jsonl"])
+    Path("run.jsonl").touch()
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            while not ended.is_set():
+                found = pages.episodes(query(sort=random.choice(("start", "return"))))
+                assert found["matched"] == len(found["rows"]) <= found["total"]
+                pages.overview()
+        except BaseException as error:
+            failures.append(error)
+
+    pages.start()
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with mttp.configure("file://run.jsonl") as session:
+        for number in range(60):
+            with mttp.episode(env="e", task=f"t{number}") as episode:
+                episode.reward(float(number))
+            if number % 10 == 0:
+                session.flush()
+                threading.Event().wait(0.2)
+    until = 50
+    while len(pages) < 60 and until:
+        threading.Event().wait(0.2)
+        until -= 1
+    ended.set()
+    for thread in threads:
+        thread.join()
+    total = pages.episodes(query())["total"]
+    pages.close()
+
+    assert [] == failures
+    assert 60 == total
