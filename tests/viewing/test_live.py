@@ -340,7 +340,7 @@ def test_reading_while_a_program_records() -> None:
                 session.flush()
                 threading.Event().wait(0.2)
     until = 50
-    while len(pages) < 60 and until:
+    while pages.episodes(query())["total"] < 60 and until:
         threading.Event().wait(0.2)
         until -= 1
     ended.set()

@@ -105,7 +105,10 @@ def _condition(index: EpisodeIndex, column: EpisodeColumn, operator: str, value:
         return f"{expression} {_OPERATORS[operator]} ?", value
     if column.kind == "time":
         expression = f"({expression} // 1000000)"
-    return f"{expression} {_OPERATORS[operator]} ?", _number(value)
+    number = _number(value)
+    if number is None and operator == "!=":
+        return "? IS NULL", None  # true: also a missing value is not equal to it
+    return f"{expression} {_OPERATORS[operator]} ?", number
 
 
 def _number(value: str) -> float | None:
