@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -43,7 +44,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach that host."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def serve(pages: LivePages, host: str, port: int, *, token: str | None = None) -> AppServer:

@@ -1,0 +1,143 @@
+"""`mttp tail` and `mttp view` as programs: they follow, and end by Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mttp
+from mttp.cli.app import app
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [*arguments], prog_name="mttp")
+    return result.exit_code, result.output
+
+
+def record(path: str, values: list[float], **facts: object) -> None:
+    with mttp.configure(f"file://{path}"):
+        for value in values:
+            with mttp.episode(env="e", task="t", **facts) as episode:
+                with episode.step():
+                    pass
+                episode.reward(value, components={"right": value}, grader="exact")
+                episode.end(outcome="success" if value > 0.5 else "failure")
+
+
+def test_a_line_for_each_episode_with_running_means() -> None:
+    """
+    The mean is that of the last episodes up to the line.
+    """
+    record("run.jsonl", [1.0, 0.0, 1.0, 1.0])
+    code, output = run("tail", "run.jsonl", "--no-follow", "--window", "2", "--lines", "3")
+
+    assert 0 == code
+    assert [
+        "return 0, failure  mean 0.5, 50% success",
+        "return 1, success  mean 0.5, 50% success",
+        "return 1, success  mean 1, 100% success",
+    ] == [re.sub(r"^.*1 step, ", "", line) for line in output.splitlines()]
+
+
+def test_what_went_wrong_is_in_words() -> None:
+    """
+    Errors of graders and of episodes; in JSON by their statuses.
+    """
+    record("run.jsonl", [float("nan")])
+    with pytest.raises(RuntimeError), mttp.configure("file://run.jsonl"), mttp.episode(env="e"):
+        raise RuntimeError("boom")
+    _, output = run("tail", "run.jsonl", "--no-follow")
+    _, lines = run("tail", "run.jsonl", "--no-follow", "--json")
+    documents = [json.loads(line) for line in lines.splitlines()]
+
+    assert ["reward error", "error"] == [line.rpartition("  ")[2] for line in output.splitlines()][
+        :2
+    ] or "reward error" in output
+    assert [("completed", "error"), ("error", "missing")] == [
+        (one["status"], one["reward_status"]) for one in documents
+    ]
+
+
+def test_it_is_red_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    And without colours elsewhere.
+    """
+    record("run.jsonl", [float("nan")])
+    assert "\x1b[" not in run("tail", "run.jsonl", "--no-follow")[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    assert "\x1b[31m" in run("tail", "run.jsonl", "--no-follow")[1]
+
+
+def test_what_is_no_recording_is_an_error() -> None:
+    """
+    With exit code 2, for both commands.
+    """
+    Path("notes.txt").write_text("hello\n")
+
+    assert 2 == run("tail", "notes.txt", "--no-follow")[0]
+    assert 2 == run("tail", "none.jsonl")[0]
+    assert 2 == run("view", "none.jsonl")[0]
+
+
+def test_an_empty_recording_has_no_lines() -> None:
+    """
+    It may not have begun.
+    """
+    Path("run.jsonl").touch()
+
+    assert (0, "") == run("tail", "run.jsonl", "--no-follow")
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mttp", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_tail_follows_until_it_is_interrupted() -> None:
+    """
+    New episodes appear, also those of a new file.
+    """
+    Path("runs").mkdir()
+    record("runs/a.jsonl", [1.0])
+    program = start("tail", "runs", "--json")
+    assert program.stdout is not None
+    first = json.loads(program.stdout.readline())
+    record("runs/b.jsonl", [0.25])
+    second = json.loads(program.stdout.readline())
+    program.send_signal(signal.SIGINT)
+
+    assert (1.0, 0.25) == (first["return"], second["return"])
+    assert (0, "") == (program.wait(20), program.communicate()[1])
+
+
+def test_view_serves_until_it_is_interrupted() -> None:
+    """
+    It prints its address first, and leaves nothing behind.
+    """
+    record("run.jsonl", [1.0])
+    program = start("view", "run.jsonl", "--port", "0", "--json")
+    assert program.stdout is not None
+    text = "".join(program.stdout.readline() for _ in range(3))
+    address = json.loads(text)["address"]
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    until = time.monotonic() + 20
+    overview = {}
+    while not overview.get("views", [])[1:] and time.monotonic() < until:
+        with opener.open(f"{address}api/overview", timeout=10) as answer:
+            overview = json.load(answer)
+        time.sleep(0.2)
+    program.send_signal(signal.SIGINT)
+
+    assert "run.jsonl" in overview["sources"]
+    assert (0, "") == (program.wait(20), program.communicate()[1])

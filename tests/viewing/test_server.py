@@ -1,0 +1,207 @@
+"""The server of live pages: read-only, for this machine or those with the token, and never another file."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mttp
+from mttp.errors import TransportError
+from mttp.viewing.live import LivePages
+from mttp.viewing.server import serve
+
+OPEN = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@pytest.fixture
+def pages() -> Iterator[LivePages]:
+    """Pages of a recording with one episode."""
+    with mttp.configure("file://run.jsonl"), mttp.episode(env="e", task="t") as episode:
+        episode.reward(1.0)
+    found = LivePages(["run.jsonl"])
+    found.start()
+    while not len(found):
+        time.sleep(0.05)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def address(pages: LivePages) -> Iterator[str]:
+    server = serve(pages, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.port}"
+    server.close()
+
+
+def ask(
+    url: str, body: object = None, opener: urllib.request.OpenerDirector = OPEN, **headers: str
+) -> tuple[int, bytes, Any]:
+    """Status, body and headers of the answer."""
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers)
+    try:
+        with opener.open(request, timeout=30) as answer:
+            return answer.status, answer.read(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers
+
+
+def test_every_page_is_served(address: str) -> None:
+    """
+    With a policy that allows nothing but the server's own script and style.
+    """
+    for path in ("/", "/app.js", "/app.css", "/api/overview", "/api/version?after=-1"):
+        status, body, headers = ask(address + path)
+
+        assert 200 == status, path
+        assert body
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "nosniff" == headers["X-Content-Type-Options"]
+
+
+def test_an_episode_is_asked_for_by_its_id(address: str) -> None:
+    """
+    An unknown one is an error with a sentence.
+    """
+    query = {"search": "", "filters": [], "sort": "start", "descending": True, "offset": 0, "limit": 10}
+    _, body, _ = ask(f"{address}/api/episodes", query)
+    trace_id = json.loads(body)["rows"][0][0]
+
+    status, page, _ = ask(f"{address}/api/episodes/{trace_id}")
+    assert (200, trace_id) == (status, json.loads(page)["trace_id"])
+    status, page, _ = ask(f"{address}/api/episodes/{'0' * 32}")
+    assert (404, True) == (status, "there is no episode" in json.loads(page)["error"])
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"offset": -1}', b"\xff", b'{"search": "' + b"x" * 70_000 + b'"}']
+)
+def test_a_wrong_query_is_answered_400(address: str, body: bytes) -> None:
+    """
+    With what is wrong.
+    """
+    status, answer, _ = ask(f"{address}/api/episodes", body)
+
+    assert 400 == status
+    assert json.loads(answer)["error"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../run.jsonl",
+        "/run.jsonl",
+        "/..%2frun.jsonl",
+        "/api/episodes/..%2f..%2fetc%2fpasswd",
+        "/%2e%2e/etc/passwd",
+        "/index.html",
+        "/api",
+    ],
+)
+def test_no_request_reads_a_file(address: str, path: str) -> None:
+    """
+    Also not the recording itself.
+    """
+    status, body, _ = ask(address + path)
+
+    assert 404 == status
+    assert b"resourceSpans" not in body
+    assert b"root:" not in body
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
+def test_nothing_can_be_changed(address: str, method: str) -> None:
+    """
+    Only queries are posted.
+    """
+    request = urllib.request.Request(f"{address}/api/overview", b"{}", method=method)
+
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        OPEN.open(request, timeout=10)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example"])
+def test_another_name_of_this_machine_is_refused(address: str, host: str) -> None:
+    """
+    A page of another site must not read recordings by a name that leads here.
+    """
+    status, body, _ = ask(f"{address}/api/overview", Host=host)
+
+    assert status in (400, 403)
+    assert b"sections" not in body
+
+
+def test_with_a_token_only_its_holder_is_answered(pages: LivePages) -> None:
+    """
+    The address with the token is exchanged for a cookie that scripts can't read.
+    """
+    server = serve(pages, "0.0.0.0", 0, token="secret")
+    address = f"http://127.0.0.1:{server.port}"
+    holder = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(jar := CookieJar())
+    )
+
+    assert [401] * 3 == [ask(address + path)[0] for path in ("/", "/api/overview", "/?token=guess")]
+    assert 200 == ask(f"{address}/?token=secret", opener=holder)[0]
+    assert 200 == ask(f"{address}/api/overview", opener=holder)[0]
+    assert [True] == [one.has_nonstandard_attr("HttpOnly") for one in jar]
+    server.close()
+
+
+def test_a_change_is_told_at_once(pages: LivePages, address: str) -> None:
+    """
+    The request waits for the next version.
+    """
+    version = json.loads(ask(f"{address}/api/version?after=-1")[1])["version"]
+    time.sleep(1.5)  # the diagnosis after the first reading is a change, too
+    version = json.loads(ask(f"{address}/api/version?after=-1")[1])["version"]
+    answers: list[int] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(json.loads(ask(f"{address}/api/version?after={version}")[1])["version"])
+    )
+    waiting.start()
+    time.sleep(0.3)
+    assert [] == answers
+    with mttp.configure("file://other.jsonl"), mttp.episode(env="e"):
+        pass
+    with Path("run.jsonl").open("ab") as file:
+        file.write(Path("other.jsonl").read_bytes())
+    waiting.join(10)
+
+    assert version < answers[0]
+
+
+def test_the_server_ends_while_requests_wait(pages: LivePages) -> None:
+    """
+    In a second, not after the longest wait.
+    """
+    server = serve(pages, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.port}/api/version?after=1000000"
+    waiting = threading.Thread(target=lambda: ask(url))
+    waiting.start()
+    time.sleep(0.3)
+    started = time.monotonic()
+    server.close()
+    waiting.join(10)
+
+    assert 2 > time.monotonic() - started
+    assert not waiting.is_alive()
+
+
+def test_a_port_in_use_is_an_error(pages: LivePages) -> None:
+    """
+    With the port.
+    """
+    server = serve(pages, "127.0.0.1", 0)
+    with pytest.raises(TransportError, match=f"can't listen on 127.0.0.1, port {server.port}"):
+        serve(pages, "127.0.0.1", server.port)
+    server.close()
