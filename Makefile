@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: help demo test test-long test-integrations lint types docs pictures semconv semconv-check bench bench-install clean
+.PHONY: viewer viewer-check test-viewer help demo test test-long test-integrations lint types docs pictures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,18 @@ test: $(VENV)/.dev  ## Run the tests.
 
 test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills, 300 examples of each property.
 	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=long -s
+
+viewer/node_modules/.package-lock.json: viewer/package-lock.json
+	cd viewer && npm ci --silent
+
+viewer: viewer/node_modules/.package-lock.json  ## Build the front end of reports and live pages; needs Node.js and npm.
+	cd viewer && npm run --silent check && npm run --silent build
+
+viewer-check: viewer  ## Check that the front end in the package is the one that is built.
+	git diff --exit-code --stat -- src/mttp/viewing/assets
+
+test-viewer: $(VENV)/.dev viewer/node_modules/.package-lock.json  ## Run the tests of the front end; needs Chromium, Node.js and npm.
+	$(BIN)/python -m pytest -m browser tests/viewing
 
 test-integrations:  ## Run the tests of libraries that need an environment of their own: newest and oldest versions.
 	PYTHON=$(PYTHON) .ci/integrations

@@ -101,6 +101,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.browser
 def test_queries_have_the_same_answers_as_in_a_report(pages: LivePages) -> None:
     """
     The rules of the page's script and of SQL agree: filters, missing values, sorting, search, paging.

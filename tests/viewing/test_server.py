@@ -129,7 +129,9 @@ def test_nothing_can_be_changed(address: str, method: str) -> None:
         OPEN.open(request, timeout=10)
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.example"]
+)
 def test_another_name_of_this_machine_is_refused(address: str, host: str) -> None:
     """
     A page of another site must not read recordings by a name that leads here.

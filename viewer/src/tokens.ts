@@ -115,11 +115,13 @@ function colour(spans: HTMLElement[], found: Colouring, legend: HTMLElement): vo
   values.forEach((value, place) => {
     const element = spans[place];
     if (!element) return;
+    // A dimmed token is dimmed in its colour, too, which keeps its text readable.
+    const strength = element.classList.contains("dimmed") ? 0.2 : 1;
     if (value === null) element.style.backgroundColor = "";
-    else if (found.diverging) element.style.backgroundColor = DIVERGING(Math.max(-1, Math.min(1, value / size)));
+    else if (found.diverging) element.style.backgroundColor = DIVERGING(strength * Math.max(-1, Math.min(1, value / size)));
     else {
       const share = Math.max(0, Math.min(1, (value - low) / span));
-      element.style.backgroundColor = SEQUENTIAL(found.inverted ? 1 - share : share);
+      element.style.backgroundColor = SEQUENTIAL(strength * (found.inverted ? 1 - share : share));
     }
   });
   const ends = known.length ? (found.diverging ? `from ${number(-size)} to ${number(size)}` : `from ${number(low)} to ${number(high)}`) : "no values";

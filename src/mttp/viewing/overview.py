@@ -94,7 +94,8 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
         _runs,
         _problems,
     )
-    return [found for make in makers if (found := make(contents)) is not None]
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
+        return [found for make in makers if (found := make(contents)) is not None]
 
 
 # The summary.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from mttp.errors import ConfigureError, StudyError
+from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Episode
 from mttp.model.version import __version__
 from mttp.reading import Recording, read, summarize
@@ -117,6 +117,7 @@ def report(
     figures = _figures(source, progress)
     if len(figures) <= limit and not isinstance(source, Recording):
         source = read(source, progress=progress)
+    base = None if baseline is None else _figures(baseline, None)
     found = _diagnosed(source, len(figures))
     compared = None if baseline is None else _compared(baseline, source, allow)
     gated = None if rules is None else gate(source, rules=rules, baseline=baseline)
@@ -134,7 +135,7 @@ def report(
         groups=recording.groups,
         updates=recording.updates,
         problems=recording.problems,
-        baseline=None if baseline is None else EpisodeTable.of(_figures(baseline, None)),
+        baseline=None if base is None else EpisodeTable.of(base),
         comparison=compared,
         diagnosis=found,
         gate=gated,
@@ -193,7 +194,7 @@ def _diagnosed(source: Source | Recording, count: int) -> Diagnosis | str:
         return f"the recording has {count:,} episodes; run `mttp diagnose` on it"
     try:
         return diagnose(source)
-    except StudyError as error:
+    except (ReadError, StudyError) as error:
         return str(error)
 
 
@@ -202,7 +203,7 @@ def _compared(
 ) -> Comparison | str:
     try:
         return compare(baseline, source, allow=allow)
-    except StudyError as error:
+    except (ReadError, StudyError) as error:  # both sides were read before: one has no episodes
         return str(error)
 
 

@@ -1,0 +1,439 @@
+"""Reports and live pages in a browser: what a reader does, with the keyboard too, in light and dark."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from viewing.recorded import HOSTILE, pieces, poles, record
+
+import mttp
+from mttp.viewing import report
+from mttp.viewing.live import LivePages
+from mttp.viewing.server import serve
+
+pytestmark = pytest.mark.browser
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NOTICED = (
+    "overview: #/overview",
+    "list: #/episodes",
+    "episode: #/episode/{0}",
+    "tokens: #/episode/{0}?step=1",
+    "side by side: #/compare/{0}/{1}",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for all tests; Debian's package `chromium` has it."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    assert found, "these tests need Chromium: apt-get install chromium"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reports of a training run and of one with arrays."""
+    place = tmp_path_factory.mktemp("reports")
+    record(f"{place}/base.jsonl")
+    record(f"{place}/new.jsonl", shift=0.3)
+    poles(f"{place}/poles.jsonl")
+    report(f"{place}/new.jsonl", baseline=f"{place}/base.jsonl", pieces=pieces).write(place / "new.html")
+    report(f"{place}/poles.jsonl").write(place / "poles.html")
+    return place
+
+
+@pytest.fixture(scope="module")
+def ids(folder: Path) -> list[str]:
+    """Trace ids of the training run, in order."""
+    return [one.trace_id for one in mttp.read(folder / "new.jsonl")]
+
+
+class Opened:
+    """A page, with what went wrong in it."""
+
+    def __init__(self, context: BrowserContext, address: str) -> None:
+        self.page = context.new_page()
+        self.wrong: list[str] = []
+        self.requests: list[str] = []
+        self.page.on(
+            "console", lambda one: self.wrong.append(one.text) if one.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda one: self.wrong.append(str(one)))
+        self.page.on("request", lambda one: self.requests.append(one.url))
+        self.address = address
+        self.go("#/overview")
+
+    def go(self, place: str) -> None:
+        self.page.goto(self.address + place)
+        self.page.wait_for_selector("main > *")
+
+
+@pytest.fixture
+def opened(browser: Browser, folder: Path) -> Iterator[Opened]:
+    """The report of the training run; no test leaves an error in the console, or asks another host."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    found = Opened(context, (folder / "new.html").as_uri())
+    yield found
+    context.close()
+    assert [] == found.wrong
+    assert {found.address} == {url.partition("#")[0] for url in found.requests if not url.startswith("data:")}
+
+
+def rows(page: Page) -> list[str]:
+    return [str(one.get_attribute("data-episode")) for one in page.locator("tr[data-episode]").all()]
+
+
+def column(page: Page, label: str) -> list[str]:
+    heads = [one.inner_text().rstrip(" ▲▼") for one in page.locator(".rows thead th").all()]
+    place = heads.index(label) + 1
+    return [one.inner_text() for one in page.locator(f".rows tbody tr td:nth-child({place})").all()]
+
+
+def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened) -> None:
+    """
+    What differs from the baseline first; charts are drawn when they are seen.
+    """
+    page = opened.page
+    titles = [one.inner_text() for one in page.locator("section h2").all()]
+    for chart in page.locator(".chart").all():
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator("svg").first).to_be_visible()
+
+    assert ["Summary", "Against the baseline", "Over time"] == titles[:3]
+    assert {"Diagnosis", "Distributions", "Graders", "Slices", "Updates", "Groups", "Runs"} <= {*titles}
+    expect(page.get_by_text("config").first).to_be_visible()
+    expect(page.get_by_role("heading", name="What differs between the runs")).to_be_visible()
+    assert page.locator("figure").count() >= 8
+    assert 0 == page.locator("figure:not(:has(figcaption))").count()
+
+
+def test_numbers_of_a_chart_are_a_table(opened: Opened) -> None:
+    """
+    For those who can't see the chart.
+    """
+    details = opened.page.locator("figure details").first
+    details.locator("summary").click()
+
+    expect(details.locator("tbody tr").first).to_be_visible()
+
+
+def test_the_list_is_sorted_filtered_and_searched(opened: Opened) -> None:
+    """
+    By its heads, a form, and words; chips remove what was added.
+    """
+    page = opened.page
+    opened.go("#/episodes")
+    assert 40 == len(rows(page))
+
+    page.get_by_role("button", name="return", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text(re.compile("return"))
+    found = [float(one) for one in column(page, "return") if one]
+    assert sorted(found, reverse=True) == found
+
+    page.get_by_label("Column").select_option("outcome")
+    page.get_by_label("Value").fill("failure")
+    page.get_by_role("button", name="Add filter").click()
+    expect(page.locator(".chip")).to_have_count(1)
+    assert {"✗ failure"} == {*column(page, "outcome")}
+
+    task = column(page, "task")[0]
+    page.locator("#search").fill(f"{task} desk")
+    page.keyboard.press("Enter")
+    expect(page.locator(".chip")).to_have_count(2)
+    assert {task} == {*column(page, "task")}
+
+    for _ in range(2):
+        page.locator(".chip").first.click()
+    expect(page.locator("p.count")).to_have_text(re.compile("^40 episodes"))
+
+
+def test_views_begin_with_both_tails(opened: Opened) -> None:
+    """
+    Failures with high rewards, then successes with low ones.
+    """
+    page = opened.page
+    opened.go("#/episodes")
+    names = [one.inner_text() for one in page.locator("main .views a").all()]
+    page.get_by_role("link", name="High reward, failed").click()
+    expect(page.locator(".chip")).to_have_count(1)
+
+    assert ["All", "High reward, failed", "Low reward, succeeded"] == names[:3]
+    assert {"✗ failure"} == {*column(page, "outcome")}
+
+
+def test_an_episode_opens_by_click_and_back_keeps_the_list(opened: Opened) -> None:
+    """
+    Filters and sorting are in the address.
+    """
+    page = opened.page
+    opened.go("#/episodes?filter=task%3Dtrain%2F5&sort=return&order=ascending")
+    first = rows(page)
+    page.locator("tr[data-episode]").first.click()
+    expect(page.locator(".episode h1")).to_be_visible()
+    assert first[0] in page.url
+    page.go_back()
+    expect(page.locator(".chip")).to_have_count(1)
+
+    assert first == rows(page)
+
+
+def test_the_keyboard_is_enough(opened: Opened) -> None:
+    """
+    From the overview to the list, a row, its episode, the next one, and back.
+    """
+    page = opened.page
+    page.keyboard.press("e")
+    expect(page.locator("tr[data-episode]").first).to_be_visible()
+    listed = rows(page)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".episode h1")).to_be_visible()
+    assert page.url.endswith(listed[1])
+    page.keyboard.press("j")
+    page.wait_for_url(f"**{listed[2]}")
+    page.keyboard.press("Escape")
+    expect(page.locator(".browser")).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.locator("main").press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_an_episode_shows_chat_tools_reward_and_group(opened: Opened, ids: list[str]) -> None:
+    """
+    Each message once, with reasoning, arguments and answers; the group with this one marked.
+    """
+    page = opened.page
+    opened.go(f"#/episode/{ids[8]}")
+    roles = [one.inner_text().split()[0] for one in page.locator(".message-of > h4").all()]
+
+    assert ["system", "user", "assistant", "tool", "assistant"] == roles
+    assert "calls add" == page.locator(".tool-call h5").inner_text()
+    assert '{"a": 0}' == page.locator(".tool-call pre").inner_text()
+    assert ["right", "length"] == [one.inner_text() for one in page.locator(".components tbody th").all()]
+    assert "expected 3" in page.locator(".scoring .why").first.inner_text()
+    assert 4 == page.locator("h2:has-text('Group g2') ~ .scroll tbody tr").count()
+    assert "this one" in page.locator("tr[aria-current=true]").inner_text()
+    expect(page.get_by_text("more characters")).to_be_visible()
+
+
+def test_tokens_are_coloured_and_read_by_keyboard(opened: Opened, ids: list[str]) -> None:
+    """
+    By another number after it is chosen; masked tokens and the prompt are dimmed.
+    """
+    page = opened.page
+    opened.go(f"#/episode/{ids[0]}")
+    page.locator("summary:has-text('Tokens')").first.click()
+    view = page.locator(".token-view").first
+
+    def colours() -> list[str]:
+        return view.locator(".token").evaluate_all("all => all.map(one => one.style.backgroundColor)")
+
+    expect(view.locator(".token")).to_have_count(46)
+    before = colours()
+    options = view.locator("option").all_inner_texts()
+    view.locator("select").select_option("distance to the reference")
+    after = colours()
+    view.locator(".tokens").focus()
+    for key in ("Home", *["ArrowRight"] * 7):
+        page.keyboard.press(key)
+
+    assert ["log probability", "entropy", "distance to the reference"] == options[:3]
+    assert [""] * 6 == before[:6]
+    assert before != after
+    assert 6 < view.locator(".dimmed").count() < 46
+    status = view.locator(".status").inner_text()
+    assert status.startswith("token 7, id ")
+    assert "logprobs -" in status
+    assert "entropies 0." in status
+    assert "⏎" in view.locator(".tokens").inner_text()
+
+
+def test_two_episodes_stand_side_by_side(opened: Opened, ids: list[str]) -> None:
+    """
+    Picked in the list; the first difference is marked, to the token.
+    """
+    page = opened.page
+    opened.go("#/episodes")
+    for trace_id in ids[:2]:
+        page.get_by_label(f"Pick episode {trace_id[:8]}").check()
+    page.get_by_role("link", name="compare the two picked ones").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
+
+    assert 2 == page.locator(".pair").count()
+    assert 1 == page.locator(".pair.first").count()
+    assert (
+        "First difference: action, from token 0 of the completion"
+        in page.locator(".first .difference").inner_text()
+    )
+    assert page.locator("tr.differs").count() >= 1
+    opened.go(f"#/compare/{ids[0]}/{ids[0]}")
+    expect(page.get_by_text("All steps are equal")).to_be_visible()
+
+
+def test_hostile_text_is_text(opened: Opened, ids: list[str]) -> None:
+    """
+    In the list, in an episode, and in what is compared: no element, no request, no control character.
+    """
+    page = opened.page
+    for place in (f"#/episode/{ids[4]}", "#/episodes", f"#/compare/{ids[4]}/{ids[5]}", "#/overview"):
+        opened.go(place)
+        page.wait_for_timeout(100)
+        text = page.locator("main").inner_text()
+
+        assert "owned" != page.title()
+        assert 0 == page.locator("main img").count()
+        assert 0 == page.locator("main script").count()
+        assert not set("\u202e\x1b\x00") & {*text}
+    opened.go(f"#/episode/{ids[4]}")
+    assert HOSTILE.partition("\u202e")[0] in page.locator(".message-of.user pre").first.inner_text()
+
+
+def test_an_unknown_episode_is_an_error(opened: Opened) -> None:
+    """
+    In a sentence.
+    """
+    opened.go("#/episode/0123")
+
+    assert "does not hold episode 0123" in opened.page.get_by_role("alert").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_keeps_people_out(browser: Browser, folder: Path, ids: list[str], scheme: str) -> None:
+    """
+    axe finds no serious or critical fault on any page.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    found = Opened(context, (folder / "new.html").as_uri())
+    axe, faults = Axe(), []
+    for one in NOTICED:
+        name, place = one.split(": ")
+        found.go(place.format(*ids))
+        for closed in found.page.locator("summary:has-text('Tokens')").all():
+            closed.click()
+        found.page.wait_for_timeout(200)
+        faults += [
+            (name, fault["id"], [node["html"][:100] for node in fault["nodes"]][:3])
+            for fault in axe.run(found.page).response["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
+    context.close()
+
+    assert [] == faults
+
+
+@pytest.mark.parametrize("width", [320, 768, 3840])
+def test_a_page_is_as_wide_as_its_window(browser: Browser, folder: Path, ids: list[str], width: int) -> None:
+    """
+    Wide tables scroll by themselves.
+    """
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    for file in ("new.html", "poles.html"):
+        found = Opened(context, (folder / file).as_uri())
+        places = NOTICED if file == "new.html" else NOTICED[:2]
+        for one in places:
+            found.go(one.split(": ")[1].format(*ids))
+            found.page.wait_for_timeout(100)
+            wide = found.page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, one
+    context.close()
+
+
+def test_arrays_frames_and_actions_are_shown(browser: Browser, folder: Path) -> None:
+    """
+    Curves of coordinates, a strip of actions, frames as pictures.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    found = Opened(context, (folder / "poles.html").as_uri())
+    found.go("#/episodes")
+    found.page.locator("tr[data-episode]").first.click()
+    page = found.page
+    expect(page.locator(".sparkline").first).to_be_visible()
+
+    assert 5 == page.locator(".sparkline").count()
+    assert 40 == page.locator(".strip span").count()
+    assert 48 == page.locator(".content img").evaluate("one => one.naturalWidth")
+    assert [] == found.wrong
+    context.close()
+
+
+def test_a_printed_page_has_its_charts(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    """
+    Also those that were not on the screen.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 300})
+    found = Opened(context, (folder / "new.html").as_uri())
+    found.page.pdf(path=tmp_path / "page.pdf")
+
+    assert found.page.locator(".chart").count() == found.page.locator(".chart:has(svg)").count()
+    context.close()
+
+
+def test_a_live_page_follows_the_file(browser: Browser, folder: Path, tmp_path: Path) -> None:
+    """
+    New episodes appear, filters stay, and what somebody types is not lost.
+    """
+    path = tmp_path / "run.jsonl"
+    record(str(path), groups=1)
+    pages = LivePages([str(path)])
+    pages.start()
+    server = serve(pages, "127.0.0.1", 0)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    found = Opened(context, f"http://127.0.0.1:{server.port}/")
+    page = found.page
+    found.go("#/episodes?filter=env%3Ddesk&sort=return&order=ascending")
+    expect(page.locator("p.count")).to_have_text(re.compile("^4 episodes"), timeout=15_000)
+    record(str(tmp_path / "more.jsonl"), groups=2)
+    with path.open("ab") as file:
+        file.write((tmp_path / "more.jsonl").read_bytes())
+    expect(page.locator("p.count")).to_have_text(re.compile("^12 episodes"), timeout=15_000)
+    expect(page.locator(".chip")).to_have_count(1)
+    page.locator("#search").fill("typed")
+    with path.open("ab") as file:
+        file.write((folder / "base.jsonl").read_bytes())
+    time.sleep(4)
+    assert "typed" == page.locator("#search").input_value()
+    page.locator("tr[data-episode]").first.click()
+    expect(page.locator(".episode h1")).to_be_visible()
+    found.go("#/overview")
+    expect(page.get_by_role("heading", name="Over time")).to_be_visible()
+    context.close()
+    server.close()
+    pages.close()
+
+    assert [] == found.wrong
+
+
+def test_the_report_is_the_front_end_that_is_in_the_package(folder: Path) -> None:
+    """
+    One script with the data, one with the code, and a policy that names the latter and forbids all else.
+    """
+    text = (folder / "new.html").read_text()
+    (data,) = re.findall(r'<script type="application/json" id="mttp-report">(.*?)</script>', text, re.DOTALL)
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
+
+    assert 40 == len(json.loads(data)["rows"])
+    assert 2 == text.count("</script>")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert not re.search(r"https?://(?!www\.w3\.org/)", text.replace(data, "").partition("<script")[0])

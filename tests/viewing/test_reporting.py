@@ -1,0 +1,469 @@
+"""Reports: which episodes they hold, what their pages say, and what they do with bad input."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+from viewing.recorded import pieces, record
+
+import mttp
+from mttp.cli.app import app
+from mttp.errors import ConfigureError, ReadError, StudyError
+from mttp.model.episodes import Tokens
+from mttp.viewing import Report, report, reporting
+from mttp.viewing.content import content
+from mttp.viewing.token_view import token_view
+
+
+def data(found: Report) -> dict[str, Any]:
+    """The data in the file."""
+    (text,) = re.findall(r'id="mttp-report">(.*?)</script>', found.html, re.DOTALL)
+    return dict(json.loads(text))
+
+
+def pages(found: Report) -> dict[str, Any]:
+    """The pages of episodes in the file."""
+    read: dict[str, Any] = {}
+    for chunk in data(found)["chunks"]:
+        read |= json.loads(gzip.decompress(base64.b64decode(chunk)))
+    return read
+
+
+def sections(found: Report) -> dict[str, str]:
+    """The sections of the overview as text."""
+    return {one["id"]: json.dumps(one["blocks"]) for one in data(found)["overview"]["sections"]}
+
+
+def column(found: Report, key: str) -> list[Any]:
+    document = data(found)
+    place = [one["key"] for one in document["overview"]["columns"]].index(key)
+    return [row[place] for row in document["rows"]]
+
+
+def play(path: str, values: list[float | None], **facts: Any) -> None:
+    """Record an episode for each reward; None has none."""
+    with mttp.configure(f"file://{path}"):
+        for place, value in enumerate(values):
+            with mttp.episode(env="e", task=f"t{place}", **facts) as episode:
+                with episode.step() as step:
+                    step.action("a")
+                if value is not None:
+                    episode.reward(value)
+                    episode.end(outcome="success" if value > 0 else "failure")
+
+
+def test_all_episodes_can_be_opened() -> None:
+    """
+    Each row has a page, and a page what the episode has.
+    """
+    record("run.jsonl", groups=3)
+    found = report("run.jsonl", pieces=pieces)
+    episodes = mttp.read("run.jsonl").episodes
+
+    assert [one.trace_id for one in episodes] == column(found, "episode")
+    assert {one.trace_id for one in episodes} == {*pages(found)}
+    assert (12, 12, 12) == (found.episodes, found.rows, found.pages)
+    assert [one.advantage for one in episodes] == pytest.approx(column(found, "advantage"))
+    page = pages(found)[episodes[0].trace_id]
+    assert ["g0", 4] == [page["group"]["id"], len(page["group"]["members"])]
+    assert ["right", "length"] == [one["name"] for one in page["rewards"][0]["components"]]
+    assert [46, 46] == [len(step["tokens"]["pieces"]) for step in page["steps"]]
+    assert ["add"] == [call["name"] for step in page["steps"] for call in step["calls"]]
+    assert {"episode", "step", "call", "reward"} <= {one["kind"] for one in page["timeline"]}
+
+
+def test_a_file_a_value_and_a_recording_give_one_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    But for the time at which it was made.
+    """
+    record("run.jsonl", groups=2)
+    monkeypatch.setattr(reporting.time, "time", lambda: 0.0)
+
+    assert report("run.jsonl").html == report(mttp.read("run.jsonl")).html
+
+
+def test_beyond_the_limit_both_ends_are_kept_and_said() -> None:
+    """
+    The worst, the best, failures with high rewards; curves are of all episodes.
+    """
+    values = [float(value) for value in np.random.default_rng(0).normal(size=300)]
+    play("run.jsonl", values)
+    found = report("run.jsonl", limit=40)
+    kept = column(found, "reward")
+
+    assert (300, 40, 40) == (found.episodes, found.rows, found.pages)
+    assert {min(values), max(values)} <= {*kept}
+    assert max(value for value in values if value <= 0) in kept
+    assert "40 of 300 episodes are here" in data(found)["overview"]["sampling"]
+    assert '"value": 300' in sections(found)["summary"]
+
+
+def test_a_report_that_would_be_too_large_leaves_pages_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Rows stay, and the page says how many can be opened.
+    """
+    monkeypatch.setattr(reporting, "_MOST_BYTES", 20_000)
+    monkeypatch.setattr(reporting, "_CHUNK", 1_000)
+    record("run.jsonl", groups=5)
+    found = report("run.jsonl")
+
+    assert 20 == found.rows
+    assert 0 < found.pages < 20
+    assert f"{found.pages} of them can be opened" in data(found)["overview"]["sampling"]
+    assert 20_000 >= sum(map(len, data(found)["chunks"]))
+
+
+def test_an_empty_recording_is_a_report() -> None:
+    """
+    It says that there are no episodes.
+    """
+    with mttp.configure("file://run.jsonl"):
+        pass
+    found = report("run.jsonl")
+
+    assert (0, 0, 0) == (found.episodes, found.rows, found.pages)
+    assert "no episodes" in sections(found)["summary"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0],
+        [None],
+        [None, None, 1.0],
+        [math.nan] * 3,
+        [math.inf, 1.0],
+        [1e308, -1e308, 1.0],
+        [0.0] * 60,
+        [1.0, 2.0] * 40,
+    ],
+    ids=str,
+)
+def test_any_rewards_are_shown(values: list[float | None]) -> None:
+    """
+    Missing, invalid, huge and equal ones.
+    """
+    play("run.jsonl", values)
+    found = report("run.jsonl")
+
+    assert len(values) == found.rows
+    assert "NaN" not in json.dumps(data(found), allow_nan=False)
+
+
+def test_missing_and_failed_rewards_are_counted() -> None:
+    """
+    In the summary, over time, and as a view of the list.
+    """
+    play("run.jsonl", [1.0, None, math.nan] * 30)
+    found = report("run.jsonl")
+
+    assert (
+        "30 missing, 30 error" in sections(found)["summary"]
+        or "30 error, 30 missing" in sections(found)["summary"]
+    )
+    assert "Invalid rewards" in sections(found)["returns"]
+    assert "Not scored" in [one["name"] for one in data(found)["overview"]["views"]]
+    assert "failed gradings" in sections(found)["summary"]
+
+
+def test_errors_faults_and_missing_spans_are_warnings_of_the_page() -> None:
+    """
+    Before anything else of the episode.
+    """
+
+    def fail() -> None:
+        with mttp.configure("file://run.jsonl"), mttp.episode(env="e") as episode:
+            with episode.step() as step:
+                step.reward(math.nan)
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    found = report("run.jsonl")
+    (page,) = pages(found).values()
+
+    assert "RuntimeError: boom" == page["warnings"][0]
+    assert "nan" in json.dumps(page["steps"][0]["warnings"])
+    assert "Errors" in [one["name"] for one in data(found)["overview"]["views"]]
+
+
+def test_an_unfinished_episode_is_shown() -> None:
+    """
+    With what was recorded, and that it has no end.
+    """
+    with mttp.configure("file://open.jsonl") as session:
+        episode = mttp.episode(env="e")
+        episode.__enter__()
+        with episode.step():
+            pass
+        session.flush()
+        Path("cut.jsonl").write_bytes(Path("open.jsonl").read_bytes())
+        episode.__exit__(None, None, None)
+    found = report("cut.jsonl")
+
+    assert ["unfinished"] == column(found, "status")
+    assert "unfinished" in json.dumps(next(iter(pages(found).values()))["warnings"])
+    assert "has no end" in sections(found)["problems"]
+
+
+def test_agents_annotations_and_late_scores_are_shown() -> None:
+    """
+    In the episode's facts, its annotations and its reward.
+    """
+    with mttp.configure("file://run.jsonl"):
+        with mttp.episode(env="e") as episode:
+            for name in ("buyer", "seller"):
+                with episode.agent(name) as agent, agent.step() as step:
+                    step.action(name)
+                    step.reward(1.0)
+        mttp.annotate(episode, "topic", "prices", by="me")
+        mttp.score(episode, 0.25, grader="human", explanation="polite")
+    (page,) = pages(report("run.jsonl")).values()
+    facts = {one["label"]: one["value"] for one in page["facts"]}
+
+    assert "return 1, 1 steps" == facts["agent buyer"]
+    assert {"buyer", "seller"} == {step["agent"] for step in page["steps"]}
+    assert "topic: prices by me" in page["annotations"]
+    assert [("human", 0.25)] == [(one["grader"], one["value"]) for one in page["rewards"]]
+
+
+def test_runs_are_curves_of_their_own() -> None:
+    """
+    By name, with their ids where names are equal.
+    """
+    for seed in (1, 2):
+        with mttp.configure(f"file://runs/{seed}.jsonl", run="same", seed=seed):
+            for _ in range(3):
+                with mttp.episode(env="e") as episode:
+                    episode.reward(1.0)
+    found = json.loads(sections(report("runs"))["returns"])
+    names = [one["name"] for one in found[0]["series"]]
+
+    assert 2 == len({*names})
+    assert all(name.startswith("same ") for name in names)
+
+
+def test_the_baseline_is_compared_or_the_refusal_is_shown() -> None:
+    """
+    What differs first; a refusal is no verdict.
+    """
+    record("base.jsonl", groups=3)
+    record("new.jsonl", groups=3, shift=0.4)
+    play("other.jsonl", [1.0])
+    found, refused = report("new.jsonl", baseline="base.jsonl"), report("new.jsonl", baseline="other.jsonl")
+    titles = re.findall(r'"title": "(.*?)"', sections(found)["comparison"])
+
+    assert ["What differs between the runs", "Metrics"] == titles[:2]
+    assert found.refusal is None
+    assert any("against the baseline" in line for line in found.headlines)
+    assert "the sides differ" in (refused.refusal or "")
+    assert "Not compared" in sections(refused)["comparison"]
+    with pytest.raises(ReadError, match=r"none\.jsonl does not exist"):
+        report("new.jsonl", baseline="none.jsonl")
+
+
+def test_promotion_rules_are_shown_with_their_evidence() -> None:
+    """
+    Wrong rules are an error.
+    """
+    record("new.jsonl", groups=3)
+    found = report("new.jsonl", rules={"aggregate": [{"metric": "success", "min": 0.99}]})
+
+    assert "gate: reject" in found.headlines
+    assert "success" in sections(found)["gate"]
+    with pytest.raises(StudyError):
+        report("new.jsonl", rules={"agregate": []})
+
+
+def test_a_large_recording_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The report says which command does it.
+    """
+    monkeypatch.setattr(reporting, "_MOST_DIAGNOSED", 2)
+    play("run.jsonl", [1.0] * 3)
+
+    assert "run `mttp diagnose` on it" in sections(report("run.jsonl"))["diagnosis"]
+
+
+def test_a_limit_is_a_number_of_episodes() -> None:
+    """
+    From 1 on.
+    """
+    with pytest.raises(ConfigureError, match="limit=0: give a number of episodes from 1 on"):
+        report("run.jsonl", limit=0)
+
+
+def test_a_notebook_shows_the_report_in_a_frame() -> None:
+    """
+    Its text can't leave the frame's attribute.
+    """
+    play("run.jsonl", [1.0])
+    found = report("run.jsonl")
+
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+    assert 1 == found._repr_html_().count("<iframe")
+    assert "<script" not in found._repr_html_()
+    assert "<Report of 1 episodes, 1 in its table, 1 to open>" == repr(found)
+
+
+# Content.
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("text", "text"),
+        ([{"role": "user", "content": "hi"}], "chat"),
+        (np.zeros(4), "array"),
+        (np.zeros((20, 20)), "array"),
+        (np.zeros((20, 20, 3), np.uint8), "frame"),
+        (np.zeros((20, 20), np.uint8), "frame"),
+        (np.zeros((8, 8, 3), np.uint8), "array"),
+        (np.zeros((2000, 2000), np.uint8), "array"),
+        (np.array(["a"]), "array"),
+        ({"a": math.nan}, "json"),
+        (3, "json"),
+    ],
+)
+def test_content_has_a_kind(value: object, kind: str) -> None:
+    """
+    Small images are arrays, and so are huge ones.
+    """
+    found = content(value)
+
+    assert found is not None
+    assert kind == found["type"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_frames_are_pictures() -> None:
+    """
+    The pixels of the PNG are those of the array.
+    """
+    matplotlib_image = pytest.importorskip("matplotlib.image")
+    frame = np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8)
+    found = content(frame)
+    assert found is not None
+    Path("frame.png").write_bytes(base64.b64decode(found["png"]))
+
+    assert np.array_equal(
+        frame, np.round(matplotlib_image.imread("frame.png")[..., :3] * 255).astype(np.uint8)
+    )
+
+
+# Tokens.
+
+
+def values(tokens: Tokens) -> dict[str, Any]:
+    found = token_view(tokens, None)
+    assert found is not None
+    return {"ids": found["ids"], "prompt": found["prompt_length"], **found["values"], "note": found["note"]}
+
+
+def test_values_stand_beside_their_tokens() -> None:
+    """
+    Those of the completion, of all tokens, and of the sampled ones.
+    """
+    found = values(
+        Tokens(
+            prompt_ids=[7, 8],
+            ids=[1, 2, 3],
+            masks=[1, 0, 1],
+            logprobs=[-1.0, -2.0, -3.0],
+            advantages=[0.1, 0.2, 0.3, 0.4, 0.5],
+            entropies=[5.0, 6.0],
+            alignment={"entropies": "sampled"},
+        )
+    )
+
+    assert ([7, 8, 1, 2, 3], 2) == (found["ids"], found["prompt"])
+    assert [None, None, -1.0, -2.0, -3.0] == found["logprobs"]
+    assert [0.1, 0.2, 0.3, 0.4, 0.5] == found["advantages"]
+    assert [None, None, 5.0, None, 6.0] == found["entropies"]
+
+
+def test_values_that_fit_no_tokens_are_named() -> None:
+    """
+    And not shown beside wrong ones.
+    """
+    found = values(Tokens(ids=[1, 2, 3], logprobs=[-1.0, -2.0], rewards=[math.nan, 1.0, math.inf]))
+
+    assert "logprobs" not in found
+    assert "not shown, since they fit no tokens: logprobs" in found["note"]
+    assert [None, 1.0, None] == found["rewards"]
+
+
+def test_tokens_without_ids_have_numbers() -> None:
+    """
+    The note says that the ids were not recorded.
+    """
+    found = values(Tokens(count=2, logprobs=[-1.0, -2.0]))
+
+    assert ([-1, -1], [-1.0, -2.0]) == (found["ids"], found["logprobs"])
+    assert "ids were not recorded" in found["note"]
+    assert token_view(Tokens(count=2), None) is None
+
+
+def test_a_tokenizer_gives_texts() -> None:
+    """
+    With leading spaces; what is no tokenizer is an error.
+    """
+    tokenizers = pytest.importorskip("tokenizers")
+    from mttp.viewing.token_texts import load_tokenizer
+
+    model = tokenizers.models.WordLevel({"hello": 0, "world": 1, "[UNK]": 2}, unk_token="[UNK]")
+    tokenizers.Tokenizer(model).save("tokenizer.json")
+
+    assert ["hello", " world", "·"] == load_tokenizer(".")([0, 1, -1])
+    Path("other.json").write_text("{}")
+    with pytest.raises(ReadError, match="is no tokenizer"):
+        load_tokenizer("other.json")
+    with pytest.raises(ReadError, match="does not exist"):
+        load_tokenizer("none.json")
+
+
+# The command.
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["report", *arguments], prog_name="mttp")
+    return result.exit_code, result.output
+
+
+def test_the_command_writes_the_file_and_says_what_it_found() -> None:
+    """
+    Also as JSON.
+    """
+    record("new.jsonl", groups=3)
+    code, output = run("new.jsonl", "-o", "new.html")
+    _, text = run("new.jsonl", "--out", "new.html", "--json")
+    document = json.loads(text)
+
+    assert 0 == code
+    assert output.startswith("wrote new.html (")
+    assert {"file": "new.html", "episodes": 12, "pages": 12} == {
+        key: document[key] for key in ("file", "episodes", "pages")
+    }
+    assert Path("new.html").stat().st_size == document["bytes"]
+
+
+def test_exit_codes() -> None:
+    """
+    A refused comparison is 1, wrong usage and unreadable input 2.
+    """
+    record("new.jsonl", groups=3)
+    play("other.jsonl", [1.0])
+
+    assert 1 == run("new.jsonl", "--baseline", "other.jsonl")[0]
+    assert 2 == run("none.jsonl")[0]
+    assert 2 == run("new.jsonl", "--out", "none/new.html")[0]
+    assert 2 == run("new.jsonl", "--limit", "0")[0]
