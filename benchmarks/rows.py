@@ -180,6 +180,16 @@ ROWS = (
             ),
         ],
     ),
+    Row(
+        "looking",
+        "A report of 5,000 chats in one file",
+        [
+            Part("opens", "looking", _worst("opens_s", "report"), 3, 1.5, at_least=False, unit="s"),
+            Part("opens an episode", "looking", _worst("episode_s", "report"), at_least=False, unit="s"),
+            Part("size", "looking", _worst("megabytes", "report"), 30, 20, at_least=False, unit="MB"),
+            Part("written in", "looking", _worst("process_s", "report"), at_least=False, unit="s"),
+        ],
+    ),
 )
 """Rows in the order of the report."""
 

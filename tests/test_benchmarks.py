@@ -76,7 +76,7 @@ def test_an_unknown_row_is_an_error_with_the_known_ones() -> None:
     done = run("nonsense")
 
     assert 2 == done.returncode
-    assert "no such row: nonsense; there are 1 to 11, or caller, cpu, stall" in done.stderr
+    assert "no such row: nonsense; there are 1 to 12, or caller, cpu, stall" in done.stderr
 
 
 def test_a_missing_optional_environment_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_a_missing_optional_environment_is_reported(monkeypatch: pytest.MonkeyPa
     assert "stable-baselines3 is not installed: .ci/integrations stable-baselines3" in said
 
 
-def test_there_are_eleven_rows(load: Callable[[str], ModuleType]) -> None:
+def test_there_are_twelve_rows(load: Callable[[str], ModuleType]) -> None:
     """
     Each has a name of its own, and parts of workloads that there are.
     """
     rows = load("rows").ROWS
 
-    assert 11 == len(rows) == len({row.name for row in rows})
+    assert 12 == len(rows) == len({row.name for row in rows})
     assert all((FOLDER / f"{part.workload}.py").exists() for row in rows for part in row.parts)
 
 

@@ -52,7 +52,7 @@ def _placed(
 
     None if the values fit no tokens.
     """
-    found: list[float | None] = jsonable(values)
+    found: list[float | None] = jsonable(_rounded(values))
     total = prompt + completion
     if alignment == "completion" and len(found) == completion:
         return [None] * prompt + found
@@ -65,6 +65,18 @@ def _placed(
         if len(sampled) == len(found) and len(tokens.masks) <= total:
             return _spread(found, sampled + total - len(tokens.masks), total)
     return None
+
+
+def _rounded(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values with five significant digits; more would be most of a page's size."""
+    if values.dtype.kind != "f":
+        return values
+    wide = values.astype(float)
+    with np.errstate(all="ignore"):
+        size = np.floor(np.log10(np.abs(wide)))
+        scale = 10.0 ** (4 - np.where(np.isfinite(size), np.clip(size, -280, 280), 0))
+        found: np.ndarray[Any, Any] = np.where(np.isfinite(wide), np.round(wide * scale) / scale, wide)
+    return found
 
 
 def _spread(values: Sequence[float | None], places: np.ndarray[Any, Any], total: int) -> list[float | None]:
