@@ -160,6 +160,7 @@ def _progress(episodes: int) -> Iterator[_OnEpisode]:
 def _say_what_next(path: Path) -> None:
     say(
         f"\nThe episodes are in {path}. Next:\n"
+        f"  mttp report {path}                one HTML file: curves, findings, episodes\n"
         f"  mttp show {path}                  runs and episodes\n"
         f"  mttp show {path} --episode best   one episode, step by step\n"
         f"  mttp convert {path} demo.parquet  for DuckDB, pandas, polars\n"
