@@ -12,6 +12,7 @@ from mttp.reading.jsonable import jsonable, to_json
 __all__ = [
     "axis",
     "column",
+    "counted",
     "fact",
     "facts",
     "findings",
@@ -184,3 +185,8 @@ def scatter(
 def findings(items: Sequence[dict[str, Any]], note: str) -> dict[str, Any] | None:
     """A list of findings; None without any."""
     return {"type": "findings", "items": list(items), "note": note} if items else None
+
+
+def counted(counts: Mapping[str, int], *without: str) -> str:
+    """Counts by word, without some words: `3 error, 1 missing`."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if name not in without)

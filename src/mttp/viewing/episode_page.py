@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from mttp.model.chat import Message, messages, new_messages
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Group, Step
-from mttp.model.scorings import Grade, Reward
+from mttp.model.scorings import Reward
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.viewing.blocks import fact
 from mttp.viewing.content import chat_content, content
+from mttp.viewing.episode_curves import action_strip, curves, seconds_between, timeline
+from mttp.viewing.scoring_page import scoring
 from mttp.viewing.token_view import Pieces, token_view
 
 __all__ = ["episode_page"]
 
-_MOST_CURVES = 8
-"""Largest number of coordinates of an observation that are drawn as curves."""
-_MOST_SPANS = 500
-"""Largest number of spans of a timeline."""
 _IDENTITY = (
     "run_id",
     "env",
@@ -63,12 +59,12 @@ def episode_page(
         "title": f"{title}: {episode.status}, {episode.outcome}",
         "facts": _facts(episode),
         "warnings": [*_warnings(episode), *problems],
-        "rewards": [_scoring(one) for one in episode.rewards or _late_reward(episode)],
+        "rewards": [scoring(one) for one in episode.rewards or _late_reward(episode)],
         "steps": _Conversation(pieces).steps(episode),
-        "timeline": _timeline(episode),
+        "timeline": timeline(episode),
         "group": None if group is None else _group(group, episode),
-        "curves": _curves(episode),
-        "action_strip": _action_strip(episode.steps),
+        "curves": curves(episode),
+        "action_strip": action_strip(episode.steps),
         "annotations": [_annotation(one) for one in episode.annotations],
         "command": f"mttp show {source} --episode {episode.trace_id[:8]}" if source else "",
     }
@@ -159,73 +155,6 @@ def _annotation(one: Annotation) -> str:
     return f"{one.key}{where}: {value}{by}{why}"
 
 
-# Scorings.
-
-
-def _scoring(reward: Reward) -> dict[str, Any]:
-    spec = reward.spec
-    graded = {grade.name for grade in reward.grades}
-    parts = [_grade(grade) for one in reward.grades for grade in (one, *one.parts)]
-    parts += [
-        _component(name, reward.components.get(name), reward.component_statuses.get(name, "ok"), reward)
-        for name in {**reward.components, **reward.component_statuses}
-        if name not in graded
-    ]
-    return {
-        "grader": reward.grader or "",
-        "spec": "" if spec is None else " ".join(filter(None, (spec.name, spec.version))),
-        "value": jsonable(reward.value),
-        "status": reward.status,
-        "explanation": _explanation(reward),
-        "error": _error(reward),
-        "components": parts,
-    }
-
-
-def _explanation(reward: Reward) -> str:
-    """The explanation, with what else decided: verdict, label, failed checks, clipping."""
-    parts = [reward.verdict, reward.label, reward.explanation]
-    parts += [f"failed checks: {', '.join(reward.failed_checks)}"] if reward.failed_checks else []
-    parts += ["clipped to its range"] if reward.clipped else []
-    parts += ["the reward differs from the weighted sum of its components"] if reward.mismatch else []
-    return "; ".join(filter(None, parts))
-
-
-def _error(value: Reward | Grade) -> str:
-    raw = f" ({value.raw})" if isinstance(value, Reward) and value.raw else ""
-    return ": ".join(filter(None, (value.error_type, value.error))) + raw
-
-
-def _grade(grade: Grade) -> dict[str, Any]:
-    parts = [grade.verdict, grade.label, grade.explanation]
-    parts += ["clipped to its range"] if grade.clipped else []
-    parts += ["late"] if grade.late else []
-    return {
-        "name": grade.name,
-        "kind": grade.kind,
-        "value": jsonable(grade.value),
-        "status": grade.status,
-        "weight": jsonable(grade.weight),
-        "contribution": jsonable(grade.contribution),
-        "explanation": "; ".join(filter(None, parts)),
-        "error": _error(grade),
-    }
-
-
-def _component(name: str, value: float | None, status: str, reward: Reward) -> dict[str, Any]:
-    weight = reward.weights.get(name)
-    return {
-        "name": name,
-        "kind": "",
-        "value": jsonable(value),
-        "status": status,
-        "weight": jsonable(weight),
-        "contribution": None if value is None or weight is None else jsonable(value * weight),
-        "explanation": "",
-        "error": "",
-    }
-
-
 # Steps.
 
 
@@ -246,7 +175,7 @@ class _Conversation:
     def _step(self, step: Step) -> dict[str, Any]:
         facts = _stated(step, _OF_STEP)
         facts += [fact(name, True) for name in ("terminated", "truncated") if getattr(step, name)]
-        seconds = _seconds(step.start_time, step.end_time)
+        seconds = seconds_between(step.start_time, step.end_time)
         facts += [fact("seconds", seconds)] if seconds is not None else []
         facts += _named("metrics", step.metrics) + _named("metadata", step.metadata)
         observation, action = self._exchange(step)
@@ -259,7 +188,7 @@ class _Conversation:
             "reward_status": step.reward_status,
             "facts": facts,
             "warnings": [*_warnings(step), *(f"annotation {_annotation(one)}" for one in step.annotations)],
-            "rewards": [_scoring(one) for one in step.rewards],
+            "rewards": [scoring(one) for one in step.rewards],
             "calls": [_call(one) for one in step.calls],
             "tokens": None if step.tokens is None else token_view(step.tokens, self._pieces),
         }
@@ -296,7 +225,7 @@ def _final(episode: Episode) -> dict[str, Any]:
 
 def _call(call: Call) -> dict[str, Any]:
     facts = _stated(call, _OF_CALL)
-    seconds = _seconds(call.start_time, call.end_time)
+    seconds = seconds_between(call.start_time, call.end_time)
     facts += [fact("seconds", seconds)] if seconds is not None else []
     facts += [fact("finish reasons", ", ".join(call.finish_reasons))] if call.finish_reasons else []
     facts += _named("parameters", call.parameters)
@@ -310,52 +239,7 @@ def _call(call: Call) -> dict[str, Any]:
     }
 
 
-def _seconds(start: int | None, end: int | None) -> float | None:
-    return None if start is None or end is None else (end - start) / 1e9
-
-
-# Timeline, group and curves.
-
-
-def _timeline(episode: Episode) -> list[dict[str, Any]]:
-    """The first spans in order of start; times are milliseconds since the start of the episode."""
-    origin = episode.start_time
-    if origin is None:
-        return []
-    spans = [_bar("episode", "episode", 0, episode, origin, None)]
-    for place, step in enumerate(episode.steps[:_MOST_SPANS]):
-        spans.append(_bar(f"step {step.index}", "step", 1, step, origin, place))
-        spans += [_bar(one.name or one.operation, "call", 2, one, origin, place) for one in step.calls]
-        spans += _scoring_bars(step.rewards, 2, origin, place)
-    spans += _scoring_bars(episode.rewards, 1, origin, None)
-    known = [span for span in spans if span is not None]
-    return sorted(known, key=lambda span: (span["start"], span["depth"]))[:_MOST_SPANS]
-
-
-def _scoring_bars(
-    rewards: Iterable[Reward], depth: int, origin: int, step: int | None
-) -> Iterator[dict[str, Any] | None]:
-    for reward in rewards:
-        yield _bar(reward.grader or "reward", "reward", depth, reward, origin, step)
-        for grade in reward.grades:
-            yield _bar(grade.name, "grade", depth + 1, grade, origin, step)
-
-
-def _bar(
-    name: str, kind: str, depth: int, value: Any, origin: int, step: int | None
-) -> dict[str, Any] | None:
-    if value.start_time is None:
-        return None
-    seconds = _seconds(value.start_time, value.end_time)
-    return {
-        "name": name,
-        "kind": kind,
-        "depth": depth,
-        "start": round((value.start_time - origin) / 1e6, 3),
-        "duration": 0.0 if seconds is None else round(1e3 * seconds, 3),
-        "error": getattr(value, "error_type", None) is not None or getattr(value, "status", "") == "error",
-        "step": step,
-    }
+# The group.
 
 
 def _group(group: Group, episode: Episode) -> dict[str, Any]:
@@ -387,53 +271,3 @@ def _group_note(group: Group, episode: Episode) -> str:
     if episode.advantage is not None:
         parts.append(f"this episode has {episode.advantage:.6g}")
     return ", ".join(parts) + "."
-
-
-def _curves(episode: Episode) -> list[dict[str, Any]]:
-    """Reward and value estimate over the steps, and the coordinates of small array observations."""
-    steps = episode.steps
-    found = [
-        {"name": name, "values": [jsonable(getattr(step, name)) for step in steps]}
-        for name in ("reward", "value_estimate", "logprob")
-        if any(getattr(step, name) is not None for step in steps)
-    ]
-    observed = [_coordinates(step.observation) for step in steps]
-    width = max(map(len, observed), default=0)
-    if 0 < width <= _MOST_CURVES:
-        found += [
-            {"name": f"observation {place}", "values": [_at(one, place) for one in observed]}
-            for place in range(width)
-        ]
-    return found if len(steps) > 1 else []
-
-
-def _coordinates(observation: Any) -> list[float]:
-    if isinstance(observation, np.ndarray) and observation.ndim <= 1 and observation.dtype.kind in "fiub":
-        return [float(value) for value in observation.reshape(-1)[: _MOST_CURVES + 1]]
-    return [float(observation)] if _is_number(observation) else []
-
-
-def _at(values: Sequence[float], place: int) -> float | None:
-    if place >= len(values) or not math.isfinite(values[place]):
-        return None
-    return float(f"{values[place]:.5g}")  # a curve of a few pixels needs no more digits
-
-
-def _action_strip(steps: Sequence[Step]) -> list[int | None] | None:
-    """Discrete actions by step; None if an action is no integer, or there are fewer than two steps."""
-    actions = [_discrete(step.action) for step in steps]
-    is_strip = len(steps) > 1 and any(one is not None for one in actions)
-    is_discrete = all(
-        one is not None or step.action is None for one, step in zip(actions, steps, strict=True)
-    )
-    return actions if is_strip and is_discrete else None
-
-
-def _discrete(action: Any) -> int | None:
-    if isinstance(action, np.ndarray) and action.size == 1 and action.dtype.kind in "iu":
-        return int(action.reshape(-1)[0])
-    return action if isinstance(action, int) and not isinstance(action, bool) else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -13,7 +13,7 @@ from mttp.reading.episode_figures import EpisodeFigures
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EpisodeTable", "Floats", "Map", "columns_of"]
+__all__ = ["EpisodeTable", "Floats", "Map", "columns_of", "known", "mean"]
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 Map: TypeAlias = Literal["components", "metrics", "metadata"]
@@ -90,6 +90,11 @@ class EpisodeTable:
         counted = np.bincount(codes[codes >= 0], minlength=len(words))
         return {words[code]: int(counted[code]) for code in np.argsort(-counted, kind="stable")}
 
+    def invalid_rewards(self) -> Floats:
+        """1 for episodes without a valid reward, 0 for the others, shape [episodes]."""
+        codes, words = self.labels("reward_status")
+        return (codes != words.index("ok")).astype(float) if "ok" in words else np.ones(len(self))
+
     def slices(self) -> dict[str, np.ndarray[Any, Any]]:
         """Row numbers by the name of a slice."""
         import pyarrow.compute as pc
@@ -135,6 +140,17 @@ class EpisodeTable:
     def take(self, rows: np.ndarray[Any, Any]) -> EpisodeTable:
         """The table of some rows."""
         return EpisodeTable(self._table.take(rows))
+
+
+def known(values: Floats) -> Floats:
+    """The values that are not NaN."""
+    return values[~np.isnan(values)]
+
+
+def mean(values: Floats) -> float | None:
+    """The mean of the values that are not NaN; None without any."""
+    found = known(values)
+    return float(found.mean()) if len(found) else None
 
 
 def _floats(column: Any) -> Floats:
