@@ -39,7 +39,7 @@ ROOMS = (
 WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
-SHARED_BY_COMMANDS = {"", "app", "files", "help", "output", "rendering"}
+SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
 
 
 def modules() -> dict[str, Path]:

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -110,15 +111,16 @@ def test_tail_follows_until_it_is_interrupted() -> None:
     """
     Path("runs").mkdir()
     record("runs/a.jsonl", [1.0])
-    program = start("tail", "runs", "--json")
-    assert program.stdout is not None
-    first = json.loads(program.stdout.readline())
-    record("runs/b.jsonl", [0.25])
-    second = json.loads(program.stdout.readline())
-    program.send_signal(signal.SIGINT)
+    with start("tail", "runs", "--json") as program:
+        assert program.stdout is not None
+        first = json.loads(program.stdout.readline())
+        record("runs/b.jsonl", [0.25])
+        second = json.loads(program.stdout.readline())
+        program.send_signal(signal.SIGTERM)
+        _, complaints = program.communicate(timeout=20)
 
     assert (1.0, 0.25) == (first["return"], second["return"])
-    assert (0, "") == (program.wait(20), program.communicate()[1])
+    assert (0, "") == (program.returncode, complaints)
 
 
 def test_view_serves_until_it_is_interrupted() -> None:
@@ -126,18 +128,18 @@ def test_view_serves_until_it_is_interrupted() -> None:
     It prints its address first, and leaves nothing behind.
     """
     record("run.jsonl", [1.0])
-    program = start("view", "run.jsonl", "--port", "0", "--json")
-    assert program.stdout is not None
-    text = "".join(program.stdout.readline() for _ in range(3))
-    address = json.loads(text)["address"]
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    until = time.monotonic() + 20
-    overview = {}
-    while not overview.get("views", [])[1:] and time.monotonic() < until:
-        with opener.open(f"{address}api/overview", timeout=10) as answer:
-            overview = json.load(answer)
-        time.sleep(0.2)
-    program.send_signal(signal.SIGINT)
+    overview: dict[str, Any] = {}
+    with start("view", "run.jsonl", "--port", "0", "--json") as program:
+        assert program.stdout is not None
+        address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
+        until = time.monotonic() + 20
+        while not overview.get("views", [])[1:] and time.monotonic() < until:
+            with opener.open(f"{address}api/overview", timeout=10) as answer:
+                overview = json.load(answer)
+            time.sleep(0.2)
+        program.send_signal(signal.SIGTERM)
+        _, complaints = program.communicate(timeout=20)
 
     assert "run.jsonl" in overview["sources"]
-    assert (0, "") == (program.wait(20), program.communicate()[1])
+    assert (0, "") == (program.returncode, complaints)

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Sources, console, say
 from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
@@ -66,7 +67,7 @@ def tail(
     means = _RunningMeans(window)
     show = _print_json if json else _print
     shown: deque[_EpisodeLine] = deque(maxlen=lines)  # of those that ended before the command began
-    try:
+    with until_interrupted():
         while True:
             for arrived in follower.poll():
                 for one in arrived.spans:
@@ -80,8 +81,6 @@ def tail(
             if no_follow:
                 return
             time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        return
 
 
 class _EndedEpisodes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import threading
+from contextlib import closing
 from typing import Annotated
 
 import typer
 
+from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Json, Sources, print_json, say
 from mttp.cli.rendering.words import visible
 
@@ -65,18 +67,11 @@ def view(
     pieces = None if tokenizer is None else load_tokenizer(tokenizer)
     token = None if is_loopback(host) else secrets.token_urlsafe(16)
     pages = LivePages(paths, baseline=baseline, pieces=pieces)
-    try:
+    with until_interrupted(), closing(pages):
         pages.start()
-        server = serve(pages, host, port, token=token)
-        try:
+        with closing(serve(pages, host, port, token=token)) as server:
             _announce(host, server.port, token, browser=browser, json=json)
             threading.Event().wait()
-        except KeyboardInterrupt:
-            return
-        finally:
-            server.close()
-    finally:
-        pages.close()
 
 
 def _announce(host: str, port: int, token: str | None, *, browser: bool, json: bool) -> None:

@@ -58,6 +58,7 @@ class EpisodeIndex:
         self._files: dict[Path, int] = {}
         self._late = _LateTraces()
         self._is_created = False
+        self._stored = 0
         self._noted: list[str] = []
         self.version = 0
         """Raised with each change of what can be seen."""
@@ -105,7 +106,7 @@ class EpisodeIndex:
                 cursor.execute("ROLLBACK")
 
     def __len__(self) -> int:
-        return self._figures.count
+        return self._stored
 
     def table(self) -> EpisodeTable:
         """The columns of all episodes, in order of start."""
@@ -242,6 +243,7 @@ class EpisodeIndex:
             cursor.execute("COMMIT")
             cursor.unregister("arrived")
         self._is_created = True
+        self._stored = self._figures.count
 
     def _load(self, row: int) -> EpisodeFigures:
         ((packed,),) = self.query("SELECT figures FROM episodes WHERE place = ?", [row])

@@ -129,7 +129,16 @@ def gate_section(found: GateResult | None) -> dict[str, Any] | None:
     ]
     rows = [(one.name, one.verdict, one.evidence, " ".join(one.episodes[:10])) for one in found.rules]
     blocks: list[dict[str, Any] | None] = [
-        facts([fact("verdict", found.verdict, detail=repr(found)[1:-1].partition(": ")[2], state=_state(found.verdict))]),
+        facts(
+            [
+                fact(
+                    "verdict",
+                    found.verdict,
+                    detail=repr(found)[1:-1].partition(": ")[2],
+                    state=_state(found.verdict),
+                )
+            ]
+        ),
         table("Promotion rules", columns, rows),
         *(note(text) for text in found.notes),
     ]
