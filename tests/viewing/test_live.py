@@ -15,7 +15,7 @@ import pytest
 
 import mttp
 from mttp.errors import ConfigureError, ReadError
-from mttp.reading import parquet
+from mttp.reading import following, parquet
 from mttp.reading.scanning import Scan
 from mttp.viewing.index import EpisodeIndex
 from mttp.viewing.live import LivePages
@@ -297,6 +297,30 @@ def test_an_empty_file_is_an_empty_page() -> None:
 
     assert "no episodes" in json.dumps(overview["sections"])
     assert (0, 0, []) == (rows["total"], rows["matched"], rows["rows"])
+
+
+def test_what_is_read_so_far_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Rows of a large file appear before it is read to its end, and the page says how much is read.
+    """
+    record("run.jsonl", 30)
+    monkeypatch.setattr(following, "_PART", 2_000)
+    pages = LivePages(["run.jsonl"])
+    seen = []
+    store = pages._index._store
+
+    def stored() -> None:
+        store()
+        overview, rows = pages.overview(), pages.episodes(query())
+        seen.append((rows["total"], overview["sampling"]))
+
+    monkeypatch.setattr(pages._index, "_store", stored)
+    pages._index.refresh()
+    after = pages._made()["sampling"]
+    pages.close()
+
+    assert any(0 < total < 30 and "% of the files are read so far" in text for total, text in seen)
+    assert "" == after
 
 
 def test_what_is_no_recording_is_refused() -> None:

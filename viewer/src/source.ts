@@ -83,6 +83,7 @@ class Server implements Source {
         const found = await this.ask<{ version: number }>(`version?after=${version}`);
         if (version >= 0 && found.version > version) changed();
         version = found.version;
+        await new Promise((resolve) => setTimeout(resolve, 1000)); // while a file is read, there is always a newer one
       } catch {
         await new Promise((resolve) => setTimeout(resolve, 3000));
       }

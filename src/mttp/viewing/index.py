@@ -27,7 +27,7 @@ from mttp.reading.following import Arrived, Follower
 from mttp.reading.problems import Problem
 from mttp.reading.recording import Recording, read
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import find
+from mttp.reading.sources import find, size
 from mttp.reading.span_aggregation import SpanAggregator
 from mttp.reading.summary import Summary, summed
 from mttp.semconv import attributes as a
@@ -60,6 +60,8 @@ class EpisodeIndex:
         self._is_created = False
         self._stored = 0
         self._noted: list[str] = []
+        self.is_read = False
+        """Whether all that was there at first is read."""
         self.version = 0
         """Raised with each change of what can be seen."""
 
@@ -74,11 +76,12 @@ class EpisodeIndex:
             self._add(arrived)
             is_changed = is_changed or bool(arrived.spans)
             self._store()
+            self.version += bool(arrived.spans)  # a large file shows before it is read to its end
         self._spans.settle()
         self._store()
-        if is_changed:
-            self.version += 1
-        elif not self._is_created and (refused := self._refused()):
+        self.version += is_changed
+        self.is_read = True
+        if not is_changed and not self._is_created and (refused := self._refused()):
             raise ReadError(refused)
         return is_changed
 
@@ -107,6 +110,12 @@ class EpisodeIndex:
 
     def __len__(self) -> int:
         return self._stored
+
+    @property
+    def share(self) -> float:
+        """The share of the files' bytes that is read."""
+        total = size(self.sources)
+        return min(1.0, self._follower.bytes_read / total) if total else 1.0
 
     def table(self) -> EpisodeTable:
         """The columns of all episodes, in order of start."""

@@ -57,6 +57,7 @@ class LivePages:
         self._diagnosis: Diagnosis | str | None = None
         self._comparison: Comparison | str | None = None
         self._studied = 0
+        self._studying = threading.Thread()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mttp-view", daemon=True)
 
@@ -131,21 +132,29 @@ class LivePages:
                 self._index.refresh()
             except MttpError as error:
                 self._index.note(str(error))
-            self._study()
+            self._study_soon()
             self._stopping.wait(_POLL_SECONDS)
 
-    def _study(self) -> None:
-        """Diagnose and compare, after the recording has grown enough."""
+    def _study_soon(self) -> None:
+        """Diagnose and compare on a thread, after the recording has grown enough."""
         count = len(self._index)
         if count > _MOST_STUDIED:
             self._diagnosis = f"the recording has {count:,} episodes; run `mttp diagnose` on it"
-        elif count and count >= self._studied * _GROWTH:
+        elif count and count >= self._studied * _GROWTH and not self._studying.is_alive():
             self._studied = count
-            self._diagnosis = _result(lambda: diagnose(self._index.sources))
-            if self._baseline is not None:
-                base = self._baseline
-                self._comparison = _result(lambda: compare(base, self._index.sources))
-            self._index.version += 1
+            self._studying = threading.Thread(target=self._study, name="mttp-view-study", daemon=True)
+            self._studying.start()
+
+    def _study(self) -> None:
+        self._diagnosis = _result(lambda: diagnose(self._index.sources))
+        if self._baseline is not None:
+            base = self._baseline
+            self._comparison = _result(lambda: compare(base, self._index.sources))
+        self._index.version += 1
+
+    def _progress(self) -> str:
+        """How much is read, while not all is."""
+        return "" if self._index.is_read else f"{self._index.share:.0%} of the files are read so far."
 
     def _made(self) -> dict[str, Any]:
         table = self._index.table()
@@ -169,7 +178,7 @@ class LivePages:
             "sources": self._index.sources,
             "version": __version__,
             "made": int(time.time() * 1000),
-            "sampling": "",
+            "sampling": self._progress(),
             "sections": sections(contents),
             "columns": [one.to_dict() for one in self._columns],
             "views": views(table, self._columns),
