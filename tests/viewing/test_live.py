@@ -303,7 +303,9 @@ def test_what_is_read_so_far_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Rows of a large file appear before it is read to its end, and the page says how much is read.
     """
-    record("run.jsonl", 30)
+    for part in range(3):
+        record(f"{part}.jsonl", 10, start=10 * part)
+    Path("run.jsonl").write_bytes(b"".join(Path(f"{part}.jsonl").read_bytes() for part in range(3)))
     monkeypatch.setattr(following, "_PART", 2_000)
     pages = LivePages(["run.jsonl"])
     seen = []
