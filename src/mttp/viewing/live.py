@@ -45,9 +45,9 @@ class LivePages:
     def __init__(
         self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
     ) -> None:
-        self._index = EpisodeIndex(sources)
         self._baseline = baseline
         self._base_table = None if baseline is None else EpisodeTable.of(_figures(baseline))
+        self._index = EpisodeIndex(sources)
         self._pieces = pieces
         self._lock = threading.Lock()
         self._overview: dict[str, Any] | None = None
