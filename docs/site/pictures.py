@@ -1,5 +1,6 @@
 """
-The pictures of the pages: `mttp show` in a terminal, an episode in Phoenix, and a report in a browser.
+The pictures of the pages: `mttp show` in a terminal, an episode in Phoenix, a report in a browser, and
+plots.
 
     python docs/site/pictures.py        browsers need `chromium` on the path, Phoenix also `phoenix`
 """
@@ -167,6 +168,22 @@ def report(folder: Path) -> None:
         browser.close()
 
 
+def plots(folder: Path) -> None:
+    """Draw a figure of several plots."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    recording = mttp.read(folder / "new.jsonl")
+    figure, ((first, second), (third, fourth)) = pyplot.subplots(2, 2, figsize=(12, 7), layout="constrained")
+    recording.plot.returns(ax=first)
+    recording.plot.components(ax=second)
+    recording.plot.groups(ax=third)
+    recording.plot.kl(ax=fourth)
+    figure.savefig(IMAGES / "plots.png", dpi=90)
+
+
 def wait(url: str, seconds: float = 90) -> None:
     """Wait until a server answers."""
     until = time.monotonic() + seconds
@@ -188,6 +205,7 @@ def main() -> None:
         terminal(path, trace_id)
         if shutil.which("chromium"):
             report(Path(folder))
+            plots(Path(folder))
         else:
             print("left out: report.png and episode.png need `chromium`")
         if shutil.which("phoenix") and shutil.which("chromium"):
