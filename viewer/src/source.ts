@@ -34,7 +34,10 @@ class Report implements Source {
 
   async episode(id: string): Promise<Episode> {
     const place = this.data.chunk_of[id];
-    if (place === undefined) throw new Error(`This report does not hold episode ${id}: it would have become too large.`);
+    if (place === undefined) {
+      const command = `mttp show ${this.data.overview.sources.join(" ")} --episode ${id.slice(0, 8)}`;
+      throw new Error(`This report does not hold episode ${id}: it would have become too large. In a terminal: ${command}`);
+    }
     let chunk = this.chunks.get(place);
     if (!chunk) {
       chunk = unpack(this.data.chunks[place] ?? "");
