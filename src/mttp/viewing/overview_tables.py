@@ -13,7 +13,7 @@ from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.reading.problems import Problem
 from mttp.viewing.blocks import axis, column, counted, fact, facts, lines, note, section, series, table
-from mttp.viewing.episode_table import EpisodeTable, mean
+from mttp.viewing.episode_table import EpisodeTable, Floats, mean
 
 __all__ = [
     "graders_section",
@@ -102,18 +102,28 @@ def _slice_table(
     ]
     measures = {one: episodes.numbers(one) for one in ("return", "reward", "success", "length")}
     invalid = episodes.invalid_rewards()
-    found: list[tuple[str, int, list[float | None], int, int]] = []
-    for label, rows in slices.items():
+    shown = []
+    for label in _lowest(measures["return"], slices)[:_MOST_ROWS]:
+        rows = slices[label]
         means = [mean(values[rows]) for values in measures.values()]
         lowest = rows[int(np.argmin(np.nan_to_num(measures["return"][rows], nan=np.inf)))]
-        found.append((label, len(rows), means, int(invalid[rows].sum()), int(lowest)))
-    found.sort(key=lambda row: (math.inf if row[2][0] is None else row[2][0], row[0]))
-    shown = [
-        [label, count, *means, bad, episodes.episode(lowest)]
-        for label, count, means, bad, lowest in found[:_MOST_ROWS]
-    ]
-    left_out = f"; the {_MOST_ROWS} lowest of {len(found):,} are shown" if len(found) > _MOST_ROWS else ""
+        shown.append([label, len(rows), *means, int(invalid[rows].sum()), episodes.episode(int(lowest))])
+    left_out = f"; the {_MOST_ROWS} lowest of {len(slices):,} are shown" if len(slices) > _MOST_ROWS else ""
     return table(f"By {name}", columns, shown, f"Means of the known values{left_out}.")
+
+
+def _lowest(values: Floats, slices: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
+    """The names of the slices by their mean, the lowest first, those without a value last."""
+    rows = np.concatenate([*slices.values()])
+    codes = np.repeat(np.arange(len(slices)), [len(found) for found in slices.values()])
+    is_known = ~np.isnan(values[rows])
+    counts = np.bincount(codes[is_known], minlength=len(slices))
+    sums = np.bincount(codes[is_known], weights=values[rows][is_known], minlength=len(slices))
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
+    names = [*slices]
+    return [
+        names[place] for place in sorted(range(len(names)), key=lambda place: (means[place], names[place]))
+    ]
 
 
 def updates_section(runs: Sequence[Run], updates: Sequence[Update]) -> dict[str, Any] | None:
