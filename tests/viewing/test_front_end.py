@@ -292,6 +292,31 @@ def test_two_episodes_stand_side_by_side(opened: Opened, ids: list[str]) -> None
     expect(page.get_by_text("All steps are equal")).to_be_visible()
 
 
+def test_steps_with_equal_answers_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    """
+    Also after a step that only one episode has.
+    """
+    with mttp.configure(f"file://{tmp_path}/run.jsonl"):
+        for answers in (["look", "open", "take"], ["look", "wait", "open", "take"]):
+            with mttp.episode(env="rooms") as episode:
+                for answer in answers:
+                    with episode.step() as step:
+                        step.action(answer)
+    report(f"{tmp_path}/run.jsonl").write(tmp_path / "run.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    found = Opened(context, (tmp_path / "run.html").as_uri())
+    one, other = (episode.trace_id for episode in mttp.read(f"{tmp_path}/run.jsonl"))
+    found.go(f"#/compare/{one}/{other}")
+    pairs = [
+        [side.inner_text() for side in pair.locator(".content pre, p.note").all()]
+        for pair in found.page.locator(".pair").all()
+    ]
+
+    assert [["look", "look"], ["no such step", "wait"], ["open", "open"], ["take", "take"]] == pairs
+    assert "only one episode has this step" in found.page.locator(".first .difference").inner_text()
+    context.close()
+
+
 def test_hostile_text_is_text(opened: Opened, ids: list[str]) -> None:
     """
     In the list, in an episode, and in what is compared: no element, no request, no control character.

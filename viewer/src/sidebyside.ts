@@ -9,18 +9,68 @@ import { episodeAddress } from "./state";
 const STEPS = 200;
 
 export function comparePage(one: Episode, other: Episode): HTMLElement {
-  const count = Math.max(one.steps.length, other.steps.length);
-  const differences = Array.from({ length: count }, (_, place) => difference(one.steps[place], other.steps[place]));
+  const pairs = aligned(one.steps, other.steps);
+  const differences = pairs.map(([left, right]) => difference(left, right));
   const first = differences.findIndex((found) => found !== "");
-  const rows = differences.slice(0, STEPS).map((found, place) => pair(one.steps[place], other.steps[place], place, found, place === first));
-  const verdict = first < 0 ? "All steps are equal in observation, action and reward." : `The first difference is in step ${first}: ${differences[first]}.`;
+  const rows = differences.slice(0, STEPS).map((found, place) => pair(...(pairs[place] ?? [undefined, undefined]), place, found, place === first));
+  const index = pairs[first]?.[0]?.index ?? pairs[first]?.[1]?.index;
+  const verdict = first < 0 ? "All steps are equal in observation, action and reward." : `The first difference is in step ${index}: ${differences[first]}.`;
   const page = h("div", { class: "compare" },
     h("h1", {}, "Side by side"),
     h("p", { class: "message plain" }, verdict, " ", first < 0 ? null : h("button", { type: "button", click: () => page.querySelector(".first")?.scrollIntoView({ block: "center" }) }, "Go there")),
     facts(one, other),
     h("div", { class: "pairs" }, ...rows),
-    count > STEPS ? h("p", { class: "note" }, `The first ${STEPS} of ${count.toLocaleString("en")} steps.`) : null);
+    pairs.length > STEPS ? h("p", { class: "note" }, `The first ${STEPS} of ${pairs.length.toLocaleString("en")} steps.`) : null);
   return page;
+}
+
+type Pair = [Step | undefined, Step | undefined];
+
+/**
+ * Pairs of steps: those with equal texts as actions, by their longest common subsequence, and the others between
+ * them in order. Steps of other episodes are paired by their place: equal numbers of unlike steps mean nothing.
+ */
+export function aligned(one: Step[], other: Step[]): Pair[] {
+  const pairs: Pair[] = [];
+  const between = (left: Step[], right: Step[]): void => {
+    for (let place = 0; place < Math.max(left.length, right.length); place++) pairs.push([left[place], right[place]]);
+  };
+  let [left, right] = [0, 0];
+  for (const [i, j] of hasTexts(one) && hasTexts(other) ? common(one.map(action), other.map(action)) : []) {
+    between(one.slice(left, i), other.slice(right, j));
+    pairs.push([one[i], other[j]]);
+    [left, right] = [i + 1, j + 1];
+  }
+  between(one.slice(left), other.slice(right));
+  return pairs;
+}
+
+const MOST_CELLS = 250_000;
+
+function hasTexts(steps: Step[]): boolean {
+  return steps.every((one) => one.action === null || one.action.type === "chat" || one.action.type === "text");
+}
+
+function action(found: Step): string {
+  return `${found.agent ?? ""} ${text(found.action)}`;
+}
+
+/** Places of a longest common subsequence; none for lists too long to compare. */
+function common(one: string[], other: string[]): [number, number][] {
+  if (one.length * other.length > MOST_CELLS) return [];
+  const width = other.length + 1;
+  const lengths = new Uint16Array((one.length + 1) * width);
+  const at = (i: number, j: number): number => lengths[i * width + j] ?? 0;
+  for (let i = one.length - 1; i >= 0; i--)
+    for (let j = other.length - 1; j >= 0; j--)
+      lengths[i * width + j] = one[i] === other[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+  const found: [number, number][] = [];
+  for (let i = 0, j = 0; i < one.length && j < other.length;) {
+    if (one[i] === other[j]) found.push([i++, j++]);
+    else if (at(i + 1, j) >= at(i, j + 1)) i++;
+    else j++;
+  }
+  return found;
 }
 
 function facts(one: Episode, other: Episode): HTMLElement {
