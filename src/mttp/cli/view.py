@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
 import threading
 from contextlib import closing
 from typing import Annotated
@@ -72,6 +74,9 @@ def view(
         with closing(serve(pages, host, port, token=token)) as server:
             _announce(host, server.port, token, browser=browser, json=json)
             threading.Event().wait()
+    if pages.is_studying:  # the interpreter would end under it, and the database complain of what it leaves
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _announce(host: str, port: int, token: str | None, *, browser: bool, json: bool) -> None:

@@ -33,6 +33,7 @@ _MOST_STUDIED = 20_000
 _GROWTH = 1.2
 """Growth in episodes after which a recording is diagnosed and compared again."""
 _MOST_GROUPS = 5_000
+_CLOSING_SECONDS = 1.0
 
 
 class LivePages:
@@ -80,7 +81,14 @@ class LivePages:
         self.stop()
         if self._thread.is_alive():
             self._thread.join()
+        if self.is_studying:
+            self._studying.join(_CLOSING_SECONDS)
         self._index.close()
+
+    @property
+    def is_studying(self) -> bool:
+        """Whether a diagnosis or comparison is under way, which can't be broken off."""
+        return self._studying.is_alive()
 
     @property
     def version(self) -> int:
