@@ -37,8 +37,6 @@ class Arrived(NamedTuple):
 class _Followed:
     """How far a file is read."""
 
-    identity: tuple[int, int]
-    """Device and inode, by which a file is known again after it is renamed."""
     position: int = 0
     """First byte of a plain file that was not read yet."""
     seen: tuple[int, int] = (0, 0)
@@ -58,6 +56,7 @@ class Follower:
         self._sources = sources
         self._is_open = is_open
         self._followed: dict[tuple[int, int], _Followed] = {}
+        """By device and inode, by which a file is known again after it is renamed."""
         self._problems = Problems(strict=False)
         self.bytes_read = 0
 
@@ -81,7 +80,7 @@ class Follower:
     def _read(self, item: File) -> Iterator[Arrived]:
         status = item.path.stat()
         identity = status.st_dev, status.st_ino
-        known = self._followed.setdefault(identity, _Followed(identity))
+        known = self._followed.setdefault(identity, _Followed())
         if is_parquet(item.path) or is_compressed(item.path):
             if known.seen != (seen := (status.st_size, status.st_mtime_ns)):
                 yield from self._whole(item)
