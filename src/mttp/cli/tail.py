@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from mttp.cli.interrupts import until_interrupted
-from mttp.cli.output import Sources, console, say
+from mttp.cli.output import Sources, console, say, working
 from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
 from mttp.reading.episode_figures import EpisodeFigures
@@ -67,12 +67,17 @@ def tail(
     means = _RunningMeans(window)
     show = _print_json if json else _print
     shown: deque[_EpisodeLine] = deque(maxlen=lines)  # of those that ended before the command began
+
+    def poll() -> None:
+        for arrived in follower.poll():
+            for one in arrived.spans:
+                spans.add(one)
+            shown.extend(means.line(one) for one in ended.take())
+
     with until_interrupted():
+        with working("reading"):
+            poll()
         while True:
-            for arrived in follower.poll():
-                for one in arrived.spans:
-                    spans.add(one)
-                shown.extend(means.line(one) for one in ended.take())
             if not ended.count and (refused := _refused(follower.problems)):
                 raise ReadError(refused)
             for line in shown:
@@ -81,6 +86,7 @@ def tail(
             if no_follow:
                 return
             time.sleep(_POLL_SECONDS)
+            poll()
 
 
 class _EndedEpisodes:
