@@ -23,6 +23,7 @@ ROOMS = (
     "model",
     "codec",
     "otlp",
+    "formats",
     "transports",
     "recording",
     "mist",

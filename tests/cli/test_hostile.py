@@ -92,6 +92,12 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--spec", f"{NAME}.yaml", "--json", "--write"],
         [f"{NAME}.jsonl", "--spec", "evil.yaml"],
     ],
+    "import": [
+        [f"{NAME}.foreign.jsonl", "-o", f"{NAME}.imported.jsonl"],
+        [f"{NAME}.foreign.jsonl", "-o", f"{NAME}.again.jsonl", "--json", "--strict"],
+        [f"{NAME}.jsonl"],
+        [f"{NAME}.missing"],
+    ],
     "convert": [
         [f"{NAME}.jsonl", f"{NAME}.parquet"],
         [f"{NAME}.jsonl", f"{NAME}.txt"],
@@ -147,6 +153,8 @@ def record() -> None:
         with suppress(ValueError), mttp.episode(env="failing"):
             raise ValueError(EVIL)
         session.flush()
+    foreign = {"task": {"type": EVIL, "data": EVIL}, "env": {"id": EVIL}, "traces": [], "errors": []}
+    Path(f"{NAME}.foreign.jsonl").write_text(f"{json.dumps(foreign)}\n{json.dumps([EVIL])}\n{{{EVIL!r}\n")
     lines = [Message.new(EVIL, HealthPing(from_=EVIL), id=EVIL).to_bytes(), EVIL.encode().replace(b"\n", b"")]
     Path(f"{NAME}.mttp").write_bytes(b"\n".join(lines) + b"\n")
     for name in (f"{NAME}.labels", "labels.csv"):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,7 @@ COMMANDS = {
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",
     "check": "Validate each span of a recording against the semantic conventions.",
+    "import": "Record the episodes of another library's files.",
     "convert": "Convert a recording to another format.",
     "annotate": "Add scores, outcomes, labels and comments to a recording.",
     "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
@@ -51,7 +53,7 @@ COMMANDS = {
 """
 What each command does: the first sentence of its function's docstring.
 
-The command `a b` is the function `a_b` of the module `a_b`, in the group `a`.
+The command `a b` is the function `a_b` of the module `a_b`, in the group `a`; `import` is `import_`.
 """
 GROUPS = {
     "eval": "Show evaluations.",
@@ -153,7 +155,7 @@ def _split(name: str) -> tuple[str, str]:
 def _load(name: str) -> Any:
     """Import the command with this full name."""
     group, last = _split(name)
-    module = name.replace(" ", "_")
+    module = name.replace(" ", "_") + "_" * iskeyword(name)
     function = getattr(import_module(f"mttp.cli.{module}"), module)
     alone = typer.Typer(add_completion=False)
     alone.command(last, cls=Command)(_with_error_messages(function, _BAD_INPUT.get(group or last, 2)))

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mttp import formats
 from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
 from mttp.model.spans import SpanRecord
@@ -224,7 +225,8 @@ def _refuse(file: File, held: list[Problem], problems: Problems) -> None:
         for problem in held:
             problems.add(problem)
         return
-    reason = f"this is not a recording (line {held[0].line}: {held[0].message}); {_EXPECTED}"
+    advice = formats.hint(file.path) or _EXPECTED
+    reason = f"this is not a recording (line {held[0].line}: {held[0].message}); {advice}"
     refused = Problem(kind="not_traces", message=reason, file=str(file.path))
     if file.named:
         raise ReadError(str(refused))

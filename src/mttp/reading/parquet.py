@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+from mttp import formats
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import KEPT_LISTS, SpanRecord
 from mttp.otlp.streams import Progress
@@ -239,7 +240,8 @@ def _blocks(
             and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
         ]
         if not SPAN.keys() <= set(names):
-            reason = "this Parquet file is not a recording; `mttp convert` writes recordings as Parquet"
+            advice = formats.hint(path) or "`mttp convert` writes recordings as Parquet"
+            reason = f"this Parquet file is not a recording; {advice}"
             raise FileError("not_traces", path, reason)
         row_bytes = path.stat().st_size / max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=[*groups], columns=names):

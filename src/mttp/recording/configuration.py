@@ -73,6 +73,7 @@ def configure(
     sampling: Sampling | float | None = None,
     steps: str = "auto",
     secret_keys: Sequence[str] | bool | None = None,
+    provenance: bool = True,
     mirror: bool = False,
     meter_provider: MeterProvider | None = None,
     close_timeout: float | None = None,
@@ -99,6 +100,7 @@ def configure(
     "auto": environment steps are packed in files, and elsewhere after the first 1,000 of an episode.
     `secret_keys` are names of values in configuration and metadata that are not recorded, in addition to
     names such as api_key, token and password; False records all values. The default is MTTP_SECRET_KEYS.
+    `provenance` is whether code revision, packages, interpreter, host and accelerators are recorded.
     `mirror` also passes mttp's spans to the tracer provider that the program has set.
     `meter_provider` gets the metrics of episodes and of recording itself, by default the global one.
     `close_timeout` is the time to write the last spans, by default 30 seconds for files, 10 for collectors.
@@ -136,6 +138,7 @@ def configure(
             sampling=sampling,
             steps=steps,
             secret_keys=secret_keys,
+            provenance_facts=provenance,
             run=run,
             run_id=run_id,
             kind=kind,

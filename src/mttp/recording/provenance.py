@@ -147,9 +147,11 @@ DETECTORS: tuple[Detector, ...] = (revision, interpreter, host, accelerators, im
 """All detectors; each gets the working directory."""
 
 
-def detect(directory: str, faults: Faults, detectors: Sequence[Detector] | None = None) -> Facts:
-    """Return the facts of all detectors; errors are added to `faults`."""
+def detect(directory: str | None, faults: Faults, detectors: Sequence[Detector] | None = None) -> Facts:
+    """Return the facts of all detectors, none without a directory; errors are added to `faults`."""
     facts: Facts = {}
+    if directory is None:
+        return facts
     with _lock:
         for detector in DETECTORS if detectors is None else detectors:
             try:
@@ -182,7 +184,7 @@ def replace_lock() -> None:
 class Detection:
     """Runs the detectors on a thread, because git or a disk may be slow, and then calls `then`."""
 
-    def __init__(self, directory: str, then: Callable[[], None]) -> None:
+    def __init__(self, directory: str | None, then: Callable[[], None]) -> None:
         self._directory = directory
         self._then = then
         self._done = threading.Event()

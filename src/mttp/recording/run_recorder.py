@@ -54,8 +54,8 @@ class RunConfig:
     """The run's configuration, as attributes."""
     faults: tuple[str, ...]
     """Faults of the configuration."""
-    directory: str
-    """The working directory at the start."""
+    directory: str | None
+    """The working directory at the start; None if the surroundings are not recorded."""
     omissions: tuple[str, ...] = ()
     """What was left out of the configuration and the resource, `attribute: reason` each."""
     sampling: Sampling | None = None

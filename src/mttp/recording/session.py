@@ -78,12 +78,14 @@ class Session:
         steps: str = "auto",
         withholding: Withholding = Withholding(),  # noqa: B008 - it is frozen
         secrets: Secrets | None = None,
+        provenance: bool = True,
     ) -> None:
         """
         Start a session that writes to `targets`.
 
         `withholding` is applied to the ended spans that span processors get.
         `secrets` finds the values that are never recorded.
+        `provenance` is whether code revision, packages, interpreter, host and accelerators are recorded.
         """
         secrets = USUAL if secrets is None else secrets
         omissions: list[str] = []
@@ -110,7 +112,7 @@ class Session:
                 config=_config(config, faults, secrets),
                 omissions=tuple(omissions),
                 faults=tuple(faults),
-                directory=_directory(),
+                directory=_directory() if provenance else None,
                 sampling=sampling,
                 steps=steps,
                 logged=_log_rule([target.withholding for target in targets] or [withholding]),

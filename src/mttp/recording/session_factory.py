@@ -70,6 +70,7 @@ def open_session(
     run: str | None = None,
     run_id: str | None = None,
     config: object = None,
+    provenance_facts: bool = True,
     **facts: Any,
 ) -> Session:
     """
@@ -112,6 +113,7 @@ def open_session(
         steps=steps,
         withholding=Withholding(content=content is not False, token_ids=token_ids, redact=redact),
         secrets=secrets,
+        provenance=provenance_facts,
     )
     if isolation is not None:
         isolation.opened.append(session)

@@ -1,0 +1,90 @@
+"""
+Files of other libraries, read as episodes.
+
+Each module reads one format: it maps the records that a library saves itself to values of `mttp.model`.
+Integrations that record a library live use the same mapping.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from mttp.errors import MttpError, ReadError
+from mttp.formats.records import ImportedRecord, UnreadableRecord
+from mttp.formats.sample import Sample, sample
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "ImportedRecord",
+    "UnreadableRecord",
+    "format_named",
+    "hint",
+    "read",
+    "recognize",
+]
+
+
+class Format(Protocol):
+    """A module that reads the files of one format."""
+
+    TITLE: str
+    """The name for people: `verifiers traces`."""
+    LACKS: tuple[str, ...]
+    """What files of the format do not hold: `log probabilities`."""
+
+    def recognizes(self, sample: Sample, /) -> bool:
+        """Return whether a file that begins with this sample has the format."""
+
+    def read(self, path: Path, /) -> Iterator[ImportedRecord]:
+        """Yield the episodes of a file; raises ReadError if it can't be read at all."""
+
+
+FORMATS: Mapping[str, str] = {
+    "verifiers": "mttp.formats.verifiers",
+}
+"""The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
+
+
+def format_named(name: str) -> Format:
+    """Return the format with this name; raises ReadError for an unknown one."""
+    if name not in FORMATS:
+        raise ReadError(f"there is no format {name!r}; the formats are {', '.join(FORMATS)}")
+    return cast("Format", import_module(FORMATS[name]))
+
+
+def recognize(path: str | os.PathLike[str]) -> str | None:
+    """
+    Return the name of the format of a file, by its content; None if it has none of the formats.
+
+    Raises ReadError if the file can't be opened.
+    """
+    found = sample(Path(path))
+    return next((name for name in FORMATS if format_named(name).recognizes(found)), None)
+
+
+def hint(path: Path) -> str:
+    """Return what to do with a file that is not a recording; empty if it has none of the formats either."""
+    with contextlib.suppress(MttpError):
+        name = recognize(path) if path.is_file() else None
+        if name is not None:
+            return f"it holds {format_named(name).TITLE}; `mttp import` records their episodes"
+    return ""
+
+
+def read(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator[ImportedRecord]:
+    """
+    Yield the episodes and evaluations of a file of another library, and the records that can't be read.
+
+    `format` is a name of `FORMATS`; by default the content of the file decides.
+    Raises ReadError if the file can't be read or its format is not known.
+    """
+    name = format or recognize(path)
+    if name is None:
+        raise ReadError(f"{os.fspath(path)}: the format is not known; the formats are {', '.join(FORMATS)}")
+    return format_named(name).read(Path(path))

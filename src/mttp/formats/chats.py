@@ -1,0 +1,84 @@
+"""Steps of a chat: each message of the policy is an action, the messages before it are its observation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mttp.formats.fields import as_list, as_mapping, json_value, text
+from mttp.model.calls import Call
+from mttp.model.episodes import Step
+from mttp.semconv.values import GenAiOperationName
+
+__all__ = ["chat_steps", "conversation", "tool_calls"]
+
+
+def conversation(value: object, role: str) -> list[Any]:
+    """Return the messages in `value`; a text is one message of `role`."""
+    value = json_value(value)
+    if isinstance(value, str):
+        return [{"role": role, "content": value}] if value else []
+    if isinstance(value, Mapping):
+        return [value] if "role" in value else conversation(value.get("messages"), role)
+    return [one for one in as_list(value) if isinstance(one, Mapping)]
+
+
+def chat_steps(messages: Sequence[Mapping[str, Any]], *, prompt: int = 0) -> tuple[Step, ...]:
+    """
+    Return one step for each message of the assistant after the first `prompt` messages.
+
+    Messages after the last one of the assistant are in no step.
+    """
+    steps: list[Step] = []
+    start = 0
+    for position, message in enumerate(messages):
+        if message.get("role") == "assistant" and position >= prompt:
+            answers = _answers(messages[position + 1 :])
+            steps.append(
+                Step(
+                    index=len(steps),
+                    observation=[*messages[start:position]] or None,
+                    action=message,
+                    calls=tool_calls(message, answers),
+                )
+            )
+            start = position + 1
+    return tuple(steps)
+
+
+def tool_calls(
+    message: Mapping[str, Any],
+    answers: Mapping[str, object],
+    *,
+    start_time: int | None = None,
+    end_time: int | None = None,
+) -> tuple[Call, ...]:
+    """Return the tool calls of a message; `answers` are the tools' answers by the id of the call."""
+    found = []
+    for one in as_list(message.get("tool_calls")):
+        call = as_mapping(one)
+        function = as_mapping(call.get("function")) or call
+        name = text(call.get("id"))
+        found.append(
+            Call(
+                operation=GenAiOperationName.EXECUTE_TOOL,
+                name=text(function.get("name")),
+                id=name,
+                arguments=json_value(function.get("arguments")),
+                result=answers.get(name or ""),
+                start_time=start_time,
+                end_time=end_time,
+            )
+        )
+    return tuple(found)
+
+
+def _answers(messages: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    """Return the contents of the tools' messages until the next message of the assistant, by call id."""
+    found: dict[str, object] = {}
+    for message in messages:
+        if message.get("role") == "assistant":
+            break
+        if message.get("role") == "tool":
+            found[str(message.get("tool_call_id"))] = message.get("content")
+    return found

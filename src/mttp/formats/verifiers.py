@@ -1,0 +1,365 @@
+"""
+verifiers: the traces and episodes that verifiers 0.4 and prime-rl save as JSON lines.
+
+A trace is a graph of messages, of which each sampled one is a step: its observation are the messages since
+the sampled message before it on its path.
+What mttp has no name for stays in the metadata `verifiers`, so that `record` returns the library's record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from mttp.formats import json_records
+from mttp.formats.chats import tool_calls
+from mttp.formats.fields import as_list, as_mapping, nanoseconds, number, text, trace_id, whole
+from mttp.formats.records import ImportedRecord
+from mttp.formats.sample import Sample
+from mttp.formats.verifiers_nodes import node_tokens, restored_nodes, unmapped_nodes
+from mttp.model.calls import Call
+from mttp.model.episodes import Agent, Episode, Reward, Step
+
+__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes", "record"]
+
+TITLE = "verifiers traces"
+LACKS = ("reward specs", "seeds", "times of tool calls", "log probabilities beyond four decimals")
+_PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "seed")
+_LIMITS = (
+    "max_turns",
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_total_tokens",
+    "compaction_failed",
+)
+"""Stop conditions that verifiers counts as truncation."""
+
+
+def recognizes(sample: Sample) -> bool:
+    """Return whether the first record is an episode or a trace of verifiers."""
+    traces = as_list(sample.row.get("traces"))
+    first = as_mapping(traces[0]) if traces else sample.row
+    is_trace = {"nodes", "agent", "verifiers"} <= first.keys()
+    return "task" in sample.row and (is_trace or ("traces" in sample.row and "env" in sample.row))
+
+
+def read(path: Path) -> Iterator[ImportedRecord]:
+    """Yield the episodes of a file of traces or episodes, one a line."""
+    yield from json_records.episodes(json_records.json_lines(path), episode)
+
+
+def episode(record: Mapping[str, Any]) -> Episode:
+    """
+    Return the episode of a record of an episode or of a trace; raises ValueError for another record.
+
+    An episode of several traces has an agent for each of them.
+    Its reward is that of its only trainable agent; with several trainable agents it has none.
+    """
+    traces = [as_mapping(one) for one in as_list(record.get("traces"))] if "traces" in record else [record]
+    if not isinstance(record.get("task"), Mapping) or any("nodes" not in one for one in traces):
+        raise ValueError("has no task or no nodes, so that it is no episode and no trace of verifiers")
+    ids = _agent_ids(traces) if len(traces) > 1 else (None,) * len(traces)
+    steps = [step for one, agent in zip(traces, ids, strict=True) for step in _steps(one, agent)]
+    trainable = [one for one in traces if as_mapping(one.get("agent")).get("trainable") is not False]
+    scored = trainable[0] if len(trainable) == 1 else {}
+    reward = _reward(scored)
+    task, work = as_mapping(record["task"]), as_mapping(as_mapping(record.get("run")).get("work"))
+    policy = as_mapping(work.get("policy"))
+    starts = [start for one in traces if (start := _times(one)[0]) is not None]
+    ends = [end for one in traces if (end := _times(one)[1]) is not None]
+    ends += [step.end_time for step in steps if step.end_time is not None]
+    return Episode(
+        id=text(record.get("id")) or "",
+        trace_id=trace_id(record.get("id")) if record.get("id") else trace_id("verifiers", record),
+        env=text(as_mapping(record.get("env")).get("id")) or "",
+        task=text(task.get("key")) or text(task.get("hash")),
+        inputs=task.get("data"),
+        group=text(as_mapping(record.get("group")).get("id")),
+        split=text(work.get("type")) or text(as_mapping(record.get("run")).get("type")),
+        policy=_policy(scored) or next(filter(None, map(_policy, traces)), None),
+        policy_version_start=text(policy.get("start")),
+        policy_version_end=text(policy.get("end")),
+        steps=tuple(steps),
+        step_count=len(steps),
+        length=len(steps),
+        agents=tuple(
+            _agent(one, agent, steps) for one, agent in zip(traces, ids, strict=True) if agent is not None
+        ),
+        reward=reward,
+        rewards=() if reward.status == "missing" else (reward,),
+        return_=reward.value,
+        return_basis=None if reward.value is None else "episode",
+        advantage=_advantage(scored),
+        metrics=_metrics(scored),
+        cost_usd=_cost(traces),
+        metadata={"verifiers": _unmapped(record, traces)},
+        start_time=min(starts, default=None),
+        end_time=max(ends, default=None),
+        **_ending(record, traces),
+    )
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """
+    Return the record of an episode that was read or recorded from verifiers, as verifiers saves it.
+
+    Raises ValueError for another episode.
+    """
+    kept = episode.metadata.get("verifiers")
+    if not isinstance(kept, Mapping) or "task" not in kept:
+        raise ValueError(f"episode {episode.trace_id[:8]} is not one of verifiers")
+    found = dict(kept)
+    found["task"] = {**kept["task"], "data": episode.inputs}
+    traces = [dict(one) for one in kept["traces"]] if "traces" in kept else [found]
+    ids: Sequence[str | None] = _agent_ids(traces) if len(traces) > 1 else (None,)
+    for trace, agent in zip(traces, ids, strict=False):
+        trace["nodes"] = restored_nodes(trace["nodes"], [one for one in episode.steps if one.agent == agent])
+        trace.setdefault("task", found["task"])
+    if "traces" in kept:
+        found["traces"] = traces
+    return found
+
+
+def _unmapped(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the record without the task's data, messages and tokens, which episode and steps have."""
+    kept = []
+    for trace in traces:
+        rest = {key: value for key, value in trace.items() if trace is record or key != "task"}
+        if trace is not record and trace.get("task") != record["task"]:
+            rest["task"] = trace.get("task")
+        kept.append({**rest, "nodes": unmapped_nodes(as_list(trace.get("nodes")))})
+    found = kept[0] if "traces" not in record else {**record, "traces": kept}
+    found["task"] = {key: value for key, value in record["task"].items() if key != "data"}
+    return found
+
+
+def _agent_ids(traces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the name of each trace's agent, with a number from its second trace on."""
+    seen: Counter[str] = Counter()
+    found = []
+    for trace in traces:
+        name = text(as_mapping(trace.get("agent")).get("name")) or "agent"
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return tuple(found)
+
+
+def _agent(trace: Mapping[str, Any], agent: str, steps: Sequence[Step]) -> Agent:
+    reward = _reward(trace)
+    start, end = _times(trace)
+    error = _error(as_list(trace.get("errors"))) if trace.get("ok") is False else {}
+    return Agent(
+        id=agent,
+        name=text(as_mapping(trace.get("agent")).get("name")),
+        policy=_policy(trace),
+        length=sum(step.agent == agent for step in steps),
+        reward=reward,
+        rewards=() if reward.status == "missing" else (reward,),
+        return_=reward.value,
+        advantage=_advantage(trace),
+        metrics=_metrics(trace),
+        start_time=start,
+        end_time=end,
+        truncated=_is_truncated(trace),
+        **error,
+    )
+
+
+def _steps(trace: Mapping[str, Any], agent: str | None) -> Iterator[Step]:
+    """Yield a step for each sampled message; one without an action if no call of the model succeeded."""
+    nodes = [as_mapping(one) for one in as_list(trace.get("nodes"))]
+    turns = [*node_tokens(nodes)]
+    calls = _calls(trace, [position for position, _, _ in turns])
+    answers = {
+        str(message.get("tool_call_id")): message.get("content")
+        for node in nodes
+        if (message := as_mapping(node.get("message"))).get("role") == "tool"
+    }
+    previous, _ = _times(trace)
+    for index, (position, inputs, tokens) in enumerate(turns):
+        message = as_mapping(nodes[position].get("message"))
+        own = calls.get(position, ())
+        end = own[-1].end_time if own else None
+        end = end or nanoseconds(nodes[position].get("timestamp"))
+        start = (own[0].start_time if own else None) or previous or end
+        start = start if end is None or start is None else min(start, end)
+        yield Step(
+            index=index,
+            agent=agent,
+            observation=[nodes[one].get("message") for one in inputs] or None,
+            action=message or None,
+            tokens=tokens,
+            calls=(*own, *tool_calls(message, answers, start_time=end, end_time=end)),
+            start_time=start,
+            end_time=end,
+        )
+        previous = end
+    if not turns and calls:
+        failed = calls[None]
+        yield Step(
+            agent=agent,
+            calls=failed,
+            start_time=failed[0].start_time,
+            end_time=failed[-1].end_time,
+            error_type=failed[-1].error_type,
+            error_message=failed[-1].error_message,
+        )
+
+
+def _calls(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[int | None, tuple[Call, ...]]:
+    """Return the model's calls by the position of the message that they led to, failed ones before it."""
+    found: dict[int | None, tuple[Call, ...]] = {}
+    failed: tuple[Call, ...] = ()
+    for one in as_list(trace.get("calls")):
+        call = as_mapping(one)
+        if call.get("node") in positions:
+            position = call["node"]
+            found[position] = (*found.get(position, ()), *failed, _call(call))
+            failed = ()
+        else:
+            failed = (*failed, _call(call))
+    if failed:
+        last = positions[-1] if positions else None
+        found[last] = (*found.get(last, ()), *failed)
+    return found
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    sampling, usage = as_mapping(call.get("sampling")), as_mapping(call.get("usage"))
+    prompt, cached = whole(usage.get("prompt_tokens")), whole(usage.get("cached_input_tokens")) or 0
+    reason = text(call.get("finish_reason"))
+    return Call(
+        operation="chat",
+        name=text(call.get("model")),
+        parameters={name: sampling[name] for name in _PARAMETERS if sampling.get(name) is not None},
+        finish_reasons=(reason,) if reason else (),
+        input_tokens=None if prompt is None else prompt + cached,
+        output_tokens=whole(usage.get("completion_tokens")),
+        start_time=nanoseconds(as_mapping(call.get("time")).get("start")),
+        end_time=nanoseconds(as_mapping(call.get("time")).get("end")),
+        **_error([call["error"]] if call.get("error") else []),
+    )
+
+
+def _reward(trace: Mapping[str, Any]) -> Reward:
+    """
+    Return the reward of a trace, which is the sum of its scores times their weights.
+
+    A score that is None was not computed: the reward is then partial, or has no value if all are None.
+    """
+    rewards = as_mapping(trace.get("rewards"))
+    if not rewards:
+        return Reward()
+    scores = {name: number(as_mapping(one).get("score")) for name, one in rewards.items()}
+    weights = {name: _weight(one) for name, one in rewards.items() if one is not None}
+    valid = {name: score for name, score in scores.items() if score is not None}
+    errors = as_list(trace.get("errors")) if trace.get("ok") is False else ()
+    absent = "error" if errors else "missing"
+    start, end = as_mapping(as_mapping(trace.get("timing")).get("scoring")), None
+    judged = as_list(as_mapping(trace.get("info")).get("judge_calls"))
+    end = nanoseconds(start.get("end"))
+    return Reward(
+        value=fsum(score * weights[name] for name, score in valid.items()) if valid else None,
+        status="ok" if len(valid) == len(scores) else "partial" if valid else absent,
+        components=valid,
+        component_statuses={name: absent for name, score in scores.items() if score is None},
+        weights=weights,
+        evidence={"judge_calls": list(judged)} if judged else None,
+        calls=tuple(_judge_call(as_mapping(one), end) for one in judged),
+        start_time=nanoseconds(start.get("start")),
+        end_time=end,
+        **({} if len(valid) == len(scores) else _reward_error(errors)),
+    )
+
+
+def _weight(reward: object) -> float:
+    weight = number(as_mapping(reward).get("weight"))
+    return 1.0 if weight is None else weight
+
+
+def _reward_error(errors: Sequence[Any]) -> dict[str, Any]:
+    found = _error(errors)
+    return {"error_type": found["error_type"], "error": found["error_message"]} if found else {}
+
+
+def _judge_call(judged: Mapping[str, Any], end: int | None) -> Call:
+    response = as_mapping(judged.get("response"))
+    usage = as_mapping(response.get("usage"))
+    return Call(
+        operation="chat",
+        name=text(as_mapping(judged.get("request")).get("model")) or text(judged.get("name")),
+        response_model=text(response.get("model")),
+        input_tokens=whole(usage.get("prompt_tokens")),
+        output_tokens=whole(usage.get("completion_tokens")),
+        start_time=end,
+        end_time=end,
+    )
+
+
+def _metrics(trace: Mapping[str, Any]) -> dict[str, float]:
+    metrics = as_mapping(trace.get("metrics"))
+    return {name: found for name, value in metrics.items() if (found := number(value)) is not None}
+
+
+def _advantage(trace: Mapping[str, Any]) -> float | None:
+    """Return the advantage of the trace if all its sampled tokens have the same one."""
+    nodes = [as_mapping(one) for one in as_list(trace.get("nodes"))]
+    found = {value for node in nodes for value in as_list(node.get("advantages"))}
+    return number(found.pop()) if len(found) == 1 else None
+
+
+def _policy(trace: Mapping[str, Any]) -> str | None:
+    stated = text(as_mapping(as_mapping(trace.get("agent")).get("config")).get("model"))
+    called = (text(as_mapping(one).get("model")) for one in as_list(trace.get("calls")))
+    return stated or next(filter(None, called), None)
+
+
+def _cost(traces: Sequence[Mapping[str, Any]]) -> float | None:
+    calls = [as_mapping(one).get("usage") for trace in traces for one in as_list(trace.get("calls"))]
+    extra = [one for trace in traces for one in as_list(trace.get("extra_usage"))]
+    found = [number(as_mapping(usage).get("cost")) for usage in (*calls, *extra)]
+    stated = [cost for cost in found if cost is not None]
+    return fsum(stated) if stated else None
+
+
+def _times(trace: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the start of a trace and the end of its last phase."""
+    timing = as_mapping(trace.get("timing"))
+    ends = [nanoseconds(as_mapping(phase).get("end")) for phase in timing.values()]
+    return nanoseconds(timing.get("start")), max((end for end in ends if end is not None), default=None)
+
+
+def _is_truncated(trace: Mapping[str, Any]) -> bool:
+    """Return whether a limit ended the trace, by the rule of verifiers."""
+    if trace.get("is_timeout") or trace.get("stop_condition") in _LIMITS:
+        return True
+    calls = [as_mapping(one) for one in as_list(trace.get("calls")) if not as_mapping(one).get("error")]
+    return bool(calls) and calls[-1].get("finish_reason") == "length"
+
+
+def _ending(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return status, stop reason, flags and error of an episode."""
+    errors = [*as_list(record.get("errors"))]
+    if "traces" in record:
+        errors = [error for one in traces for error in as_list(one.get("errors"))] + errors
+    failed = record.get("ok") is False and bool(errors)
+    completed = record.get("ok") is True or all(one.get("is_completed") for one in traces)
+    is_truncated = bool(record.get("is_timeout")) or any(map(_is_truncated, traces))
+    return {
+        "status": "error" if failed else "completed" if completed else "aborted",
+        "stop_reason": text(traces[0].get("stop_condition")) if len(traces) == 1 else None,
+        "truncated": is_truncated if traces else None,
+        "terminated": not is_truncated if completed and not failed and traces else None,
+        **(_error(errors) if failed else {}),
+    }
+
+
+def _error(errors: Sequence[Any]) -> dict[str, Any]:
+    """Return type and message of the last error."""
+    if not errors:
+        return {}
+    last = as_mapping(errors[-1])
+    return {"error_type": text(last.get("type")) or "error", "error_message": text(last.get("message"))}
