@@ -16,11 +16,11 @@ from typing import Protocol, cast
 
 from mttp.errors import MttpError, ReadError
 from mttp.formats.records import ImportedRecord, UnreadableRecord
-from mttp.formats.sample import Sample, sample
+from mttp.formats.sample import FileSample, sample
 
 __all__ = [
     "FORMATS",
-    "Format",
+    "FileFormat",
     "ImportedRecord",
     "UnreadableRecord",
     "format_named",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-class Format(Protocol):
+class FileFormat(Protocol):
     """A module that reads the files of one format."""
 
     TITLE: str
@@ -38,7 +38,7 @@ class Format(Protocol):
     LACKS: tuple[str, ...]
     """What files of the format do not hold: `log probabilities`."""
 
-    def recognizes(self, sample: Sample, /) -> bool:
+    def recognizes(self, sample: FileSample, /) -> bool:
         """Return whether a file that begins with this sample has the format."""
 
     def read(self, path: Path, /) -> Iterator[ImportedRecord]:
@@ -51,11 +51,11 @@ FORMATS: Mapping[str, str] = {
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> FileFormat:
     """Return the format with this name; raises ReadError for an unknown one."""
     if name not in FORMATS:
         raise ReadError(f"there is no format {name!r}; the formats are {', '.join(FORMATS)}")
-    return cast("Format", import_module(FORMATS[name]))
+    return cast("FileFormat", import_module(FORMATS[name]))
 
 
 def recognize(path: str | os.PathLike[str]) -> str | None:

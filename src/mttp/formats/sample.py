@@ -12,11 +12,11 @@ from mttp.errors import MissingExtra, ReadError
 from mttp.formats.json_records import first_record
 from mttp.otlp.recording_files import is_parquet
 
-__all__ = ["Sample", "sample"]
+__all__ = ["FileSample", "sample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class FileSample:
     """What a file begins with."""
 
     path: Path
@@ -29,20 +29,20 @@ class Sample:
     """The names of the members of a zip file."""
 
 
-def sample(path: Path) -> Sample:
+def sample(path: Path) -> FileSample:
     """Return what a file begins with; raises ReadError if it can't be opened."""
     try:
         if is_parquet(path):
             return _parquet(path)
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                return Sample(path=path, members=tuple(archive.namelist()))
-        return Sample(path=path, row=first_record(path))
+                return FileSample(path=path, members=tuple(archive.namelist()))
+        return FileSample(path=path, row=first_record(path))
     except (OSError, zipfile.BadZipFile) as error:
         raise ReadError(f"{path}: {error}") from error
 
 
-def _parquet(path: Path) -> Sample:
+def _parquet(path: Path) -> FileSample:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -55,4 +55,4 @@ def _parquet(path: Path) -> Sample:
             rows = [] if first is None else first.to_pylist()
     except pa.ArrowException as error:
         raise ReadError(f"{path}: {error}") from error
-    return Sample(path=path, columns=columns, row=rows[0] if rows else {})
+    return FileSample(path=path, columns=columns, row=rows[0] if rows else {})

@@ -18,7 +18,7 @@ from mttp.formats import json_records
 from mttp.formats.chats import tool_calls
 from mttp.formats.fields import as_list, as_mapping, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord
-from mttp.formats.sample import Sample
+from mttp.formats.sample import FileSample
 from mttp.formats.verifiers_nodes import node_tokens, restored_nodes, unmapped_nodes
 from mttp.model.calls import Call
 from mttp.model.episodes import Agent, Episode, Reward, Step
@@ -38,7 +38,7 @@ _LIMITS = (
 """Stop conditions that verifiers counts as truncation."""
 
 
-def recognizes(sample: Sample) -> bool:
+def recognizes(sample: FileSample) -> bool:
     """Return whether the first record is an episode or a trace of verifiers."""
     traces = as_list(sample.row.get("traces"))
     first = as_mapping(traces[0]) if traces else sample.row
