@@ -40,6 +40,8 @@ ROOMS = (
 WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
+TRAINERS = {"sb3", "trl", "verifiers"}
+"""Extras that `all` leaves out."""
 SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
 
 
@@ -293,12 +295,13 @@ def test_the_version_is_reported_once() -> None:
     assert version("mttp") == mttp.__version__
 
 
-def test_the_extra_for_all_has_every_extra_but_those_that_bring_pytorch():
+def test_the_extra_for_all_has_every_extra_but_those_of_trainers():
     """
-    Some gigabytes are asked for by name; what is for working on mttp itself is not for its users.
+    Some gigabytes are asked for by name, and so are training libraries with dozens of dependencies; what is
+    for working on mttp itself is not for its users.
     """
     section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2]
     extras = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
     (brought,) = re.findall(r'^all = \["mttp\[([\w,]+)\]"\]', section, re.MULTILINE)
 
-    assert {*extras} - {"all", "test", "dev", "docs", "sb3", "trl"} == {*brought.split(",")}
+    assert {*extras} - {"all", "test", "dev", "docs", *TRAINERS} == {*brought.split(",")}

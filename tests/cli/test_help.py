@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mttp.cli.app import COMMANDS, GROUPS, app
+from mttp.cli.app import COMMANDS, GROUPS, app, module_of
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = ["", *GROUPS, *COMMANDS]
@@ -36,7 +36,7 @@ def section(text: str, title: str) -> list[str]:
 
 def docstring(command: str) -> str:
     """The help text in the source."""
-    name = command.replace(" ", "_")
+    name = module_of(command)
     return inspect.getdoc(getattr(import_module(f"mttp.cli.{name}"), name)) or ""
 
 
@@ -142,7 +142,7 @@ def test_help_and_version_import_no_command(arguments: tuple[str, ...]):
     They are there at once.
     """
     found = loaded(*arguments)
-    names = {f"mttp.cli.{name.replace(' ', '_')}" for name in COMMANDS}
+    names = {f"mttp.cli.{module_of(name)}" for name in COMMANDS}
 
     assert set() == found & (HEAVY - OF_TYPER | names)
 
@@ -174,7 +174,7 @@ def test_a_command_imports_what_it_needs(recording: str, arguments: tuple[str, .
     command = next(name for name in COMMANDS if arguments[: len(name.split())] == tuple(name.split()))
     rest = arguments[len(command.split()) :]
     found = loaded(*command.split(), recording, *rest)
-    others = {f"mttp.cli.{name.replace(' ', '_')}" for name in COMMANDS if name != command}
+    others = {f"mttp.cli.{module_of(name)}" for name in COMMANDS if name != command}
 
     assert set() == found & (HEAVY - OF_TYPER - needed | others)
 

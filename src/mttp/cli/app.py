@@ -19,7 +19,7 @@ from mttp.errors import MttpError
 from mttp.model.printable import visible
 from mttp.model.version import __version__
 
-__all__ = ["COMMANDS", "app"]
+__all__ = ["COMMANDS", "app", "module_of"]
 
 COMMANDS = {
     "demo": "Train a small agent on CartPole, record its episodes, and print a summary.",
@@ -147,6 +147,11 @@ def _escaped_usage() -> Iterator[None]:
         raise wrong from error
 
 
+def module_of(name: str) -> str:
+    """Return the name of a command's module and function."""
+    return name.replace(" ", "_") + "_" * iskeyword(name)
+
+
 def _split(name: str) -> tuple[str, str]:
     group, _, last = name.rpartition(" ")
     return group, last
@@ -155,7 +160,7 @@ def _split(name: str) -> tuple[str, str]:
 def _load(name: str) -> Any:
     """Import the command with this full name."""
     group, last = _split(name)
-    module = name.replace(" ", "_") + "_" * iskeyword(name)
+    module = module_of(name)
     function = getattr(import_module(f"mttp.cli.{module}"), module)
     alone = typer.Typer(add_completion=False)
     alone.command(last, cls=Command)(_with_error_messages(function, _BAD_INPUT.get(group or last, 2)))

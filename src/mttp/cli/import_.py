@@ -68,7 +68,7 @@ def import_(
     Exit codes:
       0  Everything is fine.
       1  A record could not be read, and --strict is given.
-      2  Wrong usage, a file that can't be read or has no known format, or no episode.
+      2  Wrong usage, a file that can't be read, or no episode.
     """
     from mttp import formats
     from mttp.integrations.importing import find_files

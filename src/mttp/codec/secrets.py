@@ -37,6 +37,8 @@ _STRONG = (
 _VOCABULARY = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "end", "start", "image")
 _LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|auth"
 """Words that mark a name as secret at its end; special tokens of a vocabulary are not secret."""
+_NAMES_A_VARIABLE = ("_var", "_variable")
+"""Ends of names whose value is the name of a variable: `api_key_var`."""
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 _SPECIAL = re.compile(r"<.*>|\[.*\]", re.DOTALL)
@@ -109,7 +111,9 @@ class Secrets:
         if found is None:
             if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
-            found = self._known[key] = bool(self._names.search(_words(key)))
+            words = _words(key)
+            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(words))
+            self._known[key] = found
         return found
 
     def hide(self, key: str, value: Any, omissions: list[str]) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +261,7 @@ def _reward(trace: Mapping[str, Any]) -> Reward:
     judged = as_list(as_mapping(trace.get("info")).get("judge_calls"))
     end = nanoseconds(start.get("end"))
     return Reward(
-        value=fsum(score * weights[name] for name, score in valid.items()) if valid else None,
+        value=sum(score * weights[name] for name, score in valid.items()) if valid else None,
         status="ok" if len(valid) == len(scores) else "partial" if valid else absent,
         components=valid,
         component_statuses={name: absent for name, score in scores.items() if score is None},
@@ -322,7 +321,7 @@ def _cost(traces: Sequence[Mapping[str, Any]]) -> float | None:
     extra = [one for trace in traces for one in as_list(trace.get("extra_usage"))]
     found = [number(as_mapping(usage).get("cost")) for usage in (*calls, *extra)]
     stated = [cost for cost in found if cost is not None]
-    return fsum(stated) if stated else None
+    return sum(stated) if stated else None
 
 
 def _times(trace: Mapping[str, Any]) -> tuple[int | None, int | None]:

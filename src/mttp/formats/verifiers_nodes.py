@@ -18,6 +18,8 @@ _STREAMS = {
     "entropies": "entropies",
 }
 """Values per sampled token, by the field of a node; and the array of `Tokens`."""
+_DECIMALS = 4
+"""Decimals of these values in the files that verifiers writes."""
 _PER_TOKEN = ("token_ids", "mask", *_STREAMS)
 
 
@@ -79,7 +81,11 @@ def restored_nodes(nodes: Sequence[Mapping[str, Any]], steps: Sequence[Step]) ->
             _restore(found[one], message, taken[:count], [], {})
             taken = taken[count:]
         ids = arrays["ids"].tolist() if "ids" in arrays else []
-        streams = {field: arrays[name].tolist() for field, name in _STREAMS.items() if name in arrays}
+        streams = {
+            field: [round(value, _DECIMALS) for value in arrays[name].tolist()]
+            for field, name in _STREAMS.items()
+            if name in arrays
+        }
         _restore(found[position], step.action, taken, ids, streams)
     return found
 

@@ -58,6 +58,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="stable-baselines3 >= 2.7",
         tested="2.7 to 2.9",
     ),
+    "verifiers": LibraryInfo(
+        module="mttp.integrations.verifiers",
+        extra="verifiers",
+        requires="verifiers >= 0.4",
+        tested="0.4",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -31,6 +31,7 @@ __all__ = [
     "OpenAIInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
+    "VerifiersInstrumentor",
 ]
 
 
@@ -78,3 +79,9 @@ class OpenAIInstrumentor(LibraryInstrumentor):
     """Records OpenAI clients."""
 
     package = "openai"
+
+
+class VerifiersInstrumentor(LibraryInstrumentor):
+    """Records environments of verifiers."""
+
+    package = "verifiers"

@@ -295,6 +295,14 @@ NO_REWARD: dict[str, Any] = {
 """The result of `reward_figures` for an episode without a reward."""
 
 
+def _sum(values: Sequence[float]) -> float:
+    """Return the sum, which is infinite where the sum of finite numbers overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return sum(values)
+
+
 def summed_scores(scorings: Sequence[Reward | Scored]) -> ScoreFigures:
     """The scores of these scorings together, in order of their steps."""
     if not scorings:
@@ -303,7 +311,7 @@ def summed_scores(scorings: Sequence[Reward | Scored]) -> ScoreFigures:
     spec = (specs[-1].name, specs[-1].version or "", specs[-1].sha256 or "") if specs else ("", "", "")
     found = {name for one in scorings for name in one.components}
     return ScoreFigures(
-        {name: math.fsum(one.components.get(name, 0.0) for one in scorings) for name in sorted(found)},
+        {name: _sum([one.components.get(name, 0.0) for one in scorings]) for name in sorted(found)},
         {name: status for one in scorings for name, status in one.component_statuses.items()},
         tuple(sorted({check for one in scorings for check in one.failed_checks})),
         spec,

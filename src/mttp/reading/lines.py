@@ -186,14 +186,14 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
     return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in found])
 
 
-def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
-    """The spans and faults of a line that starts like a message."""
+def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
+    """The spans and faults of a line that starts like a message; None if it is none."""
     from mttp.reading.message_spans import message_spans  # imports pydantic
 
     try:
         return message_spans(item.content, arrays=arrays)
     except EnvelopeError as error:
-        return [], [("broken_message", str(error)) if item.ended else _TRUNCATED]
+        return (None, [("broken_message", str(error))]) if item.ended else ([], [_TRUNCATED])
 
 
 def _salvaged(
