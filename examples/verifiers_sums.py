@@ -1,9 +1,25 @@
-"""A taskset and a harness for verifiers that need no sandbox: the harness is a loop in this process."""
+"""
+An environment of verifiers, recorded: three sums, a tool, two rewards and a scripted model.
+
+    pip install 'mttp[verifiers,cli]'
+    python examples/verifiers_sums.py
+    mttp show runs/sums.jsonl
+
+The harness is a loop in this process, so that neither a sandbox nor a model is needed.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
 import httpx
 import verifiers.v1 as vf
+from scripted_model import model_server
+
+import mttp
 
 __all__ = ["TinyHarness", "TinyTaskset"]
 
@@ -50,7 +66,7 @@ class TinyTask(vf.Task[TinyData]):
 class TinyTaskset(vf.Taskset[TinyTask]):
     """Three sums, of which the last has no answer."""
 
-    def load(self):
+    def load(self) -> Any:
         """Yield the tasks."""
         for number, answer in enumerate(("2", "4", "")):
             prompt = f"What is {number + 1} + {number + 1}?"
@@ -64,10 +80,9 @@ class TinyHarness(vf.Harness[vf.HarnessConfig]):
     NEEDS_CONTAINER = False
     APPENDS_SYSTEM_PROMPT = True
 
-    async def launch(
-        self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, tool_interception_url=None
-    ) -> vf.ProgramResult:
+    async def launch(self, ctx: Any, *args: Any, **_: Any) -> vf.ProgramResult:
         """Run the loop until the model calls no tool."""
+        _, _, endpoint, secret, _, data = args[:6]
         messages = [{"role": "user", "content": data.prompt}]
         async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as client:
             for _ in range(3):
@@ -81,3 +96,36 @@ class TinyHarness(vf.Harness[vf.HarnessConfig]):
                     break
                 messages += [{"role": "tool", "tool_call_id": call["id"], "content": "4"} for call in calls]
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+def environment() -> Any:
+    """Return the environment; verifiers finds the taskset and the harness in this module by its name."""
+    from verifiers.v1.envs.single_agent import SingleAgentEnvConfig
+    from verifiers.v1.utils.loaders import load_environment
+
+    plugin = {"id": Path(__file__).stem}
+    agent = {"runtime": {"type": "subprocess"}, "harness": plugin}
+    return load_environment(SingleAgentEnvConfig.model_validate({"taskset": plugin, "agent": agent}))
+
+
+async def rollouts(env: Any, base_url: str, *, model: str, samples: int, complete: Any = None) -> None:
+    """Run all tasks at once; `complete` gets each episode."""
+    import pydantic
+    from verifiers.v1.clients import ClientConfig, ModelContext
+    from verifiers.v1.types import SamplingConfig
+
+    os.environ.setdefault("SUMS_API_KEY", "none")
+    facts = {"type": "eval", "base_url": base_url, "api_key_var": "SUMS_API_KEY"}
+    client: Any = pydantic.TypeAdapter(ClientConfig).validate_python(facts)
+    context = ModelContext(client=client, model=model, sampling=SamplingConfig())
+    slots = [slot for task in env.taskset for slot in env.slots(task, samples)]
+    async with env.serving():
+        await asyncio.gather(*(env.run_slot(slot, context, None, complete) for slot in slots))
+
+
+if __name__ == "__main__":
+    with mttp.configure("file://runs/sums.jsonl", run="sums", kind="eval"), model_server() as server:
+        env = environment()
+        mttp.instrument(env)
+        asyncio.run(rollouts(env, f"http://127.0.0.1:{server.server_port}/v1", model="tiny", samples=2))
+    print(mttp.read("runs/sums.jsonl"))
