@@ -123,3 +123,35 @@ def test_files_are_recorded_in_the_open_session() -> None:
         (file,) = import_files([(path, name) for path, name in find_files([FILES]) if name == "verifiers"])
 
     assert 5 == file.episodes == len(mttp.read(session))
+
+
+def test_episodes_of_verifiers_come_back_unchanged() -> None:
+    """
+    `mttp convert --as verifiers` writes each record that was imported.
+    """
+    shutil.copy(FILES / "verifiers.jsonl", "traces.jsonl")
+    invoke("traces.jsonl")
+    result = CliRunner().invoke(
+        app.app, ["convert", "traces.imported.jsonl", "back.jsonl", "--as", "verifiers"]
+    )
+    before, after = (
+        {record["id"]: record for record in map(json.loads, Path(name).read_text().splitlines())}
+        for name in ("traces.jsonl", "back.jsonl")
+    )
+
+    assert 0 == result.exit_code, result.stderr
+    assert "wrote 5 episodes to back.jsonl" in result.stdout
+    assert before == after
+
+
+def test_a_recording_without_episodes_of_verifiers_is_refused() -> None:
+    """
+    Nothing is written.
+    """
+    with mttp.configure("file://own.jsonl"), mttp.episode(env="toy"):
+        pass
+    result = CliRunner().invoke(app.app, ["convert", "own.jsonl", "back.jsonl", "--as", "verifiers"])
+
+    assert 2 == result.exit_code
+    assert "none of 1 episode is one of verifiers" in result.stderr
+    assert not Path("back.jsonl").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -20,6 +20,9 @@ from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
 
+if TYPE_CHECKING:
+    from mttp.reading.datasets import DatasetFormat
+
 __all__ = ["convert"]
 
 
@@ -29,6 +32,7 @@ class Dataset(str, Enum):
     SFT = "sft"
     DPO = "dpo"
     GRPO = "grpo"
+    VERIFIERS = "verifiers"
 
 
 class Pairs(str, Enum):
@@ -66,7 +70,7 @@ def convert(
             "--as",
             metavar="FORMAT",
             help="Write the data set that TRL trains on instead: sft (conversations), dpo (pairs of answers) "
-            "or grpo (prompts).",
+            "or grpo (prompts); or verifiers: the traces of its episodes, as that library saves them.",
         ),
     ] = None,
     where: Annotated[
@@ -111,8 +115,9 @@ def convert(
     In Parquet each span is a row, and each attribute of the conventions is a typed column with its name.
     With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
     instead of the file until the file changes.
-    With --as, writes the conversational data set that TRL trains on, from recorded chats, and prints what was
-    left out and why.
+    With --as sft, dpo or grpo, writes the conversational data set that TRL trains on, from recorded chats,
+    and prints what was left out and why. With --as verifiers, writes episodes that were recorded or imported
+    from that library unchanged.
     With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b
@@ -147,6 +152,10 @@ def convert(
         raise typer.BadParameter("give an output file OUT, or --beside")
     elif is_curves:
         _write_curves(paths[:-1], paths[-1], strict=strict)
+    elif as_ is Dataset.VERIFIERS:
+        if min_reward is not None or pairs is not None or text:
+            raise typer.BadParameter("--min-reward, --pairs and --text can't be combined with --as verifiers")
+        _write_traces(paths[:-1], Path(paths[-1]), where=where or (), overwrite=overwrite, strict=strict)
     elif as_ is not None:
         _write_dataset(
             paths[:-1],
@@ -217,7 +226,7 @@ def _write_dataset(
     wanted = recording.filter(lambda episode: all(holds(episode) for holds in conditions))
     found = training_dataset(
         wanted,
-        format.value,
+        cast("DatasetFormat", format.value),
         min_reward=min_reward,
         pairs=None if pairs is None else pairs.value,
         text=text,
@@ -230,6 +239,43 @@ def _write_dataset(
     say(f"wrote {count(len(found), 'row')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in found.reasons:
         say(reason)
+    finish(recording.problems, strict=strict)
+
+
+def _write_traces(
+    sources: list[str], target: Path, *, where: Sequence[str], overwrite: bool, strict: bool
+) -> None:
+    """Write the records of the episodes of verifiers as JSON lines."""
+    from mttp.formats import verifiers
+    from mttp.reading import read
+    from mttp.reading.conditions import condition
+    from mttp.reading.jsonable import to_json
+
+    conditions = [condition(one) for one in where]
+    _check_free(target, overwrite=overwrite)
+    with progress(sources) as advance:
+        recording = read(sources, progress=advance)
+    lines: list[str] = []
+    left_out = 0
+    for episode in recording:
+        if all(holds(episode) for holds in conditions):
+            try:
+                lines.append(to_json(verifiers.record(episode)) + "\n")
+            except ValueError:
+                left_out += 1
+    if not lines:
+        raise ConfigureError(
+            f"there is nothing to write: none of {count(left_out, 'episode')} is one of verifiers"
+        )
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        partial.write_text("".join(lines), encoding="utf-8")
+        replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    say(f"wrote {count(len(lines), 'episode')} to {target} ({target.stat().st_size:,} bytes)")
+    if left_out:
+        say(f"left out episodes that are not of verifiers: {left_out:,}")
     finish(recording.problems, strict=strict)
 
 
