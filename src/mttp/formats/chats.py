@@ -23,16 +23,20 @@ def conversation(value: object, role: str) -> list[Any]:
     return [one for one in as_list(value) if isinstance(one, Mapping)]
 
 
-def chat_steps(messages: Sequence[Mapping[str, Any]], *, prompt: int = 0) -> tuple[Step, ...]:
+def chat_steps(
+    messages: Sequence[Mapping[str, Any]], *, prompt: int = 0, sampled: Sequence[bool] | None = None
+) -> tuple[Step, ...]:
     """
     Return one step for each message of the assistant after the first `prompt` messages.
 
-    Messages after the last one of the assistant are in no step.
+    With `sampled`, which has a flag for each message, only messages that the policy sampled have a step.
+    Messages after the last step are in none.
     """
     steps: list[Step] = []
     start = 0
     for position, message in enumerate(messages):
-        if message.get("role") == "assistant" and position >= prompt:
+        is_action = message.get("role") == "assistant" and position >= prompt
+        if is_action and (sampled is None or sampled[position]):
             answers = _answers(messages[position + 1 :])
             steps.append(
                 Step(

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from mttp.errors import MissingExtra, ReadError
 from mttp.formats.records import UnreadableRecord
+from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import Cut, Skipped, read_lines
 
 if TYPE_CHECKING:
     from mttp.formats.records import ImportedRecord
     from mttp.model.episodes import Episode
 
-__all__ = ["episodes", "first_record", "json_document", "json_lines", "parquet_rows"]
+__all__ = ["episodes", "first_record", "json_document", "json_lines", "parquet_rows", "placed"]
 
 _DOCUMENT_BYTES = 1 << 30
 """Size of a JSON document that is read whole."""
@@ -62,6 +63,17 @@ def json_document(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise ReadError(f"{path} is not a JSON document: {error}") from error
+
+
+def placed(path: Path) -> Iterator[tuple[str, Any]]:
+    """
+    Yield the rows of JSON lines or Parquet, each with its place, which is also its field `_place`.
+
+    That place begins with the names of the file and two folders, which tells apart equal rows of two files.
+    """
+    name = "/".join(path.parts[-3:])
+    for place, row in parquet_rows(path) if is_parquet(path) else json_lines(path):
+        yield place, {**row, "_place": f"{name} {place}"} if isinstance(row, Mapping) else row
 
 
 def first_record(path: Path) -> Mapping[str, Any]:

@@ -1,0 +1,209 @@
+"""
+ART: the trajectories that `model.log` saves as Parquet, and older ones as JSON lines.
+
+A message that the model sampled is a step; messages that were given to it are observations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mttp.formats import json_records
+from mttp.formats.chats import chat_steps, conversation
+from mttp.formats.completions import scored
+from mttp.formats.fields import as_list, as_mapping, json_value, number, text, trace_id, whole
+from mttp.formats.records import ImportedRecord
+from mttp.formats.sample import FileSample
+from mttp.model.calls import Call
+from mttp.model.episodes import Agent, Episode, Reward, Step, Tokens
+
+__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
+
+TITLE = "ART trajectories"
+LACKS = (
+    "tokens and log probabilities",
+    "versions of the policy",
+    "additional histories",
+    "whether a reward of 0 was given or is the default",
+    "the judge and the rubric of RULER",
+    "seeds, times",
+)
+_COLUMNS = {"group_index", "reward", "metrics", "messages"}
+_STEP_FILE = re.compile(r"([^/]+)/(\d{4,})\.\w+ ")
+"""The split and the training step, in the place of a row."""
+_TOKEN_ID = re.compile(r"token_id:(\d+)")
+"""A token of a log probability, as vLLM gives it with `return_tokens_as_token_ids`."""
+_EXPLANATION = "RULER explanation: "
+_MAPPED = (
+    "messages",
+    "messages_and_choices",
+    "reward",
+    "metrics",
+    "additional_histories",
+    "initial_policy_version",
+    "final_policy_version",
+)
+
+
+def recognizes(sample: FileSample) -> bool:
+    """Return whether the file has the columns of trajectories, or its first line has a group of them."""
+    first = as_mapping(next(iter(as_list(sample.row.get("trajectories"))), None))
+    return {*sample.columns} >= _COLUMNS or {"messages_and_choices", "reward"} <= first.keys()
+
+
+def read(path: Path) -> Iterator[ImportedRecord]:
+    """Yield an episode for each trajectory; split and training step are in the names of file and folder."""
+    yield from json_records.episodes(_trajectories(path), episode)
+
+
+def _trajectories(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of Parquet, or the trajectories of the group of each line."""
+    for number_, (place, row) in enumerate(json_records.placed(path)):
+        if not isinstance(row, Mapping) or "trajectories" not in row:
+            yield place, row
+            continue
+        for member, one in enumerate(as_list(row["trajectories"])):
+            where = f"{row['_place']} trajectory {member + 1}"
+            yield where, {**as_mapping(one), "_place": where, "group_index": number_}
+
+
+def episode(record: Mapping[str, Any]) -> Episode:
+    """
+    Return the episode of a trajectory.
+
+    Besides the fields of ART, `group` is the id of its group, `split` and `step` those that it was logged
+    with, `judged` the facts of its scoring by RULER, and `_place` its place in a file.
+    Additional histories are agents of their own.
+    """
+    messages = conversation(record.get("messages") or record.get("messages_and_choices"), "user")
+    histories = [as_mapping(one) for one in as_list(record.get("additional_histories"))]
+    main = "main" if histories else None
+    steps = [*_steps(messages, main)]
+    for index, history in enumerate(histories):
+        steps += _steps(conversation(history.get("messages_and_choices"), "user"), f"history-{index + 1}")
+    split, step = _logged(record)
+    metrics = as_mapping(json_value(record.get("metrics")))
+    rewards = _rewards(record, metrics)
+    place = record.get("_place")
+    return Episode(
+        trace_id=text(record.get("trace_id")) or trace_id("art", place, record),
+        task=_task(messages),
+        group=_group(record, split, step),
+        split=split,
+        policy_update_index=step,
+        policy_version_start=text(record.get("initial_policy_version")),
+        policy_version_end=text(record.get("final_policy_version")),
+        steps=tuple(steps),
+        step_count=len(steps),
+        length=len(steps),
+        agents=tuple(Agent(id=str(one)) for one in dict.fromkeys(one.agent for one in steps) if one),
+        reward=rewards[-1],
+        rewards=rewards,
+        return_=rewards[-1].value,
+        return_basis=None if rewards[-1].value is None else "episode",
+        metrics={name: value for name, given in metrics.items() if (value := number(given)) is not None},
+        metadata={"art": _rest(record)},
+        start_time=whole(record.get("start_time")),
+        end_time=whole(record.get("end_time")),
+        timing="live" if record.get("start_time") else "batch",
+    )
+
+
+def _steps(messages: Sequence[Mapping[str, Any]], agent: str | None) -> list[Step]:
+    """
+    Return the steps of a history; a choice of the model has its own log probabilities and finish reason.
+
+    Where no message is marked as sampled, each one of the assistant is a step.
+    """
+    plain = [_message(one) for one in messages]
+    sampled = [is_sampled for _, is_sampled in plain]
+    own = [
+        message.get("role") == "assistant" and (is_sampled or not any(sampled))
+        for message, is_sampled in plain
+    ]
+    choices = [one for one, is_own in zip(messages, own, strict=True) if is_own]
+    found = chat_steps([message for message, _ in plain], sampled=own)
+    return [
+        replace(step, agent=agent, tokens=_tokens(choice), calls=(*_calls(choice), *step.calls))
+        for step, choice in zip(found, choices, strict=True)
+    ]
+
+
+def _message(one: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return a message without empty fields, and whether the model sampled it."""
+    inner = as_mapping(one.get("message")) if "finish_reason" in one else one
+    is_sampled = "finish_reason" in one or one.get("trainable") is True
+    found = {key: value for key, value in inner.items() if value is not None and key != "trainable"}
+    if "tool_calls" in found:
+        found["tool_calls"] = json_value(found["tool_calls"])
+    return found, is_sampled
+
+
+def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
+    """Return the log probabilities of a choice, with the token ids where the server gave them."""
+    entries = [as_mapping(one) for one in as_list(as_mapping(choice.get("logprobs")).get("content"))]
+    logprobs: Any = [value for one in entries if (value := number(one.get("logprob"))) is not None]
+    if not entries or len(logprobs) != len(entries):
+        return None
+    named = [_TOKEN_ID.fullmatch(str(one.get("token"))) for one in entries]
+    ids: Any = [int(match[1]) for match in named if match is not None]
+    return Tokens(ids=ids if len(ids) == len(entries) else None, logprobs=logprobs, count=len(entries))
+
+
+def _calls(choice: Mapping[str, Any]) -> tuple[Call, ...]:
+    reason = text(choice.get("finish_reason"))
+    return (Call(operation="chat", finish_reasons=(reason,)),) if reason else ()
+
+
+def _rewards(record: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Reward, ...]:
+    """Return the scorings: with RULER the reward before it, then RULER's, which is relative to the group."""
+    if number(metrics.get("ruler_score")) is None:
+        return (scored(record.get("reward")),)
+    logs = [str(one) for one in as_list(record.get("logs"))]
+    stated = [one.removeprefix(_EXPLANATION) for one in logs if one.startswith(_EXPLANATION)]
+    judged = as_mapping(record.get("judged"))
+    calls = tuple(one for one in as_list(judged.get("calls")) if isinstance(one, Call))
+    ruler = Reward(
+        value=number(record.get("reward")),
+        status="ok" if number(record.get("reward")) is not None else "error",
+        grader="ruler",
+        grader_kind="judge",
+        relative=True,
+        explanation=stated[-1] if stated else None,
+        evidence={name: value for name, value in judged.items() if name != "calls"} or None,
+        calls=calls,
+    )
+    before = number(metrics.get("independent_reward"))
+    return (Reward(value=before, status="ok", grader="independent_reward"), ruler) if before else (ruler,)
+
+
+def _logged(record: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Return the split and the training step."""
+    match = _STEP_FILE.search(f"{record.get('_place', '')} ")
+    split, step = (match[1], int(match[2])) if match else (None, None)
+    return text(record.get("split")) or split, whole(record.get("step")) if "step" in record else step
+
+
+def _group(record: Mapping[str, Any], split: str | None, step: int | None) -> str | None:
+    index = whole(record.get("group_index"))
+    if record.get("group") is not None or index is None:
+        return text(record.get("group"))
+    return "/".join(str(part) for part in (split, step, index) if part is not None)
+
+
+def _task(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the first message of the user, by which samples of a task are compared."""
+    asked = (_message(one)[0] for one in messages)
+    return next((str(one.get("content"))[:500] for one in asked if one.get("role") == "user"), None)
+
+
+def _rest(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an episode has no place for; JSON texts become values."""
+    own = (*_MAPPED, "group", "split", "step", "judged", "_place", "trace_id", "start_time", "end_time")
+    return {
+        name: json_value(value) for name, value in record.items() if name not in own and value is not None
+    }
