@@ -64,6 +64,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="verifiers >= 0.4",
         tested="0.4",
     ),
+    "art": LibraryInfo(
+        module="mttp.integrations.art",
+        extra="art",
+        requires="openpipe-art >= 0.5",
+        tested="0.5",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -26,6 +26,7 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "ArtInstrumentor",
     "GymnasiumInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
@@ -79,6 +80,12 @@ class OpenAIInstrumentor(LibraryInstrumentor):
     """Records OpenAI clients."""
 
     package = "openai"
+
+
+class ArtInstrumentor(LibraryInstrumentor):
+    """Records trajectories of ART."""
+
+    package = "art"
 
 
 class VerifiersInstrumentor(LibraryInstrumentor):
