@@ -7,6 +7,7 @@ I and N are 0. The other scores are scorings, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,17 @@ from mttp.model.calls import Call
 from mttp.model.episodes import Episode, Reward, Step, Tokens
 from mttp.model.evaluations import Evaluation, TaskResult
 
-__all__ = ["LACKS", "TITLE", "episode", "evaluation", "read", "recognizes", "result"]
+__all__ = [
+    "LACKS",
+    "TITLE",
+    "episode",
+    "evaluation",
+    "failed_scoring",
+    "read",
+    "recognizes",
+    "result",
+    "scoring",
+]
 
 TITLE = "Inspect logs"
 LACKS = ("token ids", "rewards of steps", "versions of scorers")
@@ -105,7 +116,7 @@ def episode(
         step_count=len(steps),
         length=len(steps),
         status="error" if error else "completed",
-        error_type="error" if error else None,
+        error_type=_exception(error) if error else None,
         error_message=text(error.get("message")),
         truncated=bool(limit) if not error else None,
         terminated=not limit if not error else None,
@@ -167,6 +178,12 @@ def result(episode: Episode) -> TaskResult:
     )
 
 
+def _exception(error: Mapping[str, Any]) -> str:
+    """Return the class of an exception, of which a log has the `repr`."""
+    match = re.match(r"(\w+)\(", str(error.get("message")))
+    return match[1] if match else "error"
+
+
 def _rest(spec: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an episode has no place for."""
     names = ("epoch", "store", "choices", "files", "sandbox", "working_time", "total_time", "error_retries")
@@ -193,10 +210,18 @@ def _scorings(
         for event in events
         if event.get("event") == "score"
     }
-    return [_scoring(str(name), found[str(name)], times.get(str(name))) for name in names]
+    latest = max((time for time in times.values() if time is not None), default=None)
+    times[str(last)] = latest  # scorings are read in order of time
+    return [scoring(str(name), found[str(name)], times.get(str(name))) for name in names]
 
 
-def _scoring(name: str, score: Mapping[str, Any], time: int | None) -> Reward:
+def failed_scoring(name: str, error: BaseException) -> Reward:
+    """Return the scoring of a scorer that raised."""
+    return Reward(status="error", grader=name, error_type=type(error).__name__, error=str(error))
+
+
+def scoring(name: str, score: Mapping[str, Any], time: int | None = None) -> Reward:
+    """Return the scoring of a scorer; a score of several values has them as components and no value."""
     value = score.get("value")
     facts: dict[str, Any] = {
         "grader": name,

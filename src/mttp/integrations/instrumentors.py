@@ -28,6 +28,7 @@ except ImportError as error:
 __all__ = [
     "ArtInstrumentor",
     "GymnasiumInstrumentor",
+    "InspectInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
     "StableBaselines3Instrumentor",
@@ -86,6 +87,12 @@ class ArtInstrumentor(LibraryInstrumentor):
     """Records trajectories of ART."""
 
     package = "art"
+
+
+class InspectInstrumentor(LibraryInstrumentor):
+    """Records samples and tasks of Inspect AI."""
+
+    package = "inspect_ai"
 
 
 class VerifiersInstrumentor(LibraryInstrumentor):
