@@ -8,8 +8,17 @@ A task of Inspect AI, recorded: two sums, a tool, two scorers and a scripted mod
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 from typing import Any
+
+OUT = "runs/inspect.jsonl"
+if __name__ == "__main__":  # before the imports, which take seconds
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", default=OUT, help=f"where to record; by default {OUT}")
+    OUT = parser.parse_args().out
 
 import tiktoken
 from inspect_ai import Task, eval
@@ -86,11 +95,11 @@ async def right(task: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with mttp.configure("file://runs/inspect.jsonl", run="inspect", kind="eval"):
+    with mttp.configure(f"file://{OUT}", run="inspect", kind="eval"):
         mttp.instrument()
         eval(sums(), model=scripted(), display="none", log_dir="logs")
         suite = InspectSuite(sums())
         with mttp.evaluate("sums, answered right", tasks=suite.tasks) as run:
             asyncio.run(run.amap(right))
         print(run.summary())
-    print(mttp.read("runs/inspect.jsonl"))
+    print(mttp.read(OUT))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # the library has warnings o
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else LiteLLM fetches prices
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "scripted")]
 from scripted_model import model_server  # noqa: E402
 
 import mttp  # noqa: E402
