@@ -48,6 +48,7 @@ class FileFormat(Protocol):
 FORMATS: Mapping[str, str] = {
     "verifiers": "mttp.formats.verifiers",
     "inspect": "mttp.formats.inspect_ai",
+    "hud": "mttp.formats.hud",
     "art": "mttp.formats.art",
     "trl": "mttp.formats.trl",
     "verl": "mttp.formats.verl",

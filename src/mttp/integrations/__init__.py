@@ -76,6 +76,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="inspect-ai >= 0.3.200",
         tested="0.3.285",
     ),
+    "hud": LibraryInfo(
+        module="mttp.integrations.hud",
+        extra="hud",
+        requires="hud >= 0.6",
+        tested="0.6",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -28,6 +28,7 @@ except ImportError as error:
 __all__ = [
     "ArtInstrumentor",
     "GymnasiumInstrumentor",
+    "HudInstrumentor",
     "InspectInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
@@ -87,6 +88,12 @@ class ArtInstrumentor(LibraryInstrumentor):
     """Records trajectories of ART."""
 
     package = "art"
+
+
+class HudInstrumentor(LibraryInstrumentor):
+    """Records rollouts of HUD."""
+
+    package = "hud"
 
 
 class InspectInstrumentor(LibraryInstrumentor):

@@ -1,0 +1,112 @@
+"""
+HUD: each rollout that runs in this process is recorded when it ends.
+
+The rollout of an agent that another rollout calls is a call in that one's episode, and none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import wrapt
+
+from mttp.formats import hud
+from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.nesting import EVERYTHING, active_recorders, is_suppressed, recording_everything
+from mttp.integrations.options import Options
+from mttp.integrations.patching import Patches
+from mttp.recording import configuration
+
+__all__ = ["RolloutPatches", "attach", "attach_all"]
+
+_LIBRARY = "hud"
+_MODULE = "hud.eval.run"
+
+_active: RolloutPatches | None = None
+
+
+class RolloutPatches(Patches):
+    """
+    The patches of what HUD's `rollout` calls: the context around a run, and the report of its end.
+
+    `rollout` itself is imported by name into several modules of HUD.
+    """
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(lambda: None)
+        self._options = options
+        self._missing[_MODULE] = False
+        wrapt.register_post_import_hook(self._imported, _MODULE)
+
+    def use(self, options: Options) -> None:
+        """Use new options from now on."""
+        self._options = options
+
+    def _imported(self, module: Any) -> None:
+        """Patch the module after its import; errors are counted, so that the import succeeds."""
+        if not self.attached:
+            return
+        try:
+            self.install_existing(
+                _LIBRARY,
+                [
+                    ("rollout.set_trace_context", module, "set_trace_context", self._context),
+                    ("rollout.trace_exit", module, "trace_exit", self._exit),
+                ],
+            )
+            del self._missing[_MODULE]
+        except Exception as error:
+            hook_failed(_LIBRARY, "rollouts are not recorded", error)
+
+    @contextmanager
+    def _context(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+        with recording_everything(), wrapped(*args, **kwargs) as given:
+            yield given
+
+    async def _exit(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        outer = [one for one in active_recorders() if one.key is EVERYTHING]
+        if len(outer) <= 1 and not is_suppressed():  # the one is that of the rollout itself
+            guard(_LIBRARY, self._record, args[0] if args else kwargs.get("run"))
+        return await wrapped(*args, **kwargs)
+
+    def _record(self, run: Any) -> None:
+        session = configuration.recording_session()
+        if session is None:
+            return
+        manifest = getattr(getattr(run, "_client", None), "manifest", None)
+        record = run.trace.model_dump(mode="json", exclude_none=True)
+        record |= {
+            "env": getattr(getattr(manifest, "server_info", None), "name", None),
+            "slug": run.slug,
+            "group_id": run.group_id,
+            "job_id": run.job_id,
+            "runtime": run.runtime,
+            "grade": {"is_error": run.grade.is_error, "content": run.grade.content},
+        }
+        value = hud.episode(record)
+        stated = {name: given for name, given in self._options.identity().items() if given is not None}
+        metadata = {**value.metadata, **(self._options.metadata or {})}
+        session.record(replace(value, metadata=metadata, **stated))
+
+
+def attach(target: Any, /, **options: Any) -> RolloutPatches:  # noqa: ARG001 - a rollout is a function
+    """Record all rollouts, as `attach_all` does: HUD's rollouts do not belong to a task or an agent."""
+    return attach_all(**options)
+
+
+def attach_all(**options: Any) -> RolloutPatches:
+    """
+    Record every rollout that runs in this process from now on.
+
+    A further call returns the same handle, and new options apply.
+    """
+    global _active
+    chosen = Options.of(options)
+    if _active is None or not _active.attached:
+        _active = RolloutPatches(chosen)
+    elif options:
+        _active.use(chosen)
+    return _active
