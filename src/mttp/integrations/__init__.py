@@ -82,6 +82,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="hud >= 0.6",
         tested="0.6",
     ),
+    "openenv": LibraryInfo(
+        module="mttp.integrations.openenv",
+        extra="openenv",
+        requires="openenv >= 0.10",
+        tested="0.10",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -32,6 +32,7 @@ __all__ = [
     "InspectInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
+    "OpenEnvInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
@@ -82,6 +83,12 @@ class OpenAIInstrumentor(LibraryInstrumentor):
     """Records OpenAI clients."""
 
     package = "openai"
+
+
+class OpenEnvInstrumentor(LibraryInstrumentor):
+    """Lets clients of OpenEnv send the current episode."""
+
+    package = "openenv"
 
 
 class ArtInstrumentor(LibraryInstrumentor):
