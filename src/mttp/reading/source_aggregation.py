@@ -77,9 +77,11 @@ def read_figures(
 
 def add_other_calls(found: AggregatedSource, source: Source) -> None:
     """Add the tokens of calls below spans of other libraries, which need a second pass, if there are any."""
+    if not found.spans.unplaced:
+        return
     from mttp.codec import calls
 
-    for records in _traces(source, found.spans.unplaced).values() if found.spans.unplaced else ():
+    for records in _traces(source, found.spans.unplaced).values():
         children = summary_fields.children(records.values())
         for step in (one for one in records.values() if summary_fields.kind(one) == names.STEP):
             others = (
