@@ -64,6 +64,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="verifiers >= 0.4",
         tested="0.4",
     ),
+    "pettingzoo": LibraryInfo(
+        module="mttp.integrations.pettingzoo",
+        extra="pettingzoo",
+        requires="pettingzoo >= 1.25",
+        tested="1.25 and 1.27",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -29,6 +29,7 @@ __all__ = [
     "GymnasiumInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
+    "PettingZooInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
@@ -85,3 +86,9 @@ class VerifiersInstrumentor(LibraryInstrumentor):
     """Records environments of verifiers."""
 
     package = "verifiers"
+
+
+class PettingZooInstrumentor(LibraryInstrumentor):
+    """Records PettingZoo environments."""
+
+    package = "pettingzoo"
