@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -12,10 +12,10 @@ __all__ = ["Auction", "Race"]
 
 
 class Race(ParallelEnv):  # type: ignore[misc]  # untyped
-    """Two agents move at once; the hare drops out, truncated, after two rounds, the tortoise wins after three."""
+    """Two agents move at once; the hare is truncated after two rounds, the tortoise ends after three."""
 
-    metadata = {"name": "race_v3", "render_modes": []}
-    possible_agents = ["hare", "tortoise"]
+    metadata: ClassVar = {"name": "race_v3", "render_modes": []}
+    possible_agents: ClassVar = ["hare", "tortoise"]
     render_mode = None
 
     def reset(self, seed: int | None = None, options: Any = None) -> Any:
@@ -31,7 +31,7 @@ class Race(ParallelEnv):  # type: ignore[misc]  # untyped
         self.round += 1
         agents = self.agents
         rewards = {agent: 0.5 * self.round + int(actions[agent]) for agent in agents}
-        terminations = {agent: self.round == 3 for agent in agents}
+        terminations = dict.fromkeys(agents, self.round == 3)
         truncations = {agent: self.round == 2 and agent == "hare" for agent in agents}
         infos = {agent: {"reward_speed": rewards[agent]} for agent in agents}
         seen = self._seen()
@@ -48,8 +48,8 @@ class Race(ParallelEnv):  # type: ignore[misc]  # untyped
 class Auction(AECEnv):  # type: ignore[misc]  # untyped
     """Agents bid in turn, `rounds` times; each bid pays its bidder and costs the other."""
 
-    metadata = {"name": "auction_v1", "render_modes": [], "is_parallelizable": True}
-    possible_agents = ["ann", "bob"]
+    metadata: ClassVar = {"name": "auction_v1", "render_modes": [], "is_parallelizable": True}
+    possible_agents: ClassVar = ["ann", "bob"]
     render_mode = None
 
     def __init__(self, rounds: int = 2) -> None:

@@ -13,17 +13,17 @@ from mttp.integrations.options import Options
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
 from mttp.recording.open_step import OpenStep
-from mttp.recording.trajectory import NO_END_FLAGS
 
 __all__ = ["AgentEpisodes"]
 
 
 class AgentEpisodes:
     """
-    Records the episodes of one environment with several agents; each starts with the first step after a reset.
+    Records the episodes of one environment with several agents.
 
-    Call `begin` after a reset, `observe` for each observation of an agent, `start_step` and `finish_step` around
-    each of its steps, and `end` or `abort`.
+    An episode starts with the first step after a reset.
+    Call `begin` after a reset, `observe` for each observation of an agent, `start_step` and `finish_step`
+    around each of its steps, and `end` or `abort`.
     `identity` returns the environment's facts and is called once.
     """
 
@@ -79,7 +79,13 @@ class AgentEpisodes:
         self._ready_at = at
 
     def start_step(
-        self, agent: Any, action: Any, *, index: int | None = None, policy: object = None, version: object = None
+        self,
+        agent: Any,
+        action: Any,
+        *,
+        index: int | None = None,
+        policy: object = None,
+        version: object = None,
     ) -> OpenStep | None:
         """Start an agent's step, and with the first step the episode; returns None if there is none."""
         if self._start_facts is not None:
@@ -122,14 +128,15 @@ class AgentEpisodes:
 
     def end(self, *, at: int) -> None:
         """End the episode: terminated if that holds for each agent, truncated if for any."""
-        opened, flags = self._open, self._flags.values()
-        ending = {"terminated": all(f[0] for f in flags), "truncated": any(f[1] for f in flags)}
+        opened, flags = self._open, list(self._flags.values())
+        terminated = all(flag for flag, _ in flags) if flags else None
+        truncated = any(flag for _, flag in flags) if flags else None
         final = self._final_observation()
         self.forget()
         self.has_ended = True
         if opened is not None and opened.is_recording():
             self._observe_finally(opened, final)
-            opened.episode.end(**(ending if flags else NO_END_FLAGS), end_time=at)
+            opened.episode.end(terminated=terminated, truncated=truncated, end_time=at)
 
     def abort(self, reason: str, at: int) -> None:
         """End the open episode, if there is one, with the status "aborted"."""

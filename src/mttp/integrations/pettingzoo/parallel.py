@@ -72,7 +72,9 @@ class RecordedParallelEnv:
         self._index += 1
         self._episodes.ready(at=at)
         self._observe(observations, at)
-        if not [agent for agent in self._env.agents if not (terminations.get(agent) or truncations.get(agent))]:
+        if not [
+            agent for agent in self._env.agents if not (terminations.get(agent) or truncations.get(agent))
+        ]:
             self._episodes.end(at=at)
 
     def on_error(self, error: BaseException) -> None:

@@ -106,7 +106,9 @@ class TurnsRecorder(EnvRecorder):
         super().__init__(env, owner, "pettingzoo")
         self._turns = env
 
-    def observe(self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _T:
+    def observe(
+        self, wrapped: Callable[..., _T], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _T:
         """Wrap `observe`."""
         if self._is_silent():
             return wrapped(*args, **kwargs)

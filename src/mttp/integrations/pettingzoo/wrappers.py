@@ -14,7 +14,23 @@ from mttp.integrations.pettingzoo.turns import RecordedTurns, TurnsRecorder
 __all__ = ["RecordAECEpisodes", "RecordParallelEpisodes"]
 
 
-class RecordParallelEpisodes(BaseParallelWrapper):
+class _Copied:
+    """A wrapper whose copies have a recorder of their own."""
+
+    _recorder: EnvRecorder
+
+    def _new_recorder(self) -> EnvRecorder:
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_recorder"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._recorder = self._new_recorder()
+
+
+class RecordParallelEpisodes(_Copied, BaseParallelWrapper):  # type: ignore[misc]  # untyped
     """
     Records a parallel environment's episodes; the options are those of `mttp.wrap`.
 
@@ -40,22 +56,17 @@ class RecordParallelEpisodes(BaseParallelWrapper):
 
     def close(self) -> None:
         """Close the environment; an open episode ends as aborted."""
-        return self._recorder.close(self.env.close, self, (), {})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_recorder"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._recorder = self._new_recorder()
+        self._recorder.close(self.env.close, self, (), {})
 
 
-class RecordAECEpisodes(BaseWrapper):
+class RecordAECEpisodes(_Copied, BaseWrapper):  # type: ignore[misc]  # untyped
     """
     Records a turn-based environment's episodes; the options are those of `mttp.wrap`.
 
     A copy records its own episodes, from its next reset on.
     """
+
+    _recorder: TurnsRecorder
 
     def __init__(self, env: Any, **options: Any) -> None:
         super().__init__(env)
@@ -80,10 +91,3 @@ class RecordAECEpisodes(BaseWrapper):
     def close(self) -> None:
         """Close the environment; an open episode ends as finished or aborted."""
         self._recorder.close(self.env.close, self, (), {})
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_recorder"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._recorder = self._new_recorder()

@@ -46,9 +46,7 @@ class aec_to_parallel_wrapper(ParallelEnv):  # noqa: N801 - the library's name
                 rewards[agent] += env.rewards[agent]
         parts = dict(env.terminations), dict(env.truncations), dict(env.infos)
         seen = {agent: env.observe(agent) for agent in env.agents}
-        while env.agents and (
-            env.terminations[env.agent_selection] or env.truncations[env.agent_selection]
-        ):
+        while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
             env.step(None)
         self.agents = env.agents
         return seen, rewards, *parts
