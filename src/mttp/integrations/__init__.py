@@ -70,6 +70,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="pettingzoo >= 1.25",
         tested="1.25 and 1.27",
     ),
+    "ray": LibraryInfo(
+        module="mttp.integrations.rllib",
+        extra="rllib",
+        requires="ray >= 2.49",
+        tested="2.49 and 2.60",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -30,6 +30,7 @@ __all__ = [
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
     "PettingZooInstrumentor",
+    "RllibInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
@@ -92,3 +93,9 @@ class PettingZooInstrumentor(LibraryInstrumentor):
     """Records PettingZoo environments."""
 
     package = "pettingzoo"
+
+
+class RllibInstrumentor(LibraryInstrumentor):
+    """Records RLlib's algorithms."""
+
+    package = "ray"
