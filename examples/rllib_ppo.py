@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ray.rllib.algorithms.ppo import PPOConfig
+
 import mttp
 from mttp.integrations.rllib import EpisodeCallback
-from ray.rllib.algorithms.ppo import PPOConfig
 
 
 def main() -> None:
