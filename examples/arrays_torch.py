@@ -11,7 +11,7 @@ WORLDS, TIMES, LIMIT = 1000, 100, 0.6
 
 
 def main() -> None:
-    """Swing the pendulums under a fixed policy for five rollouts, and print how long the chosen ones stood."""
+    """Swing the pendulums for five rollouts, and print how long the chosen ones stood."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(1)
     with mttp.configure(transport="file://runs/pendulums.jsonl", run="pendulums"):

@@ -1,4 +1,4 @@
-"""RLlib's PPO on CartPole for two iterations, with an environment runner in another process; under a minute."""
+"""RLlib's PPO on CartPole for two iterations, with a runner in another process; under a minute."""
 
 from __future__ import annotations
 
