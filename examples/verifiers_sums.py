@@ -10,16 +10,28 @@ The harness is a loop in this process, so that neither a sandbox nor a model is 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+OUT = "runs/sums.jsonl"
+if __name__ == "__main__":  # before the imports, which take seconds
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", default=OUT, help=f"where to record; by default {OUT}")
+    OUT = parser.parse_args().out
+
 import httpx
 import verifiers.v1 as vf
-from scripted_model import model_server
 
 import mttp
+
+sys.path.insert(0, str(Path(__file__).parent / "scripted"))
+from scripted_model import model_server
 
 __all__ = ["TinyHarness", "TinyTaskset"]
 
@@ -124,8 +136,8 @@ async def rollouts(env: Any, base_url: str, *, model: str, samples: int, complet
 
 
 if __name__ == "__main__":
-    with mttp.configure("file://runs/sums.jsonl", run="sums", kind="eval"), model_server() as server:
+    with mttp.configure(f"file://{OUT}", run="sums", kind="eval"), model_server() as server:
         env = environment()
         mttp.instrument(env)
         asyncio.run(rollouts(env, f"http://127.0.0.1:{server.server_port}/v1", model="tiny", samples=2))
-    print(mttp.read("runs/sums.jsonl"))
+    print(mttp.read(OUT))

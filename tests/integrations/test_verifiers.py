@@ -16,7 +16,7 @@ pytest.importorskip("verifiers")
 pytestmark = pytest.mark.filterwarnings("default")  # the library has warnings of its own
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-sys.path.insert(0, str(EXAMPLES))
+sys.path[:0] = [str(EXAMPLES), str(EXAMPLES / "scripted")]
 import verifiers_sums  # noqa: E402
 from scripted_model import model_server  # noqa: E402
 from verifiers_sums import environment  # noqa: E402

@@ -47,12 +47,14 @@ class FileFormat(Protocol):
 
 FORMATS: Mapping[str, str] = {
     "verifiers": "mttp.formats.verifiers",
+    "inspect": "mttp.formats.inspect_ai",
     "art": "mttp.formats.art",
     "trl": "mttp.formats.trl",
     "verl": "mttp.formats.verl",
     "skyrl": "mttp.formats.skyrl",
     "openrlhf": "mttp.formats.openrlhf",
     "nemo_rl": "mttp.formats.nemo_rl",
+    "agent_traces": "mttp.formats.agent_traces",
 }
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
 

@@ -160,25 +160,34 @@ def _calls(choice: Mapping[str, Any]) -> tuple[Call, ...]:
 
 
 def _rewards(record: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Reward, ...]:
-    """Return the scorings: with RULER the reward before it, then RULER's, which is relative to the group."""
+    """
+    Return the scorings: with RULER the reward before it, then RULER's, which is relative to the group.
+
+    Where the judge failed, RULER's reward is an error, whatever the trajectory's reward was before.
+    """
+    judged = as_mapping(record.get("judged"))
+    calls = tuple(one for one in as_list(judged.get("calls")) if isinstance(one, Call))
+    facts: dict[str, Any] = {"grader": "ruler", "grader_kind": "judge", "relative": True, "calls": calls}
+    own = ("calls", "error_type", "error_message")
+    facts["evidence"] = {name: value for name, value in judged.items() if name not in own} or None
+    if judged.get("error_type") is not None:
+        error = {"error_type": judged["error_type"], "error": text(judged.get("error_message"))}
+        return (Reward(status="error", **error, **facts),)
     if number(metrics.get("ruler_score")) is None:
         return (scored(record.get("reward")),)
     logs = [str(one) for one in as_list(record.get("logs"))]
     stated = [one.removeprefix(_EXPLANATION) for one in logs if one.startswith(_EXPLANATION)]
-    judged = as_mapping(record.get("judged"))
-    calls = tuple(one for one in as_list(judged.get("calls")) if isinstance(one, Call))
+    value = number(record.get("reward"))
     ruler = Reward(
-        value=number(record.get("reward")),
-        status="ok" if number(record.get("reward")) is not None else "error",
-        grader="ruler",
-        grader_kind="judge",
-        relative=True,
+        value=value,
+        status="error" if value is None else "ok",
         explanation=stated[-1] if stated else None,
-        evidence={name: value for name, value in judged.items() if name != "calls"} or None,
-        calls=calls,
+        **facts,
     )
     before = number(metrics.get("independent_reward"))
-    return (Reward(value=before, status="ok", grader="independent_reward"), ruler) if before else (ruler,)
+    if before is None:
+        return (ruler,)
+    return Reward(value=before, status="ok", grader="independent_reward"), ruler
 
 
 def _logged(record: Mapping[str, Any]) -> tuple[str | None, int | None]:

@@ -76,6 +76,18 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="ray >= 2.49",
         tested="2.49 and 2.60",
     ),
+    "art": LibraryInfo(
+        module="mttp.integrations.art",
+        extra="art",
+        requires="openpipe-art >= 0.5",
+        tested="0.5",
+    ),
+    "inspect_ai": LibraryInfo(
+        module="mttp.integrations.inspect_ai",
+        extra="inspect",
+        requires="inspect-ai >= 0.3.200",
+        tested="0.3.285",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

@@ -11,6 +11,7 @@ from typing import Any
 from mttp import formats
 from mttp.errors import ReadError
 from mttp.formats.records import UnreadableRecord
+from mttp.integrations.evaluations import record_evaluation
 from mttp.model.episodes import Episode
 from mttp.recording import configuration
 from mttp.recording.session import Session
@@ -36,6 +37,8 @@ class ImportedFile:
     """What files of the format do not hold."""
     episodes: int = 0
     """The number of recorded episodes."""
+    evaluations: int = 0
+    """The number of recorded evaluations."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     """The records that could not be read."""
 
@@ -47,6 +50,7 @@ class ImportedFile:
             "title": self.title,
             "lacks": list(self.lacks),
             "episodes": self.episodes,
+            "evaluations": self.evaluations,
             "unreadable": [{"place": one.place, "reason": one.reason} for one in self.unreadable],
         }
 
@@ -99,7 +103,8 @@ def _import(
     advance: Callable[[int], object] | None,
 ) -> ImportedFile:
     described = formats.format_named(name)
-    episodes, unreadable = 0, []
+    episodes, evaluations = 0, 0
+    unreadable: list[UnreadableRecord] = []
     for one in described.read(path):
         if isinstance(one, UnreadableRecord):
             unreadable.append(one)
@@ -110,12 +115,16 @@ def _import(
                 groups.setdefault(one.group, []).append(_member(one))
             if advance is not None:
                 advance(1)
+        else:
+            record_evaluation(one)
+            evaluations += 1
     return ImportedFile(
         path=path,
         format=name,
         title=described.TITLE,
         lacks=described.LACKS,
         episodes=episodes,
+        evaluations=evaluations,
         unreadable=tuple(unreadable),
     )
 

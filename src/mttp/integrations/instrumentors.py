@@ -26,7 +26,9 @@ except ImportError as error:
     ) from error
 
 __all__ = [
+    "ArtInstrumentor",
     "GymnasiumInstrumentor",
+    "InspectInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
     "PettingZooInstrumentor",
@@ -81,6 +83,18 @@ class OpenAIInstrumentor(LibraryInstrumentor):
     """Records OpenAI clients."""
 
     package = "openai"
+
+
+class ArtInstrumentor(LibraryInstrumentor):
+    """Records trajectories of ART."""
+
+    package = "art"
+
+
+class InspectInstrumentor(LibraryInstrumentor):
+    """Records samples and tasks of Inspect AI."""
+
+    package = "inspect_ai"
 
 
 class VerifiersInstrumentor(LibraryInstrumentor):

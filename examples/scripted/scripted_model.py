@@ -1,6 +1,7 @@
 """
-A model server on loopback, so that examples of chat trainers need no model: its model calls a tool once and
-then answers `It is 4.`
+A model server on loopback, so that examples of chat trainers need no model.
+
+Its model calls a tool once and then answers `It is 4.`; as a judge it prefers the first trajectory.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.requests.append(body)  # type: ignore[attr-defined]
         is_done = any(message["role"] == "tool" for message in body["messages"]) or not body.get("tools")
         message: dict[str, Any] = {"role": "assistant", "content": "It is 4." if is_done else None}
+        if body.get("response_format"):
+            message["content"] = _scores(body["messages"][-1]["content"])
         reason = "stop" if is_done else "tool_calls"
         if not is_done:
             message["tool_calls"] = [CALL]
@@ -49,6 +52,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+
+def _scores(asked: str) -> str:
+    """Return the scores that RULER asks a judge for: less for each further trajectory."""
+    scores = [
+        {"trajectory_id": str(number), "explanation": f"It is number {number}.", "score": 1 / number}
+        for number in range(1, asked.count("<trajectory id=") + 1)
+    ]
+    return json.dumps({"scores": scores})
 
 
 def _stream(message: dict[str, Any], reason: str) -> bytes:

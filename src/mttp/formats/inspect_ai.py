@@ -1,0 +1,362 @@
+"""
+Inspect AI: evaluation logs, `.eval` or JSON; a sample is an episode, the log is an evaluation.
+
+The reward of an episode is the score of the headline scorer, as Inspect itself reads it: C is 1, P is 0.5,
+I and N are 0. The other scores are scorings, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mttp.errors import ReadError
+from mttp.formats import json_records
+from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id, whole
+from mttp.formats.records import ImportedRecord, UnreadableRecord
+from mttp.formats.sample import FileSample, sample
+from mttp.formats.zip_files import json_member
+from mttp.model.calls import Call
+from mttp.model.episodes import Episode, Reward, Step, Tokens
+from mttp.model.evaluations import Evaluation, TaskResult
+
+__all__ = [
+    "LACKS",
+    "TITLE",
+    "episode",
+    "evaluation",
+    "failed_scoring",
+    "read",
+    "recognizes",
+    "result",
+    "scoring",
+]
+
+TITLE = "Inspect logs"
+LACKS = ("token ids", "rewards of steps", "versions of scorers")
+_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+_VERDICTS = {"C": "pass", "I": "fail"}
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_STATUSES = {"success": "completed", "cancelled": "aborted", "error": "error"}
+_ATTACHMENT = "attachment://"
+_PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "seed")
+
+
+def recognizes(sample: FileSample) -> bool:
+    """Return whether a zip file has the members of a log, or a document has its fields."""
+    is_zip = "header.json" in sample.members and any(one.startswith("samples/") for one in sample.members)
+    return is_zip or {"eval", "plan", "status", "version"} <= sample.row.keys()
+
+
+def read(path: Path) -> Iterator[ImportedRecord]:
+    """Yield the episode of each sample, then the evaluation with their results."""
+    members = sample(path).members
+    log = json_member(path, "header.json") if members else json_records.json_document(path)
+    if not isinstance(log, Mapping) or not isinstance(log.get("eval"), Mapping):
+        raise ReadError(f"{path} is not a log of Inspect: it has no `eval`")
+    results: list[TaskResult] = []
+    for place, found in _samples(path, members, log):
+        if isinstance(found, UnreadableRecord):
+            yield found
+            continue
+        try:
+            value = episode(log["eval"], as_mapping(found), log)
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            yield UnreadableRecord(place, f"{type(error).__name__}: {error}")
+        else:
+            results.append(result(value))
+            yield value
+    yield evaluation(log, results)
+
+
+def _samples(path: Path, members: Sequence[str], log: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if not members:
+        yield from ((f"sample {number + 1}", one) for number, one in enumerate(as_list(log.get("samples"))))
+    for name in sorted(one for one in members if one.startswith("samples/") and one.endswith(".json")):
+        try:
+            yield name, json_member(path, name)
+        except ReadError as error:
+            yield name, UnreadableRecord(name, str(error).removeprefix(f"{path}: {name}: "))
+
+
+def episode(
+    spec: Mapping[str, Any], sample: Mapping[str, Any], log: Mapping[str, Any] | None = None
+) -> Episode:
+    """
+    Return the episode of a sample.
+
+    `spec` is the log's `eval`. Raises ValueError for a sample without an id.
+    """
+    if sample.get("id") is None:
+        raise ValueError("has no id, so that it is no sample of Inspect")
+    events = [as_mapping(one) for one in as_list(sample.get("events"))]
+    attachments = as_mapping(sample.get("attachments"))
+    messages = [as_mapping(_attached(one, attachments)) for one in as_list(sample.get("messages"))]
+    scorings = _scorings(sample, events, _headline(spec, log))
+    reward = scorings[-1] if scorings else Reward()
+    steps = _steps(messages, events)
+    error, limit = as_mapping(sample.get("error")), as_mapping(sample.get("limit"))
+    epoch = whole(sample.get("epoch")) or 1
+    key = sample.get("uuid") or [spec.get("eval_id"), sample["id"], epoch]
+    return Episode(
+        id=text(sample.get("uuid")) or "",
+        trace_id=trace_id("inspect", key),
+        env=text(spec.get("task")) or "",
+        env_version=text(spec.get("task_version")),
+        task=str(sample["id"]),
+        attempt=epoch - 1,
+        policy=text(spec.get("model")),
+        seed=as_mapping(spec.get("model_generate_config")).get("seed"),
+        split=text(as_mapping(spec.get("dataset")).get("name")),
+        inputs={"input": _attached(sample.get("input"), attachments), "target": sample.get("target")},
+        metadata={**as_mapping(sample.get("metadata")), "inspect": _rest(spec, sample)},
+        steps=steps,
+        step_count=len(steps),
+        length=len(steps),
+        status="error" if error else "completed",
+        error_type=_exception(error) if error else None,
+        error_message=text(error.get("message")),
+        truncated=bool(limit) if not error else None,
+        terminated=not limit if not error else None,
+        stop_reason=f"{limit['type']}_limit" if limit.get("type") else None,
+        outcome={"pass": "success", "fail": "failure"}.get(reward.verdict or "", "unknown"),
+        reward=reward,
+        rewards=tuple(scorings),
+        return_=reward.value,
+        return_basis=None if reward.value is None else "episode",
+        start_time=nanoseconds(sample.get("started_at")),
+        end_time=nanoseconds(sample.get("completed_at")),
+    )
+
+
+def evaluation(log: Mapping[str, Any], results: Sequence[TaskResult]) -> Evaluation:
+    """Return the evaluation of a log; metrics are named as in Inspect: `scorer/metric`."""
+    spec, stated = as_mapping(log.get("eval")), as_mapping(log.get("results"))
+    dataset, config = as_mapping(spec.get("dataset")), as_mapping(spec.get("config"))
+    ids = [str(one) for one in as_list(dataset.get("sample_ids"))]
+    metrics = {
+        f"{score.get('name')}/{name}": value
+        for score in map(as_mapping, as_list(stated.get("scores")))
+        for name, metric in as_mapping(score.get("metrics")).items()
+        if (value := number(as_mapping(metric).get("value"))) is not None
+    }
+    return Evaluation(
+        id=text(spec.get("eval_id")) or "",
+        suite=text(spec.get("task")) or "inspect",
+        suite_version=text(spec.get("task_version")),
+        tasks=tuple(ids) or tuple(dict.fromkeys(one.task for one in results)),
+        samples=max([whole(config.get("epochs")) or 1, *(one.sample + 1 for one in results)]),
+        policy=text(spec.get("model")),
+        tags={"inspect.run_id": str(spec.get("run_id")), "inspect.status": str(log.get("status"))},
+        status=_STATUSES.get(str(log.get("status")), "unfinished"),
+        error_message=text(as_mapping(log.get("error")).get("message")),
+        results=tuple(results),
+        metrics=metrics,
+        metadata={
+            "inspect": {name: log[name] for name in ("eval", "plan", "stats", "reductions") if log.get(name)}
+        },
+    )
+
+
+def result(episode: Episode) -> TaskResult:
+    """Return the result of a sample in its evaluation."""
+    reward = episode.reward
+    failed = reward.value is None and (episode.status == "error" or reward.status == "error")
+    outcome = "scored" if reward.value is not None else "errored" if failed else "skipped"
+    return TaskResult(
+        task=str(episode.task),
+        sample=episode.attempt or 0,
+        outcome=outcome,
+        score=reward.value,
+        passed=None if reward.verdict is None else reward.verdict == "pass",
+        duration=episode.duration,
+        error=(episode.error_message or reward.error) if failed else None,
+        error_type=(episode.error_type or reward.error_type) if failed else None,
+        episode=episode.trace_id,
+    )
+
+
+def _exception(error: Mapping[str, Any]) -> str:
+    """Return the class of an exception, of which a log has the `repr`."""
+    match = re.match(r"(\w+)\(", str(error.get("message")))
+    return match[1] if match else "error"
+
+
+def _rest(spec: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an episode has no place for."""
+    names = ("epoch", "store", "choices", "files", "sandbox", "working_time", "total_time", "error_retries")
+    kept = {name: sample[name] for name in names if sample.get(name)}
+    return {"eval_id": spec.get("eval_id"), "run_id": spec.get("run_id"), **kept}
+
+
+def _headline(spec: Mapping[str, Any], log: Mapping[str, Any] | None) -> str | None:
+    """Return the name of the scorer whose score is the reward: the log's headline, else the first scorer."""
+    stated = as_mapping(as_mapping(as_mapping(log).get("results")).get("headline"))
+    first = as_mapping(next(iter(as_list(spec.get("scorers"))), None))
+    return text(stated.get("scorer")) or text(first.get("name"))
+
+
+def _scorings(
+    sample: Mapping[str, Any], events: Sequence[Mapping[str, Any]], headline: str | None
+) -> list[Reward]:
+    """Return a scoring for each scorer, that of the headline last."""
+    found = {name: as_mapping(score) for name, score in as_mapping(sample.get("scores")).items()}
+    last = headline if headline in found else next(iter(found), None)
+    names = [*(name for name in found if name != last), *([last] if last in found else [])]
+    times = {
+        str(event.get("scorer")): nanoseconds(event.get("timestamp"))
+        for event in events
+        if event.get("event") == "score"
+    }
+    latest = max((time for time in times.values() if time is not None), default=None)
+    times[str(last)] = latest  # scorings are read in order of time
+    return [scoring(str(name), found[str(name)], times.get(str(name))) for name in names]
+
+
+def failed_scoring(name: str, error: BaseException) -> Reward:
+    """Return the scoring of a scorer that raised."""
+    return Reward(status="error", grader=name, error_type=type(error).__name__, error=str(error))
+
+
+def scoring(name: str, score: Mapping[str, Any], time: int | None = None) -> Reward:
+    """Return the scoring of a scorer; a score of several values has them as components and no value."""
+    value = score.get("value")
+    facts: dict[str, Any] = {
+        "grader": name,
+        "grader_kind": "judge" if name.startswith("model_graded") else None,
+        "label": value if isinstance(value, str) else None,
+        "verdict": _VERDICTS.get(value) if isinstance(value, str) else None,
+        "explanation": text(score.get("explanation")),
+        "evidence": {key: score[key] for key in ("answer", "metadata") if score.get(key) is not None} or None,
+        "start_time": time,
+        "end_time": time,
+    }
+    if isinstance(value, (Mapping, list)):
+        parts = value if isinstance(value, Mapping) else {str(place): one for place, one in enumerate(value)}
+        known = {key: found for key, one in parts.items() if (found := _number(one)) is not None}
+        absent = {key: "missing" for key in parts if key not in known}
+        return Reward(components=known, component_statuses=absent, **facts)
+    read = _number(value)
+    return Reward(value=read, status="missing" if read is None else "ok", **facts)
+
+
+def _number(value: object) -> float | None:
+    """Return a score's value as Inspect's `value_to_float` does; None for another text."""
+    if isinstance(value, str):
+        word = value.strip().lower()
+        known = _LETTERS.get(value, _WORDS.get(word))
+        if known is not None:
+            return known
+        try:
+            return number(float(word))
+        except ValueError:
+            return None
+    return number(value)
+
+
+def _steps(messages: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """Return a step for each message that the model generated, with its call and those of its tools."""
+    models = {
+        as_mapping(as_mapping(choice).get("message")).get("id"): (event, as_mapping(choice))
+        for event in events
+        if event.get("event") == "model"
+        for choice in as_list(as_mapping(event.get("output")).get("choices"))
+    }
+    tools = {event.get("id"): event for event in events if event.get("event") == "tool"}
+    steps: list[Step] = []
+    before: list[Any] = []
+    for message in messages:
+        if message.get("role") != "assistant" or message.get("source") not in ("generate", None):
+            before.append(_plain(message))
+            continue
+        event, choice = models.get(message.get("id"), ({}, {}))
+        asked = [as_mapping(one) for one in as_list(message.get("tool_calls"))]
+        calls = [_model_call(event)] if event else []
+        calls += [_tool_call(one, as_mapping(tools.get(one.get("id")))) for one in asked]
+        steps.append(
+            Step(
+                index=len(steps),
+                observation=before or None,
+                action=_plain(message),
+                tokens=_tokens(choice),
+                calls=tuple(calls),
+                start_time=nanoseconds(event.get("timestamp")),
+                end_time=max((call.end_time for call in calls if call.end_time), default=None),
+            )
+        )
+        before = []
+    return tuple(steps)
+
+
+def _model_call(event: Mapping[str, Any]) -> Call:
+    output, config = as_mapping(event.get("output")), as_mapping(event.get("config"))
+    usage = as_mapping(output.get("usage"))
+    reasons = [text(as_mapping(one).get("stop_reason")) for one in as_list(output.get("choices"))]
+    error = text(event.get("error"))
+    return Call(
+        operation="chat",
+        name=text(event.get("model")),
+        response_model=text(output.get("model")),
+        parameters={name: config[name] for name in _PARAMETERS if config.get(name) is not None},
+        finish_reasons=tuple(reason for reason in reasons if reason),
+        input_tokens=whole(usage.get("input_tokens")),
+        output_tokens=whole(usage.get("output_tokens")),
+        error_type="error" if error else None,
+        error_message=error,
+        start_time=nanoseconds(event.get("timestamp")),
+        end_time=nanoseconds(event.get("completed")),
+    )
+
+
+def _tool_call(asked: Mapping[str, Any], event: Mapping[str, Any]) -> Call:
+    error = as_mapping(event.get("error"))
+    return Call(
+        operation="execute_tool",
+        name=text(asked.get("function")),
+        id=text(asked.get("id")),
+        arguments=asked.get("arguments"),
+        result=event.get("result"),
+        error_type=text(error.get("type")),
+        error_message=text(error.get("message")),
+        start_time=nanoseconds(event.get("timestamp")),
+        end_time=nanoseconds(event.get("completed")),
+    )
+
+
+def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
+    entries = [as_mapping(one) for one in as_list(as_mapping(choice.get("logprobs")).get("content"))]
+    logprobs: Any = [found for one in entries if (found := number(one.get("logprob"))) is not None]
+    return (
+        Tokens(logprobs=logprobs, count=len(entries)) if entries and len(logprobs) == len(entries) else None
+    )
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the form of chat APIs: a tool call has a function with name and arguments."""
+    found = {
+        key: value for key, value in message.items() if key not in ("id", "source") and value is not None
+    }
+    calls = [as_mapping(one) for one in as_list(found.get("tool_calls"))]
+    if calls:
+        found["tool_calls"] = [
+            {
+                "id": one.get("id"),
+                "type": "function",
+                "function": {"name": one.get("function"), "arguments": json_value(one.get("arguments"))},
+            }
+            for one in calls
+        ]
+    return found
+
+
+def _attached(value: Any, attachments: Mapping[str, Any], depth: int = 0) -> Any:
+    """Return a value whose long texts, which a log keeps apart, are in their places."""
+    if not attachments or depth > 20:
+        return value
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, Mapping):
+        return {key: _attached(one, attachments, depth + 1) for key, one in value.items()}
+    return [_attached(one, attachments, depth + 1) for one in value] if isinstance(value, list) else value

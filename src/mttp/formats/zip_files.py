@@ -1,0 +1,53 @@
+"""Members of zip files, also those compressed by zstd, which Python reads from 3.14 on."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from mttp.errors import MissingExtra, ReadError
+
+__all__ = ["json_member"]
+
+_ZSTD = 93
+_HEADER = struct.Struct("<26xHH")
+"""The end of a member's local header: the lengths of its name and of its extra field."""
+_MOST = 1 << 28
+"""Size of a member that is read."""
+
+
+def json_member(path: Path, name: str) -> Any:
+    """Return the JSON value of a member; raises ReadError if there is none, and MissingExtra without zstd."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo(name)
+            if info.file_size > _MOST:
+                raise ReadError(f"{path}: {name} has {info.file_size:,} bytes, more than {_MOST:,}")
+            content = _zstd(path, info) if info.compress_type == _ZSTD else archive.read(info)
+        return json.loads(content)
+    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise ReadError(f"{path}: {name}: {error}") from error
+
+
+def _zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtra(package="zstandard", extra="zstd", purpose=f"reading {path}") from error
+    with path.open("rb") as file:
+        file.seek(info.header_offset)
+        header = file.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            raise ValueError("its header is cut off")
+        file.seek(sum(_HEADER.unpack(header)), 1)
+        compressed = file.read(info.compress_size)
+    try:
+        found: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(compressed)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if len(found) != info.file_size:
+        raise ValueError(f"it has {len(found):,} bytes, expected {info.file_size:,}")
+    return found

@@ -1,0 +1,328 @@
+"""
+ART: trajectories are recorded when they are trained on or logged, and RULER's judge with them.
+
+Trajectories that were gathered and are neither trained on nor logged are recorded when the session closes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import wrapt
+
+from mttp.codec import rewards
+from mttp.formats import art
+from mttp.formats.fields import trace_id
+from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.nesting import recording_everything
+from mttp.integrations.options import Options
+from mttp.integrations.patching import Around, PatchedFunction, Patches
+from mttp.model.episodes import Call, Episode
+from mttp.model.results import RewardResult
+from mttp.otlp.spans import error_message, qualified_name
+from mttp.recording import configuration
+from mttp.recording.open_group import OpenGroup
+from mttp.recording.training import group, update
+
+__all__ = ["ArtPatches", "attach", "attach_all"]
+
+_LIBRARY = "art"
+_MOST_WAITING = 1_000
+"""Groups that wait to be trained on or logged; beyond them the oldest is recorded."""
+_BACKENDS = ("art.local.backend:LocalBackend", "art.serverless.backend:ServerlessBackend")
+
+_active: ArtPatches | None = None
+
+
+class ArtPatches(Patches):
+    """The patches of ART's functions, each installed when its module is imported."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(lambda: None)
+        self._options = options
+        self._waiting: dict[int, tuple[Any, str]] = {}
+        """Gathered groups and the ids under which they are recorded, by identity."""
+        self._recorded: dict[int, tuple[Any, Episode]] = {}
+        """Weak references to the recorded trajectories, and their episodes without steps, by identity."""
+        self._judged: dict[str, list[dict[str, Any]]] = {}
+        """The facts of RULER's judge by the messages that it got, until their trajectories are recorded."""
+        self._results: dict[int, tuple[Any, RewardResult]] = {}
+        """The trajectories that a reward spec scored and that are not recorded yet, and its results."""
+        self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+        for name, place in self._places_by_module().items():
+            self._missing[name] = False
+            wrapt.register_post_import_hook(functools.partial(self._imported, place), name)
+
+    def use(self, options: Options) -> None:
+        """Use new options from now on."""
+        self._options = options
+
+    def _places_by_module(self) -> dict[str, list[tuple[str, str, Around]]]:
+        places: dict[str, list[tuple[str, str, Around]]] = {
+            "art.gather": [
+                ("", "gather_trajectory_groups", self._gather),
+                ("", "gather_trajectories", self._gather),
+            ],
+            "art": [
+                ("", "gather_trajectory_groups", self._gather),
+                ("", "gather_trajectories", self._gather),
+                ("Model", "log", self._log),
+            ],
+        }
+        for module in ("art.rewards.ruler", "art.rewards"):
+            places[module] = [
+                ("", "ruler", self._ruler),
+                ("", "ruler_score_group", self._ruler_score_group),
+            ]
+        for backend in _BACKENDS:
+            module, _, kind = backend.partition(":")
+            places[module] = [(kind, "train", self._train)]
+        return places
+
+    def _imported(self, places: Iterable[tuple[str, str, Around]], module: Any) -> None:
+        """Patch a module after its import; errors are counted, so that the import succeeds."""
+        name = module.__name__
+        self._missing.pop(name, None)
+        if not self.attached or not _is_art(module):
+            return
+        try:
+            self.install_existing(
+                _LIBRARY,
+                [
+                    (f"{kind or name}.{attribute}", owner, attribute, around)
+                    for kind, attribute, around in places
+                    if not _is_patched(owner := getattr(module, kind, module) if kind else module, attribute)
+                ],
+            )
+        except Exception as error:
+            hook_failed(_LIBRARY, f"{name} is not recorded", error)
+
+    def keep_results(self, group: Any, pairs: Sequence[tuple[Any, RewardResult]]) -> None:
+        """Keep a reward spec's results for their trajectories; record at once those without a value."""
+        _, identity = self._waiting.setdefault(id(group), (group, uuid.uuid4().hex))
+        for trajectory, result in pairs:
+            self._results[id(trajectory)] = trajectory, result
+            if result.value is None:
+                self._record(trajectory, identity, None, None, None)
+
+    # Hooks.
+
+    async def _gather(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        with recording_everything():
+            found = await wrapped(*args, **kwargs)
+        guard(_LIBRARY, self._gathered, found)
+        return found
+
+    async def _log(self, wrapped: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        given = dict(zip(("trajectories", "split"), args, strict=False)) | kwargs
+        listed = given.get("trajectories")
+        if listed is not None and not isinstance(listed, (list, tuple)):  # it can be read only once
+            listed = given["trajectories"] = list(listed)
+            args, kwargs = (), given
+        if listed:
+            guard(_LIBRARY, self._record_all, listed, given.get("split", "val"), given.get("step"), model)
+        return await wrapped(*args, **kwargs)
+
+    async def _train(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        given = dict(zip(("model", "trajectory_groups"), args, strict=False)) | kwargs
+        groups = given["trajectory_groups"] = list(given.get("trajectory_groups", ()))
+        model = given.get("model")
+        recorded = guard(_LIBRARY, self._record_all, groups, "train", None, model) or []
+        result = await wrapped(**given)
+        guard(_LIBRARY, self._updated, result, model, recorded)
+        return result
+
+    async def _ruler(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        start = time.time_ns()
+        try:
+            return await wrapped(*args, **kwargs)
+        finally:
+            guard(_LIBRARY, self._judge_called, args, kwargs, start, sys.exc_info()[1])
+
+    async def _ruler_score_group(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        given = args[0] if args else kwargs.get("group")
+        scored = None
+        try:
+            scored = await wrapped(*args, **kwargs)
+        finally:  # without a result the judge has failed
+            guard(_LIBRARY, self._scored, given, scored)
+        return scored
+
+    # What they record.
+
+    def _gathered(self, found: Iterable[Any]) -> None:
+        """Keep groups, or trajectories without one, until they are trained on or logged."""
+        session = configuration.recording_session()
+        if session is None:
+            return
+        if session not in self._sessions:
+            self._sessions.add(session)
+            session._before_close(self._flush)
+        for one in found:
+            if not isinstance(one, BaseException):
+                self._waiting.setdefault(id(one), (one, uuid.uuid4().hex))
+        while len(self._waiting) > _MOST_WAITING:
+            oldest, _ = self._waiting[next(iter(self._waiting))]
+            self._record_all([oldest], None, None, None)
+
+    def _flush(self) -> None:
+        """Record what was gathered and is still waiting."""
+        self._record_all([one for one, _ in self._waiting.values()], None, None, None)
+
+    def _record_all(self, listed: Iterable[Any], split: str | None, step: Any, model: Any) -> list[OpenGroup]:
+        """Record groups and trajectories that are not recorded yet, and return the groups."""
+        groups = []
+        for one in listed:
+            _, identity = self._waiting.pop(id(one), (None, uuid.uuid4().hex))
+            members = getattr(one, "trajectories", None)
+            if members is None:
+                self._record(one, None, split, step, model)
+                continue
+            values = [self._record(member, identity, split, step, model) for member in members]
+            recorded = [value for value in values if value is not None]
+            for failure in getattr(one, "exceptions", ()):
+                self._record_failure(failure, identity, split)
+            if recorded:
+                groups.append(group(identity, recorded))
+        return groups
+
+    def _record(
+        self, trajectory: Any, identity: str | None, split: str | None, step: Any, model: Any
+    ) -> Episode | None:
+        """Record a trajectory once, and return its episode without steps."""
+        session = configuration.recording_session()
+        known = self._recorded.get(id(trajectory))
+        if known is not None and known[0]() is trajectory:
+            return known[1]
+        if session is None or isinstance(trajectory, BaseException):
+            return None
+        record = trajectory.model_dump(mode="json", warnings=False)
+        started = getattr(trajectory, "start_time", None)
+        record |= {"group": identity, "split": split, "trace_id": uuid.uuid4().hex}
+        record |= {} if step is None else {"step": step}
+        judged = self._judged.pop(_digest(trajectory.messages()), None)
+        if judged:
+            record["judged"] = judged.pop(0)
+            self._judged |= {_digest(trajectory.messages()): judged} if judged else {}
+        if started is not None:
+            record["start_time"] = round(started.timestamp() * 1e9)
+            seconds = record["metrics"].get("duration")
+            record["end_time"] = None if seconds is None else record["start_time"] + round(seconds * 1e9)
+        value = self._described(art.episode(record), model)
+        _, result = self._results.pop(id(trajectory), (None, None))
+        if result is not None:
+            reward = rewards.make(result, [])
+            value = replace(value, reward=reward, rewards=(reward,), return_=reward.value)
+        session.record(value)
+        kept = replace(value, steps=(), agents=(), metadata={})
+        key = id(trajectory)
+        self._recorded[key] = weakref.ref(trajectory, lambda _: self._recorded.pop(key, None)), kept
+        return kept
+
+    def _record_failure(self, failure: Any, identity: str, split: str | None) -> None:
+        """Record a rollout that raised, as an episode without steps."""
+        session = configuration.recording_session()
+        if session is not None:
+            kind = str(failure.type).removeprefix("<class '").removesuffix("'>")
+            facts: dict[str, Any] = {"error_type": kind, "error_message": str(failure.message)}
+            session.record(
+                self._described(Episode(status="error", group=identity, split=split, **facts), None)
+            )
+
+    def _described(self, value: Episode, model: Any) -> Episode:
+        """Return the episode with the model's name and the options."""
+        name = getattr(model, "name", None)
+        stated = {key: given for key, given in self._options.identity().items() if given is not None}
+        facts: dict[str, Any] = {"policy": name, **stated}
+        return replace(value, metadata={**value.metadata, **(self._options.metadata or {})}, **facts)
+
+    def _scored(self, given: Any, scored: Any) -> None:
+        """Let the scored copy of a group take its place; the group itself waits if its judge failed."""
+        _, identity = self._waiting.pop(id(given), (None, uuid.uuid4().hex))
+        kept = given if scored is None else scored
+        self._waiting[id(kept)] = kept, identity
+
+    def _judge_called(
+        self, args: Any, kwargs: Mapping[str, Any], start: int, error: BaseException | None
+    ) -> None:
+        """Keep the judge's model, rubric and order for each member, and its one call for the first."""
+        names = ("message_lists", "judge_model", "extra_litellm_params", "rubric", "tools")
+        given = dict(zip(names, args, strict=False)) | dict(kwargs)
+        judge = str(given.get("judge_model", "openai/o3"))
+        members = list(given.get("message_lists") or ())
+        failed: dict[str, Any] = {}
+        if error is not None:
+            failed = {"error_type": qualified_name(error), "error_message": error_message(error)}
+        call = Call(operation="chat", name=judge, start_time=start, end_time=time.time_ns(), **failed)
+        facts = {"model": judge, "rubric": given.get("rubric"), "order": [*range(len(members))], **failed}
+        for place, messages in enumerate(members):
+            own = {**facts, "position": place, "calls": () if place else (call,)}
+            self._judged.setdefault(_digest(messages), []).append(own)
+        while len(self._judged) > _MOST_WAITING:
+            del self._judged[next(iter(self._judged))]
+
+    def _updated(self, result: Any, model: Any, groups: Sequence[OpenGroup]) -> None:
+        """Record the update that `backend.train` made."""
+        metrics = {name: float(value) for name, value in dict(getattr(result, "metrics", {})).items()}
+        step = getattr(result, "step", None)
+        update(
+            step,
+            policy=getattr(model, "name", None),
+            policy_version_after=None if step is None else str(step),
+            groups=groups,
+            loss=metrics.get("loss"),
+            entropy=metrics.get("entropy"),
+            grad_norm=metrics.get("grad_norm"),
+            learning_rate=metrics.get("learning_rate"),
+            metrics=metrics,
+        )
+
+
+def _digest(messages: object) -> str:
+    """Return a digest of a trajectory's messages, by which the judge's facts find it again."""
+    return trace_id("art", json.loads(json.dumps(messages, default=str)))
+
+
+def _is_art(module: Any) -> bool:
+    """Return whether a module is of OpenPipe's ART: another distribution has a package of that name."""
+    package = sys.modules.get("art")
+    return getattr(package, "TrajectoryGroup", None) is not None or module.__name__ != "art"
+
+
+def _is_patched(owner: Any, name: str) -> bool:
+    """Return whether an attribute is the patch of another module, which this one has imported."""
+    return isinstance(getattr(owner, name, None), PatchedFunction)
+
+
+def keep_results(group: Any, pairs: Sequence[tuple[Any, RewardResult]]) -> None:
+    """Let a reward spec's results be recorded with the trajectories of a group, if ART is recorded."""
+    if _active is not None and _active.attached:
+        guard(_LIBRARY, _active.keep_results, group, pairs)
+
+
+def attach(target: Any, /, **options: Any) -> ArtPatches:  # noqa: ARG001 - ART's functions are not a model's
+    """Record all trajectories, as `attach_all` does: ART's functions do not belong to a model."""
+    return attach_all(**options)
+
+
+def attach_all(**options: Any) -> ArtPatches:
+    """
+    Record every trajectory that is trained on or logged from now on.
+
+    A further call returns the same handle, and new options apply.
+    """
+    global _active
+    chosen = Options.of(options)
+    if _active is None or not _active.attached:
+        _active = ArtPatches(chosen)
+    elif options:
+        _active.use(chosen)
+    return _active

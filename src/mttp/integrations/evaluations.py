@@ -1,0 +1,38 @@
+"""Records finished evaluations of other libraries from their values."""
+
+from __future__ import annotations
+
+from mttp.model.evaluations import Evaluation
+from mttp.rewards.evaluating import evaluate
+
+__all__ = ["record_evaluation"]
+
+
+def record_evaluation(value: Evaluation) -> None:
+    """Record an evaluation with its results, which name the trace ids of recorded episodes."""
+    with evaluate(
+        value.suite,
+        value.suite_version,
+        tasks=value.tasks,
+        samples=value.samples,
+        policy=value.policy,
+        policy_version=value.policy_version,
+        tags=value.tags,
+        metadata=value.metadata,
+        progress=False,
+    ) as opened:
+        for name, metric in value.metrics.items():
+            opened.metric(name, metric)
+        for one in value.results:
+            opened.result(
+                one.task,
+                one.score,
+                sample=one.sample,
+                passed=one.passed,
+                duration=one.duration,
+                error=one.error,
+                outcome=one.outcome,
+                episode=one.episode or None,
+            )
+        if value.status not in ("completed", "unfinished"):
+            opened.end(status=value.status)

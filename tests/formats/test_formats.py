@@ -1,0 +1,59 @@
+"""All formats: their names, titles and the table in the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mttp import formats
+from mttp.errors import ReadError
+
+PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
+
+
+def test_the_page_states_what_each_format_lacks() -> None:
+    """
+    In the order in which formats are recognized.
+    """
+    rows = re.findall(r"^\| (\w+) \| .+ \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+
+    assert [(name, ", ".join(formats.format_named(name).LACKS)) for name in formats.FORMATS] == [
+        row for row in rows if row[0] != "format"
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n",
+        b"{}",
+        b"[]",
+        b"[1]",
+        b"3",
+        b'"x"',
+        b"{",
+        b"\x00\xff",
+        b"PK\x03\x04",
+        b"PAR1",
+        b"[[]]",
+        b"null",
+    ],
+)
+def test_a_file_without_a_format_is_refused(content: bytes, tmp_path: Path) -> None:
+    """
+    Whatever it holds.
+    """
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    try:
+        found = formats.recognize(path)
+    except ReadError:
+        found = None
+
+    assert found is None
+
+    with pytest.raises(ReadError):
+        formats.read(path)

@@ -1,0 +1,1 @@
+"""A stand-in for Inspect AI: hooks, and a runner that calls them."""
