@@ -64,6 +64,18 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="verifiers >= 0.4",
         tested="0.4",
     ),
+    "pettingzoo": LibraryInfo(
+        module="mttp.integrations.pettingzoo",
+        extra="pettingzoo",
+        requires="pettingzoo >= 1.25",
+        tested="1.25 and 1.27",
+    ),
+    "ray": LibraryInfo(
+        module="mttp.integrations.rllib",
+        extra="rllib",
+        requires="ray >= 2.49",
+        tested="2.49 and 2.60",
+    ),
     "art": LibraryInfo(
         module="mttp.integrations.art",
         extra="art",

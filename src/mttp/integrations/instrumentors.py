@@ -31,6 +31,8 @@ __all__ = [
     "InspectInstrumentor",
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
+    "PettingZooInstrumentor",
+    "RllibInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
@@ -106,3 +108,15 @@ class VerifiersInstrumentor(LibraryInstrumentor):
     """Records environments of verifiers."""
 
     package = "verifiers"
+
+
+class PettingZooInstrumentor(LibraryInstrumentor):
+    """Records PettingZoo environments."""
+
+    package = "pettingzoo"
+
+
+class RllibInstrumentor(LibraryInstrumentor):
+    """Records RLlib's algorithms."""
+
+    package = "ray"
