@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mttp.codec import kinds
-from mttp.codec.plain import Faults, Plain, plain, text
+from mttp.codec.plain import Faults, Plain, from_json, plain, text
 from mttp.model.episodes import Call
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -24,6 +24,8 @@ _MODEL = {
     "input_tokens": a.GEN_AI_USAGE_INPUT_TOKENS,
     "output_tokens": a.GEN_AI_USAGE_OUTPUT_TOKENS,
     "time_to_first_chunk": a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
+    "arguments": a.GEN_AI_INPUT_MESSAGES,
+    "result": a.GEN_AI_OUTPUT_MESSAGES,
 }
 _TOOL = {
     "name": a.GEN_AI_TOOL_NAME,
@@ -69,16 +71,24 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
 
 def is_call(record: SpanRecord) -> bool:
     """Return whether the span is a call of a model or a tool."""
-    return a.GEN_AI_OPERATION_NAME in record.attributes and kinds.kind(record) in ("", kinds.CALL)
+    return kinds.is_call_operation(record.attributes) and kinds.kind(record) in ("", kinds.CALL)
 
 
 def below(span_id: str, children: Mapping[str, Sequence[SpanRecord]]) -> Iterator[SpanRecord]:
-    """Yield the calls below a span, directly or below spans of other libraries, outermost first."""
+    """
+    Yield the calls below a span, directly or below spans of other libraries, outermost first.
+
+    A response that two other libraries recorded, a client and its instrumentation, is one call.
+    """
     waiting = [*reversed(children.get(span_id, ()))]
+    seen: set[object] = set()
     while waiting:
         record = waiting.pop()
         if is_call(record):
-            yield record
+            response = None if a.RUN_ID in record.attributes else record.attributes.get(a.GEN_AI_RESPONSE_ID)
+            if not isinstance(response, str) or response not in seen:
+                yield record
+            seen.add(response if isinstance(response, str) else None)
         elif a.RUN_ID not in record.attributes:
             waiting += reversed(children.get(record.span_id, ()))
 
@@ -89,6 +99,9 @@ def decode(record: SpanRecord) -> Call:
     operation = str(found[a.GEN_AI_OPERATION_NAME])
     keys = _TOOL if operation == EXECUTE_TOOL else _MODEL
     values = {name: found[key] for name, key in keys.items() if key in found}
+    for name in ("arguments", "result"):
+        if keys is _MODEL and isinstance(values.get(name), str):  # other instrumentations write JSON
+            values[name] = from_json(values[name])
     reasons = values.get("finish_reasons") or ()
     values["finish_reasons"] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
     return Call(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mttp.codec import columns
+from mttp.codec import columns, other_calls
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
 from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
@@ -61,6 +61,8 @@ _OF_KINDS = {
 
 def is_conforming(attributes: Mapping[str, Any]) -> bool:
     """Return whether no attribute of a span is removed."""
+    if other_calls.is_other_call(attributes):
+        return False
     suspects = _suspects(attributes)
     return not suspects or not _examined(attributes, suspects)[1]
 
@@ -78,6 +80,8 @@ class Conformity:
 
     def examine(self, record: SpanRecord) -> tuple[SpanRecord, Sequence[Misfit]]:
         """Return the conforming span, and the removed values."""
+        if not self._as_written and other_calls.is_other_call(record.attributes):
+            record = replace(record, attributes=other_calls.with_conventions(record.attributes))
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()

@@ -20,6 +20,7 @@ __all__ = [
     "OTHER",
     "by_type",
     "is_annotation",
+    "is_call_operation",
     "is_evaluation",
     "is_group",
     "is_run",
@@ -34,6 +35,9 @@ CALL: Final = SpanType.CALL
 OTHER: Final = "other"
 """Any other span within an episode."""
 
+_CALL_OPERATIONS = frozenset(
+    {"chat", "text_completion", "generate_content", "embeddings", "retrieval", "execute_tool"}
+)
 _WITHIN: Mapping[str, str] = {
     names.EPISODE: a.EPISODE_ID,
     names.EPISODE_START: a.EPISODE_ID,
@@ -153,6 +157,16 @@ def is_group(record: SpanRecord) -> bool:
 def is_update(record: SpanRecord) -> bool:
     """Return whether the span is an update."""
     return kind(record) == names.UPDATE
+
+
+def is_call_operation(attributes: Mapping[str, Any]) -> bool:
+    """
+    Return whether a span is a call of a model or a tool by its operation.
+
+    Spans of other libraries around calls, such as `invoke_agent`, are not: what is below them is read.
+    """
+    operation = attributes.get(a.GEN_AI_OPERATION_NAME)
+    return operation is not None and (operation in _CALL_OPERATIONS or a.RUN_ID in attributes)
 
 
 def is_annotation(record: SpanRecord) -> bool:

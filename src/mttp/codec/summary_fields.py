@@ -343,7 +343,7 @@ def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
 
     Zero for a grader's calls.
     """
-    if a.GEN_AI_OPERATION_NAME in attributes:
+    if kinds.is_call_operation(attributes):
         if a.GRADER_NAME in attributes:
             return 0, 0
         inputs, outputs = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS

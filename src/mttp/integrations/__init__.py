@@ -64,6 +64,18 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="verifiers >= 0.4",
         tested="0.4",
     ),
+    "pettingzoo": LibraryInfo(
+        module="mttp.integrations.pettingzoo",
+        extra="pettingzoo",
+        requires="pettingzoo >= 1.25",
+        tested="1.25 and 1.27",
+    ),
+    "ray": LibraryInfo(
+        module="mttp.integrations.rllib",
+        extra="rllib",
+        requires="ray >= 2.49",
+        tested="2.49 and 2.60",
+    ),
     "art": LibraryInfo(
         module="mttp.integrations.art",
         extra="art",
@@ -87,6 +99,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         extra="openenv",
         requires="openenv >= 0.10",
         tested="0.10",
+    ),
+    "verl": LibraryInfo(
+        module="mttp.integrations.verl",
+        extra="verl",
+        requires="verl >= 0.9",
+        tested="0.9",
     ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",

@@ -33,9 +33,12 @@ __all__ = [
     "LibraryInstrumentor",
     "OpenAIInstrumentor",
     "OpenEnvInstrumentor",
+    "PettingZooInstrumentor",
+    "RllibInstrumentor",
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
+    "VerlInstrumentor",
 ]
 
 
@@ -109,7 +112,25 @@ class InspectInstrumentor(LibraryInstrumentor):
     package = "inspect_ai"
 
 
+class VerlInstrumentor(LibraryInstrumentor):
+    """Records rollouts of verl's agent loops."""
+
+    package = "verl"
+
+
 class VerifiersInstrumentor(LibraryInstrumentor):
     """Records environments of verifiers."""
 
     package = "verifiers"
+
+
+class PettingZooInstrumentor(LibraryInstrumentor):
+    """Records PettingZoo environments."""
+
+    package = "pettingzoo"
+
+
+class RllibInstrumentor(LibraryInstrumentor):
+    """Records RLlib's algorithms."""
+
+    package = "ray"

@@ -26,9 +26,9 @@ class Call(Value):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Sampling parameters by name: temperature, top_p, top_k, max_tokens, seed."""
     arguments: Any = None
-    """The arguments of the tool."""
+    """The arguments of the tool; for a model the messages it was given, if another library recorded them."""
     result: Any = None
-    """The result of the tool."""
+    """The result of the tool; for a model the messages it answered, if another library recorded them."""
     response_model: str | None = None
     """The model that generated the response."""
     finish_reasons: tuple[str, ...] = ()

@@ -11,17 +11,19 @@ from mttp.codec import summary_fields
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.episode_figures import EpisodeFigures, is_model_call
+from mttp.reading.episode_summary import Counts
 from mttp.reading.garbage import gc_disabled
 from mttp.reading.problems import Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.reading.span_aggregation import MissingEpisode, SpanAggregator
+from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 if TYPE_CHECKING:
     from mttp.model.episodes import Run
 
-__all__ = ["AggregatedSource", "aggregate_source", "read_figures"]
+__all__ = ["AggregatedSource", "add_other_calls", "aggregate_source", "read_figures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +75,40 @@ def read_figures(
     ]
 
 
-def _calls(source: Source, trace_ids: set[str]) -> dict[str, tuple[int, int]]:
-    """Number and total duration in nanoseconds of the model calls of the steps of these traces."""
+def add_other_calls(found: AggregatedSource, source: Source) -> None:
+    """Add the tokens of calls below spans of other libraries, which need a second pass, if there are any."""
+    if not found.spans.unplaced:
+        return
     from mttp.codec import calls
 
+    for records in _traces(source, found.spans.unplaced).values():
+        children = summary_fields.children(records.values())
+        for step in (one for one in records.values() if summary_fields.kind(one) == names.STEP):
+            others = (
+                call.attributes
+                for call in calls.below(step.span_id, children)
+                if a.RUN_ID not in call.attributes
+            )
+            for attributes in others:
+                run = found.spans.aggregate.of(str(step.attributes.get(a.RUN_ID, "")))
+                run.counts.merge(Counts(call_tokens=summary_fields.counts(attributes)))
+
+
+def _traces(source: Source, trace_ids: set[str]) -> dict[str, dict[str, SpanRecord]]:
+    """Return the spans of these traces by trace id and span id."""
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
     for record in Scan(source, arrays=False):
         if record.trace_id in trace_ids:
             traces[record.trace_id].setdefault(record.span_id, record)
+    return traces
+
+
+def _calls(source: Source, trace_ids: set[str]) -> dict[str, tuple[int, int]]:
+    """Number and total duration in nanoseconds of the model calls of the steps of these traces."""
+    from mttp.codec import calls
+
     found = {}
-    for trace_id, records in traces.items():
+    for trace_id, records in _traces(source, trace_ids).items():
         children = summary_fields.children(records.values())
         steps = [one.span_id for one in records.values() if summary_fields.kind(one) == names.STEP]
         durations = [

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mttp.codec import segments, summary_fields
+from mttp.codec.kinds import is_call_operation
 from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
@@ -126,7 +127,7 @@ class SpanAggregator:
             grades.setdefault(record.span_id, record)
         elif kind:
             self._add(kind, record)
-        elif self._has_figures and a.GEN_AI_OPERATION_NAME in record.attributes:
+        elif is_call_operation(record.attributes):
             self._unplaced.add(record.trace_id)
 
     def _add_evaluation(self, record: SpanRecord) -> None:
@@ -207,8 +208,8 @@ class SpanAggregator:
         self._flags.append(_BASES.get(ended.basis, _STEPS) | scored | rewarded)
         if ended.figures is not None and self._has_figures:
             self.figures.append(ended.figures)
-            if ended.has_unplaced_calls:
-                self._unplaced.add(ended.row.trace_id)
+        if ended.has_unplaced_calls:
+            self._unplaced.add(ended.row.trace_id)
         if ended.undecided is not None:
             self._undecided[row] = ended.undecided
 

@@ -17,7 +17,7 @@ from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import Aggregate, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
 from mttp.reading.problems import Problem
-from mttp.reading.source_aggregation import aggregate_source
+from mttp.reading.source_aggregation import add_other_calls, aggregate_source
 from mttp.reading.sources import Source
 
 if TYPE_CHECKING:
@@ -245,6 +245,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
     counts once per process.
     """
     found = aggregate_source(source, strict=strict, progress=progress)
+    add_other_calls(found, source)
     return summed(
         found.spans.aggregate,
         found.runs,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from mttp.codec.plain import Faults, Written, to_json
+from mttp.codec.plain import Faults
 from mttp.integrations.gymnasium import infos, spaces
+from mttp.integrations.gymnasium.episode_opener import EpisodeOpener, OpenEnvEpisode
 from mttp.integrations.options import Options
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
-from mttp.recording.arguments import ScoringFacts
 from mttp.recording.current import inert_episode
-from mttp.recording.open_episode import OpenEpisode, Template
+from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
-from mttp.recording.session import Session
 
 __all__ = ["MISSING", "EnvEpisodes"]
 
@@ -33,18 +32,6 @@ class _Observation:
     faults: Faults
     at: int
     """When it was available, in nanoseconds since the Unix epoch."""
-
-
-class _OpenEnvEpisode(NamedTuple):
-    """The open episode, its session and that session's recorder."""
-
-    episode: OpenEpisode
-    session: Session
-    recorder: object
-
-    def is_recording(self) -> bool:
-        """Return False if the session was closed, or if this is a forked child."""
-        return self.session._records_for(self.recorder)
 
 
 class EnvEpisodes:
@@ -67,13 +54,10 @@ class EnvEpisodes:
         self.end_facts: Mapping[str, Any] = {}
         """Further facts that are recorded at the episode's end."""
         self._make_buffered_steps = buffered_steps
-        self._identity = identity
-        self._env_facts: dict[str, Any] | None = None
-        self._template: tuple[object, Template] | None = None
-        """The attributes that all episodes share, and the run recorder that they are encoded for."""
+        self._opener = EpisodeOpener(identity)
         self._start_facts: dict[str, Any] | None = None
         self._observation: _Observation | None = None
-        self._open: _OpenEnvEpisode | None = None
+        self._open: OpenEnvEpisode | None = None
         self._step: OpenStep | None = None
         self.buffered_steps: Any = None
         """Records the steps of the open episode without handles; None where they have handles."""
@@ -141,7 +125,7 @@ class EnvEpisodes:
         """Start a step, and with the first step the episode."""
         self._step = None
         if self._start_facts is not None:
-            self._open = self._open_episode(self._start_facts)
+            self._open = self._opener.open(self._options, self._start_facts)
             self._start_facts = None
         if self._open is None or self._observation is None:
             return
@@ -156,7 +140,7 @@ class EnvEpisodes:
             self.open_step(first.value, recorded_action, first.faults, at=first.at)
 
     def _next_buffered_steps(
-        self, make: MakeBufferedSteps, opened: _OpenEnvEpisode, first: _Observation
+        self, make: MakeBufferedSteps, opened: OpenEnvEpisode, first: _Observation
     ) -> Any:
         steps = self._previous_buffered_steps
         if steps is None or not steps.can_take(opened.session, first.value, self._options):
@@ -180,20 +164,6 @@ class EnvEpisodes:
         _record_faults(step, faults)
         return step
 
-    def _open_episode(self, start: Mapping[str, Any]) -> _OpenEnvEpisode | None:
-        session = configuration.recording_session()
-        if session is None:
-            return None
-        faults: Faults = []
-        if self._env_facts is None:
-            self._env_facts = _with_encoded_documents(self._identity(faults), faults)
-        metadata = {**(start.get("metadata") or {}), **(self._options.metadata or {})}
-        if self._template is None or self._template[0] is not session._recorder:
-            self._template = session._recorder, session._template(self._env_facts, faults)
-        facts = {**self._options.identity(), **start, "metadata": metadata or None}
-        episode = session._episode_from_template(self._template[1], facts)
-        return _OpenEnvEpisode(episode, session, session._recorder) if episode else None
-
     def finish_step(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
@@ -211,12 +181,7 @@ class EnvEpisodes:
     ) -> None:
         """End a step that has a handle."""
         self._step = None
-        parts, result = infos.components(info), infos.scored(info)
-        if result is not None:
-            step.reward(result)
-        else:
-            scoring: ScoringFacts = {"components": parts, "start_time": at, "end_time": at} if parts else {}
-            step.reward(reward, **scoring)
+        infos.reward(step, reward, info, at=at)
         step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
 
     def end_episode(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
@@ -280,9 +245,3 @@ class EnvEpisodes:
 def _record_faults(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
     if faults and isinstance(handle.span, RecordingSpan):
         handle.span.note(faults)
-
-
-def _with_encoded_documents(facts: dict[str, Any], faults: Faults) -> dict[str, Any]:
-    """Return an environment's facts with the documents among them as JSON text, encoded once."""
-    documents = {name: facts[name] for name in ("env_kwargs", "env_spaces") if facts.get(name)}
-    return facts | {name: Written(to_json(value, faults)) for name, value in documents.items()}

@@ -9,8 +9,10 @@ import numpy as np
 
 from mttp.codec.plain import number
 from mttp.model.results import RESULT
+from mttp.recording.arguments import ScoringFacts
+from mttp.recording.open_step import OpenStep
 
-__all__ = ["components", "has_reward_facts", "of_one", "outcome", "scored"]
+__all__ = ["components", "has_reward_facts", "of_one", "outcome", "reward", "scored"]
 
 _PREFIX = "reward_"
 _OUTCOMES = {True: "success", False: "failure"}
@@ -30,6 +32,16 @@ def components(info: Any) -> dict[str, float]:
         found |= {str(name): value for name, value in listed.items()}
     numbers = {name: number(value) for name, value in found.items() if name and _is_number(value)}
     return {name: value for name, value in numbers.items() if value is not None}
+
+
+def reward(step: OpenStep, value: Any, info: Any, *, at: int) -> None:
+    """Record a step's reward: a reward spec's result, else the value with the components in the info."""
+    parts, result = components(info), scored(info)
+    if result is not None:
+        step.reward(result)
+    else:
+        scoring: ScoringFacts = {"components": parts, "start_time": at, "end_time": at} if parts else {}
+        step.reward(value, **scoring)
 
 
 def scored(info: Any) -> Any:

@@ -17,9 +17,10 @@ from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpi
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches, handle_in
 
-__all__ = ["EnvAttachment", "attach", "wrap"]
+__all__ = ["METHODS", "EnvAttachment", "attach", "wrap"]
 
-_METHODS = ("reset", "step", "close")
+METHODS = ("reset", "step", "close")
+"""The methods of every environment that are patched."""
 _ASYNC_METHODS = ("reset_async", "reset_wait", "step_async", "step_wait")
 """The methods that an AsyncVectorEnv's `reset` and `step` consist of."""
 
@@ -27,11 +28,10 @@ _ASYNC_METHODS = ("reset_async", "reset_wait", "step_async", "step_wait")
 class EnvAttachment(Patches):
     """The handle of an environment that is recorded in place."""
 
-    def __init__(self, env: Any, recorder: EnvRecorder) -> None:
+    def __init__(self, env: Any, recorder: EnvRecorder, names: tuple[str, ...] = METHODS) -> None:
         super().__init__(self._stop)
         self._env = env
         self._recorder = recorder
-        names = _METHODS + _ASYNC_METHODS if isinstance(env, AsyncVectorEnv) else _METHODS
         workers.mute(env, muted=True)
         self.install(env, [(name, name, getattr(recorder, name)) for name in names])
 
@@ -67,7 +67,8 @@ def attach(target: Any, /, **options: Any) -> EnvAttachment:
     if isinstance(target, gymnasium.Env):
         return EnvAttachment(target, EnvRecorder(SingleEnv(target, chosen), target))
     if isinstance(target, VectorEnv):
-        return EnvAttachment(target, EnvRecorder(RecordedVectorEnv(target, chosen), target))
+        names = METHODS + _ASYNC_METHODS if isinstance(target, AsyncVectorEnv) else METHODS
+        return EnvAttachment(target, EnvRecorder(RecordedVectorEnv(target, chosen), target), names)
     raise InstrumentError(_not_an_env(target))
 
 

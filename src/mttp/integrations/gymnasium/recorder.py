@@ -65,11 +65,12 @@ class EnvRecorder:
 
     The caller gets exactly what the environment returns or raises.
     An error in recording is counted as a fault, and nothing is recorded until the next reset.
-    `owner` is the object whose methods are patched.
+    `owner` is the object whose methods are patched, and `library` the name under which faults are counted.
     """
 
-    def __init__(self, env: RecordedEnv, owner: Any) -> None:
+    def __init__(self, env: RecordedEnv, owner: Any, library: str = "gymnasium") -> None:
         self._env = env
+        self._library = library
         self._is_muted = workers.mute_check(owner)
         self._clock = Clock()
         self._active = True
@@ -219,7 +220,7 @@ class EnvRecorder:
             self._failed(hook.__name__, error)
 
     def _failed(self, hook: str, error: Exception) -> None:
-        hook_failed("gymnasium", hook, error)
+        hook_failed(self._library, hook, error)
         with contextlib.suppress(Exception):
             self._env.abort("recording_failed", at=self._clock.now())
 

@@ -1,0 +1,1 @@
+"""The modules of PettingZoo that define environments and wrappers."""

@@ -1,0 +1,34 @@
+"""Other packages' instrumentations of model clients, each with its client and a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from integrations import genai_calls
+
+pytest.importorskip("openinference.instrumentation")
+
+
+@pytest.mark.parametrize("case", genai_calls.CASES)
+def test_a_request_within_a_step_is_a_call(case: str) -> None:
+    """
+    One call with model, tokens and both sides of the conversation, whatever is recorded around it.
+    """
+    done = subprocess.run(
+        [sys.executable, genai_calls.__file__, case], capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert 0 == done.returncode, done.stderr[-2000:]
+
+    found = json.loads(done.stdout.splitlines()[-1])
+    ((operation, model, given, sampled, asked, answered),) = found["calls"]
+
+    assert operation in ("chat", "generate_content")
+    assert str(model).rpartition("/")[2] in ("claude-x", "gemini-x", "gpt-x")
+    assert (9, 3) == (given, sampled)
+    assert [9, 3] == found["tokens"]
+    assert "2+2?" in asked
+    assert "It is 4." in answered
