@@ -40,7 +40,7 @@ ROOMS = (
 WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
-TRAINERS = {"art", "inspect", "pettingzoo", "rllib", "sb3", "trl", "verifiers"}
+TRAINERS = {"art", "inspect", "pettingzoo", "rllib", "sb3", "trl", "verifiers", "verl"}
 """Extras that `all` leaves out."""
 SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
 

@@ -130,7 +130,7 @@ def episode(spans: Sequence[SpanRecord]) -> Episode:
     return Episode(
         id=text(resource.get("agentlightning.rollout_id")) or "",
         trace_id=trace_id(roots[0].trace_id) if attempt is None else trace_id("agent-lightning", attempt),
-        env=text(facts.get("rl.environment.name")) or text(resource.get("service.name")) or "",
+        env=text(facts.get("rl.environment.name")) or text(resource.get(a.SERVICE_NAME)) or "",
         task=text(facts.get("rl.sample.task.id")) or _asked(steps),
         policy=next((call.name for _, call in found if call.name and call.operation != "execute_tool"), None),
         steps=steps,

@@ -8,12 +8,12 @@ from typing import Any
 
 from mttp.formats import json_records
 from mttp.formats.completions import completion_episode, group_id, scored
-from mttp.formats.fields import number, text, whole
+from mttp.formats.fields import as_list, as_mapping, number, text, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
-from mttp.model.episodes import Episode
+from mttp.model.episodes import Episode, Step, Tokens
 
-__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
+__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes", "rollout"]
 
 TITLE = "verl rollouts"
 LACKS = (
@@ -57,4 +57,47 @@ def episode(record: Mapping[str, Any]) -> Episode:
         group=text(record.get("uid")) or group_id(step, record["input"]),
         policy_update_index=step,
         policy_version_start=text(step),
+    )
+
+
+def rollout(record: Mapping[str, Any]) -> Episode:
+    """
+    Return the episode of a rollout of an agent loop.
+
+    `record` has the fields of verl's `AgentLoopOutput`, those of the trajectory (`step`, `sample_index`,
+    `rollout_n`, `validate`), `raw_prompt` and `response_text`.
+    """
+    fields = as_mapping(record.get("extra_fields"))
+    info = as_mapping(fields.get("reward_extra_info"))
+    metrics = {**as_mapping(record.get("metrics")), **info}
+    arrays: dict[str, Any] = {
+        "ids": list(as_list(record.get("response_ids"))),
+        "prompt_ids": list(as_list(record.get("prompt_ids"))),
+        "masks": list(as_list(record.get("response_mask"))) or None,
+        "logprobs": list(as_list(record.get("response_logprobs"))) or None,
+    }
+    step, index = whole(record.get("step")), text(record.get("sample_index"))
+    split = "val" if record.get("validate") else "train"
+    reward = scored(record.get("reward_score"))
+    asked, said = as_list(record.get("raw_prompt")), text(record.get("response_text"))
+    only = Step(
+        observation=list(asked) or None,
+        action={"role": "assistant", "content": said} if said else None,
+        tokens=Tokens(**arrays) if arrays["ids"] else None,
+    )
+    return Episode(
+        task=str(as_mapping(asked[-1]).get("content"))[:500] if asked else None,
+        group=None if index is None else f"{split}/{step}/{index}",
+        split=split,
+        policy_update_index=step,
+        policy_version_start=text(step),
+        steps=(only,),
+        step_count=1,
+        length=1,
+        reward=reward,
+        rewards=() if reward.status == "missing" else (reward,),
+        return_=reward.value,
+        return_basis=None if reward.value is None else "episode",
+        metrics={name: value for name, given in metrics.items() if (value := number(given)) is not None},
+        metadata={"verl": {name: record[name] for name in ("rollout_n", "num_turns") if name in record}},
     )

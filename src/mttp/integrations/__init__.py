@@ -88,6 +88,12 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         requires="inspect-ai >= 0.3.200",
         tested="0.3.285",
     ),
+    "verl": LibraryInfo(
+        module="mttp.integrations.verl",
+        extra="verl",
+        requires="verl >= 0.9",
+        tested="0.9",
+    ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
         extra="openai",

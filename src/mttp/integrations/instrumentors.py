@@ -36,6 +36,7 @@ __all__ = [
     "StableBaselines3Instrumentor",
     "TrlInstrumentor",
     "VerifiersInstrumentor",
+    "VerlInstrumentor",
 ]
 
 
@@ -95,6 +96,12 @@ class InspectInstrumentor(LibraryInstrumentor):
     """Records samples and tasks of Inspect AI."""
 
     package = "inspect_ai"
+
+
+class VerlInstrumentor(LibraryInstrumentor):
+    """Records rollouts of verl's agent loops."""
+
+    package = "verl"
 
 
 class VerifiersInstrumentor(LibraryInstrumentor):

@@ -1,0 +1,137 @@
+"""
+verl: each rollout of an agent loop is recorded with its tokens, after its reward is computed.
+
+Agent loops run in Ray's workers, which do not inherit patches: give them `setup_worker`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import wrapt
+
+from mttp.formats import verl
+from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.nesting import recording_everything
+from mttp.integrations.options import Options
+from mttp.integrations.patching import Patches
+from mttp.recording import configuration
+
+__all__ = ["AgentLoopPatches", "attach", "attach_all", "setup_worker"]
+
+_LIBRARY = "verl"
+_MODULE = "verl.experimental.agent_loop.agent_loop"
+_OUTPUT = (
+    "prompt_ids",
+    "response_ids",
+    "response_mask",
+    "response_logprobs",
+    "reward_score",
+    "num_turns",
+    "extra_fields",
+)
+
+_trajectory: ContextVar[Mapping[str, Any] | None] = ContextVar("mttp-verl-trajectory", default=None)
+"""The trajectory of the running agent loop, with its start as `start_time`."""
+_active: AgentLoopPatches | None = None
+
+
+class AgentLoopPatches(Patches):
+    """The patches of the worker that runs agent loops, installed when its module is imported."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(lambda: None)
+        self._options = options
+        self._missing[_MODULE] = False
+        wrapt.register_post_import_hook(self.patch_module, _MODULE)
+
+    def use(self, options: Options) -> None:
+        """Use new options from now on."""
+        self._options = options
+
+    def patch_module(self, module: Any) -> None:
+        """Patch the worker's class; errors are counted, so that the import succeeds."""
+        if not self.attached:
+            return
+        self._missing.pop(_MODULE, None)
+        hooks = {"_run_agent_loop": self._run, "_agent_loop_postprocess": self._postprocess}
+        try:
+            owner = module.AgentLoopWorker
+            self.install_existing(_LIBRARY, [(name, owner, name, hook) for name, hook in hooks.items()])
+        except Exception as error:
+            hook_failed(_LIBRARY, "agent loops are not recorded", error)
+
+    async def _run(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
+        stated = guard(_LIBRARY, _stated, args, kwargs)
+        token = _trajectory.set(stated)
+        try:
+            with recording_everything():
+                return await wrapped(*args, **kwargs)
+        finally:
+            _trajectory.reset(token)
+
+    async def _postprocess(self, wrapped: Callable[..., Any], worker: Any, args: Any, kwargs: Any) -> Any:
+        found = await wrapped(*args, **kwargs)
+        output = args[0] if args else kwargs.get("output")
+        guard(_LIBRARY, self._record, worker, output, kwargs)
+        return found
+
+    def _record(self, worker: Any, output: Any, kwargs: Mapping[str, Any]) -> None:
+        """Record a rollout; verl has added the reward to `output` meanwhile."""
+        session = configuration.recording_session()
+        stated = _trajectory.get()
+        if session is None or stated is None:
+            return
+        record = {name: getattr(output, name, None) for name in _OUTPUT}
+        metrics: Any = getattr(output, "metrics", None)
+        record["metrics"] = {} if metrics is None else dict(metrics)
+        decode = functools.partial(worker.tokenizer.decode, skip_special_tokens=True)
+        prompt: Any = kwargs.get("raw_prompt")
+        listed = None if prompt is None else list(prompt)
+        value = verl.rollout(
+            {**stated, **record, "raw_prompt": listed, "response_text": decode(record["response_ids"])}
+        )
+        options = {name: given for name, given in self._options.identity().items() if given is not None}
+        metadata = {**value.metadata, **(self._options.metadata or {})}
+        times = {"start_time": stated["start_time"], "end_time": time.time_ns()}
+        session.record(replace(value, metadata=metadata, **options, **times))
+
+
+def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    given = args[1] if len(args) > 1 else kwargs.get("trajectory")
+    return {**dict(given or {}), "start_time": time.time_ns()}
+
+
+def setup_worker() -> None:
+    """
+    Record the agent loops of this process.
+
+    For Ray's `runtime_env={"worker_process_setup_hook": "mttp.integrations.verl.setup_worker"}`, where
+    `env_vars` has MTTP_TRANSPORT and MTTP_RUN_ID. Never raises.
+    """
+    guard(_LIBRARY, attach_all)
+
+
+def attach(target: Any, /, **options: Any) -> AgentLoopPatches:  # noqa: ARG001 - it runs in other processes
+    """Record all agent loops of this process, as `attach_all` does."""
+    return attach_all(**options)
+
+
+def attach_all(**options: Any) -> AgentLoopPatches:
+    """
+    Record every rollout of an agent loop in this process.
+
+    A further call returns the same handle, and new options apply.
+    """
+    global _active
+    chosen = Options.of(options)
+    if _active is None or not _active.attached:
+        _active = AgentLoopPatches(chosen)
+    elif options:
+        _active.use(chosen)
+    return _active
