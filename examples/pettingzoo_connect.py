@@ -1,20 +1,32 @@
-"""PettingZoo's connect four: one policy plays at random, the other the middle; seconds on CPU."""
+"""Play PettingZoo's connect four: one policy plays at random, the other the middle of the board.
+
+It needs `pip install 'mttp[pettingzoo]' pygame`, and takes seconds.
+"""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
+
 import numpy as np
-from pettingzoo.classic.connect_four.connect_four import env as connect_four
 
 import mttp
 
 
-def main() -> None:
-    """Play twenty games, and print what each player won."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Play, record everything, and print what each player won."""
+    parser = argparse.ArgumentParser(description="Play connect four, recorded.")
+    parser.add_argument("--episodes", type=int, default=20, help="games to play (default: %(default)s)")
+    parser.add_argument("--out", default="runs/connect.jsonl", help="file to write (default: %(default)s)")
+    args = parser.parse_args(argv)
+
+    from pettingzoo.classic.connect_four.connect_four import env as connect_four
+
     rng = np.random.default_rng(1)
-    with mttp.configure(transport="file://runs/connect.jsonl", run="connect-four"):
+    with mttp.configure(f"file://{args.out}", run="connect-four"):
         env = connect_four()
         mttp.instrument(env)  # the one added line
-        for game in range(20):
+        for game in range(args.episodes):
             env.reset(seed=game)
             for agent in env.agent_iter():
                 seen, _, terminated, truncated, _ = env.last()
@@ -24,7 +36,7 @@ def main() -> None:
                 env.step(None if terminated or truncated else action)
         env.close()
 
-    episodes = mttp.read("runs/connect.jsonl").episodes
+    episodes = mttp.read(args.out).episodes
     for player in ("player_0", "player_1"):
         returns = [agent.return_ for episode in episodes for agent in episode.agents if agent.id == player]
         print(f"{player}: {len(returns)} games, mean return {np.mean(returns):.2f}")

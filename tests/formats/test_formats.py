@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mttp import formats
+from mttp import formats, integrations
 from mttp.errors import ReadError
 
 PAGE = Path(__file__).parents[2] / "docs" / "importing.md"
@@ -57,3 +57,13 @@ def test_a_file_without_a_format_is_refused(content: bytes, tmp_path: Path) -> N
 
     with pytest.raises(ReadError):
         formats.read(path)
+
+
+def test_the_table_of_libraries_is_complete() -> None:
+    """
+    Each integration with the versions that it states as tested.
+    """
+    page = PAGE.with_name("libraries.md").read_text()
+    rows = re.findall(r"^\| .*\(`(\w+)`\) \| ([^|]+) \|", page, re.MULTILINE)
+
+    assert {name: library.tested for name, library in integrations.LIBRARIES.items()} == dict(rows)

@@ -20,7 +20,7 @@ __all__ = ["RunnerRecorder"]
 _VERSION = "weights_seq_no"
 
 
-class _Recorded(Protocol):
+class _EpisodeEvents(Protocol):
     """Records the episodes of one environment from RLlib's episode objects."""
 
     def start(self, episode: Any, at: int, **known: Any) -> None:
@@ -46,7 +46,7 @@ class RunnerRecorder:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._clock = Clock()
-        self._envs: dict[int, _Recorded] = {}
+        self._envs: dict[int, _EpisodeEvents] = {}
         self._session: Session | None = None
 
     def on_environment_created(self, runner: Any) -> None:
@@ -73,7 +73,7 @@ class RunnerRecorder:
         known = {"metadata": metadata, "policy_version": version}
         self._envs[index].start(episode, self._clock.now(), **known)
 
-    def _recorded(self, runner: Any, index: int) -> _Recorded:
+    def _recorded(self, runner: Any, index: int) -> _EpisodeEvents:
         identity = facts.identity(runner, index)
         if runner.config.is_multi_agent:
             return _SeveralAgents(AgentEpisodes(self._options, identity))
