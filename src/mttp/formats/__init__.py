@@ -54,6 +54,7 @@ FORMATS: Mapping[str, str] = {
     "skyrl": "mttp.formats.skyrl",
     "openrlhf": "mttp.formats.openrlhf",
     "nemo_rl": "mttp.formats.nemo_rl",
+    "hud": "mttp.formats.hud",
     "agent_traces": "mttp.formats.agent_traces",
 }
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
