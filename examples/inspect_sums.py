@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc, untyped-decorator"
 """
 A task of Inspect AI, recorded: two sums, a tool, two scorers and a scripted model.
 
@@ -32,7 +33,7 @@ import mttp
 from mttp.integrations.inspect_ai import InspectSuite
 
 # The scripted model counts tokens by an encoding that tiktoken would fetch.
-tiktoken.get_encoding = lambda *_: tiktoken.Encoding(  # type: ignore[method-assign, assignment]
+tiktoken.get_encoding = lambda *_: tiktoken.Encoding(
     "bytes", pat_str=r".|\s", mergeable_ranks={bytes([byte]): byte for byte in range(256)}, special_tokens={}
 )
 

@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     episodes = mttp.read(args.out).episodes
     for player in ("player_0", "player_1"):
-        returns = [agent.return_ for episode in episodes for agent in episode.agents if agent.id == player]
+        agents = [agent for episode in episodes for agent in episode.agents if agent.id == player]
+        returns = [agent.return_ for agent in agents if agent.return_ is not None]
         print(f"{player}: {len(returns)} games, mean return {np.mean(returns):.2f}")
 
 

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc, untyped-decorator"
 """
 An environment of verifiers, recorded: three sums, a tool, two rewards and a scripted model.
 
@@ -92,13 +93,13 @@ class TinyHarness(vf.Harness[vf.HarnessConfig]):
     NEEDS_CONTAINER = False
     APPENDS_SYSTEM_PROMPT = True
 
-    async def launch(self, ctx: Any, *args: Any, **_: Any) -> vf.ProgramResult:
+    async def launch(self, ctx: Any, *args: Any, **options: Any) -> vf.ProgramResult:
         """Run the loop until the model calls no tool."""
         _, _, endpoint, secret, _, data = args[:6]
-        messages = [{"role": "user", "content": data.prompt}]
+        messages: list[Any] = [{"role": "user", "content": data.prompt}]
         async with httpx.AsyncClient(headers={"authorization": f"Bearer {secret}"}, timeout=30) as client:
             for _ in range(3):
-                body = {"model": ctx.model, "messages": messages, "tools": [TOOL]}
+                body: dict[str, Any] = {"model": ctx.model, "messages": messages, "tools": [TOOL]}
                 answer = await client.post(f"{endpoint}/chat/completions", json=body)
                 answer.raise_for_status()
                 message = answer.json()["choices"][0]["message"]

@@ -39,7 +39,7 @@ def test_a_file_becomes_a_recording_that_every_command_reads() -> None:
 
     assert 0 == result.exit_code
     assert "traces.jsonl: verifiers traces, 5 episodes" in result.stdout
-    assert "verifiers traces do not hold: " in result.stdout
+    assert "not in verifiers traces: reward specs" in result.stdout
     assert 5 == len(recording)
     assert [] == recording.problems
     assert {"imported": [{"file": "traces.jsonl", "format": "verifiers"}]} == run.config

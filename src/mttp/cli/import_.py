@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -151,7 +152,9 @@ def _print(imported: Sequence[ImportedFile], unknown: Sequence[Path], target: Pa
         if len(one.unreadable) > _SHOWN:
             say(f"mttp: {count(len(one.unreadable) - _SHOWN, 'more record')} left out", error=True)
     for title, lacks in {one.title: one.lacks for one in imported}.items():
-        say(visible(f"{title} do not hold: {', '.join(lacks)}"))
+        say(
+            visible(fill(f"not in {title}: {', '.join(lacks)}", width=80, subsequent_indent="  "), lines=True)
+        )
     for path in unknown:
         say(visible(f"mttp: {path} has no known format; it was left out"), error=True)
     say(visible(f"wrote {count(sum(one.episodes for one in imported), 'episode')} to {target}"))
