@@ -93,7 +93,7 @@ class TinyHarness(vf.Harness[vf.HarnessConfig]):
     NEEDS_CONTAINER = False
     APPENDS_SYSTEM_PROMPT = True
 
-    async def launch(self, ctx: Any, *args: Any, **options: Any) -> vf.ProgramResult:
+    async def launch(self, ctx: Any, *args: Any, **options: Any) -> vf.ProgramResult:  # noqa: ARG002 - unused
         """Run the loop until the model calls no tool."""
         _, _, endpoint, secret, _, data = args[:6]
         messages: list[Any] = [{"role": "user", "content": data.prompt}]
