@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc, untyped-decorator"
 """
 A task of HUD, recorded: sums, a tool, graders that are combined, and a scripted agent.
 

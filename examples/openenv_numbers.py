@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc, untyped-decorator"
 """
 An environment of OpenEnv behind its server, and a client: rubrics score in the server, in the client's steps.
 
