@@ -136,3 +136,17 @@ def test_without_a_session_the_library_works() -> None:
         pass
 
     assert 0 == asyncio.run(env.run_slot(0)).number
+
+
+def test_content_is_recorded_only_if_it_is_wanted() -> None:
+    """
+    The options are those of every library.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.instrument(env := Env(), observations=False, task="mine"):
+            asyncio.run(env.run_slot(0))
+        (episode,) = mttp.read(session)
+
+    assert "mine" == episode.task
+    assert {None} == {step.observation for step in episode.steps}
+    assert all(step.action for step in episode.steps)

@@ -55,6 +55,7 @@ FORMATS: Mapping[str, str] = {
     "skyrl": "mttp.formats.skyrl",
     "openrlhf": "mttp.formats.openrlhf",
     "nemo_rl": "mttp.formats.nemo_rl",
+    "wandb": "mttp.formats.wandb",
     "agent_traces": "mttp.formats.agent_traces",
 }
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""

@@ -239,10 +239,7 @@ class ArtPatches(Patches):
 
     def _described(self, value: Episode, model: Any) -> Episode:
         """Return the episode with the model's name and the options."""
-        name = getattr(model, "name", None)
-        stated = {key: given for key, given in self._options.identity().items() if given is not None}
-        facts: dict[str, Any] = {"policy": name, **stated}
-        return replace(value, metadata={**value.metadata, **(self._options.metadata or {})}, **facts)
+        return self._options.applied(replace(value, policy=getattr(model, "name", None)))
 
     def _scored(self, given: Any, scored: Any) -> None:
         """Let the scored copy of a group take its place; the group itself waits if its judge failed."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import wrapt
@@ -86,10 +85,7 @@ class RolloutPatches(Patches):
             "runtime": run.runtime,
             "grade": {"is_error": run.grade.is_error, "content": run.grade.content},
         }
-        value = hud.episode(record)
-        stated = {name: given for name, given in self._options.identity().items() if given is not None}
-        metadata = {**value.metadata, **(self._options.metadata or {})}
-        session.record(replace(value, metadata=metadata, **stated))
+        session.record(self._options.applied(hud.episode(record)))
 
 
 def attach(target: Any, /, **options: Any) -> RolloutPatches:  # noqa: ARG001 - a rollout is a function

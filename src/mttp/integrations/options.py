@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from typing_extensions import Self
 
 from mttp.errors import InstrumentError
+from mttp.model.episodes import Episode
 
 __all__ = ["Options"]
 
@@ -46,6 +47,17 @@ class Options:
             raise InstrumentError(f"max_bytes={self.max_bytes!r} is not a non-negative integer")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             raise InstrumentError(f"metadata={self.metadata!r} is not a mapping")
+
+    def applied(self, episode: Episode) -> Episode:
+        """Return a finished episode with the stated ids and metadata, and the content that is wanted."""
+        stated = {name: given for name, given in self.identity().items() if given is not None}
+        dropped = [name for name in ("observation", "action") if not getattr(self, f"{name}s")]
+        steps = episode.steps
+        if dropped:
+            without: dict[str, Any] = dict.fromkeys(dropped)
+            steps = tuple(replace(step, **without) for step in steps)
+        metadata = {**episode.metadata, **(self.metadata or {})}
+        return replace(episode, steps=steps, metadata=metadata, **stated)
 
     def identity(self) -> dict[str, Any]:
         """Return the ids that are recorded on every episode."""

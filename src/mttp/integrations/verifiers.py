@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import wrapt
@@ -77,9 +76,7 @@ class EnvironmentPatches(Patches):
         if session is None:
             return
         value = verifiers.episode(episode.to_record(float_decimals=None))
-        stated = {name: given for name, given in self._options.identity().items() if given is not None}
-        metadata = {**value.metadata, **(self._options.metadata or {})}
-        session.record(replace(value, metadata=metadata, **stated))
+        session.record(self._options.applied(value))
 
 
 def attach(target: Any, /, **options: Any) -> EnvironmentPatches:

@@ -10,7 +10,6 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import wrapt
@@ -96,10 +95,7 @@ class AgentLoopPatches(Patches):
         value = verl.rollout(
             {**stated, **record, "raw_prompt": listed, "response_text": decode(record["response_ids"])}
         )
-        options = {name: given for name, given in self._options.identity().items() if given is not None}
-        metadata = {**value.metadata, **(self._options.metadata or {})}
-        times = {"start_time": stated["start_time"], "end_time": time.time_ns()}
-        session.record(replace(value, metadata=metadata, **options, **times))
+        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=time.time_ns())
 
 
 def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:

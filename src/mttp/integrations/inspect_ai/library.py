@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from importlib import import_module
 from types import TracebackType
 from typing import Any
@@ -13,7 +12,6 @@ from typing_extensions import Self
 from mttp.formats import inspect_ai
 from mttp.integrations.evaluations import record_evaluation
 from mttp.integrations.options import Options
-from mttp.model.episodes import Episode
 from mttp.model.evaluations import TaskResult
 from mttp.recording import configuration
 
@@ -74,7 +72,7 @@ class InspectRecorder:
         if session is None:
             return
         record = sample.model_dump(mode="json", exclude_none=True)
-        value = self._described(inspect_ai.episode(self._specs.get(eval_id, {}), record))
+        value = self._options.applied(inspect_ai.episode(self._specs.get(eval_id, {}), record))
         session.record(value)
         self._results.setdefault(eval_id, []).append(inspect_ai.result(value))
 
@@ -85,10 +83,6 @@ class InspectRecorder:
         if configuration.recording_session() is not None:
             document = log.model_dump(mode="json", exclude_none=True, exclude={"samples"})
             record_evaluation(inspect_ai.evaluation(document, results))
-
-    def _described(self, value: Episode) -> Episode:
-        stated = {name: given for name, given in self._options.identity().items() if given is not None}
-        return replace(value, metadata={**value.metadata, **(self._options.metadata or {})}, **stated)
 
     def detach(self) -> None:
         """Record no more; a second call does nothing."""
