@@ -79,14 +79,14 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
     "art": LibraryInfo(
         module="mttp.integrations.art",
         extra="art",
-        requires="openpipe-art >= 0.5",
-        tested="0.5",
+        requires="openpipe-art >= 0.5.10",
+        tested="0.5.10 and 0.5.18",
     ),
     "inspect_ai": LibraryInfo(
         module="mttp.integrations.inspect_ai",
         extra="inspect",
         requires="inspect-ai >= 0.3.200",
-        tested="0.3.285",
+        tested="0.3.200 and 0.3.285",
     ),
     "hud": LibraryInfo(
         module="mttp.integrations.hud",
