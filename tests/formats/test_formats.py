@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def test_a_file_without_a_format_is_refused(content: bytes, tmp_path: Path) -> N
 
     with pytest.raises(ReadError):
         formats.read(path)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """
+    It can be read only once, and nothing waits for a writer.
+    """
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    with pytest.raises(ReadError, match="is not a regular file"):
+        formats.recognize(path)
 
 
 def test_the_table_of_libraries_is_complete() -> None:

@@ -31,6 +31,8 @@ class FileSample:
 
 def sample(path: Path) -> FileSample:
     """Return what a file begins with; raises ReadError if it can't be opened."""
+    if not path.is_file():  # a pipe would block, and can be read only once
+        raise ReadError(f"{path} is not a regular file; give a file of another library")
     try:
         if is_parquet(path):
             return _parquet(path)
