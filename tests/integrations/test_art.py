@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -325,3 +326,15 @@ def test_the_patches_are_named_and_removed() -> None:
     assert status["art.rewards.ruler.ruler_score_group"]
     assert before is art.gather_trajectory_groups
     assert not any(handle.status().values())
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """
+    It takes seconds and needs neither a model nor a judge.
+    """
+    script = str(EXAMPLES / "art_sums.py")
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    episodes = list(mttp.read(tmp_path / "runs" / "art.jsonl"))
+
+    assert "<Recording of 4 episodes, 1 run, 2 groups, 0 problems" in done.stdout
+    assert {"ruler"} == {episode.reward.grader for episode in episodes}
