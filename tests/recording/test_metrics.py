@@ -104,6 +104,28 @@ def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> N
     assert (1500, 1500) == (count, length)
 
 
+@pytest.mark.parametrize(
+    ("timing", "times", "measured"),
+    [
+        ("live", {}, 0),
+        ("live", {"start_time": 10, "end_time": 30}, 1),
+        ("batch", {"start_time": 10, "end_time": 30}, 0),
+    ],
+)
+def test_only_steps_with_times_of_their_own_are_measured(
+    reader: InMemoryMetricReader, timing: str, times: dict[str, int], measured: int
+) -> None:
+    """
+    A step of a recorded value may lack times, and then gets those of the whole episode.
+    """
+    episode = mttp.Episode(steps=(mttp.Step(action=1, **times),), timing=timing)
+    with configured(reader) as session:
+        session.record(episode, start_time=1, end_time=50)
+
+    assert measured == sum(count for _, (count, _) in points(reader, metrics.STEPS_DURATION))
+    assert [1] == [length for _, (_, length) in points(reader, metrics.EPISODES_LENGTH)]
+
+
 def test_an_update_sets_gauges(reader: InMemoryMetricReader) -> None:
     """
     They have the newest value by policy; values that are not numbers are skipped.

@@ -68,10 +68,10 @@ def record(
     The value's trace id is kept.
     """
     start = episode.start_time if start_time is None else start_time
-    facts = {name: getattr(episode, name) for name in _IDENTITY}
+    facts = {name: getattr(episode, name) for name in _IDENTITY} | {"timing": timing or episode.timing}
     opened = OpenEpisode(
         host,
-        {**facts, "timing": timing or episode.timing},
+        facts,
         trace_id=int(episode.trace_id or "0", 16),
         episode_id=episode.id or None,
         start_time=start,
@@ -85,7 +85,7 @@ def record(
         for agent in episode.agents:
             _begin_agent(opened, _timed(agent, root.started, finish))
         for step in episode.steps:
-            _step(opened, step, root.started, finish)
+            _step(opened, step, root.started, finish, is_timed=facts["timing"] != "batch")
         for agent in episode.agents:
             _end_agent(opened, _timed(agent, root.started, finish))
         _score(opened, episode, root.started, finish)
@@ -157,11 +157,13 @@ def _end_agent(opened: OpenEpisode, value: Agent) -> None:
     )
 
 
-def _step(opened: OpenEpisode, value: Step, start: int, end: int) -> None:
+def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: bool) -> None:
+    is_timed = is_timed and None not in (value.start_time, value.end_time)
     value = _timed(value, start, end)
     trajectory = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
     step = trajectory.step(start_time=value.start_time, index=value.index)
     span = cast(RecordingSpan, step._span)
+    span.is_timed = is_timed
     step.observation(value.observation)
     step.action(value.action)
     if value.tokens is not None:

@@ -57,6 +57,8 @@ class SpanData(EndedSpan):
     size = 0
     count = 1
     """Number of spans that it represents; a batch of steps represents several."""
+    is_timed = True
+    """Whether start and end are its own, and not those of the whole episode or batch."""
 
     _name: str
     _trace: Trace
