@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,11 @@ def tasks(*arguments: str) -> list[str]:
 def lines(text: str) -> list[str]:
     """The lines of a tree without its guides."""
     return [line.strip("│├└─ ") for line in text.splitlines()]
+
+
+def steps_of(path: str, episode: str) -> list[str]:
+    """The titles of the steps of an episode."""
+    return [line for line in lines(show(path, "--episode", episode)) if line.startswith("step ")]
 
 
 def test_a_chat_is_shown_as_a_chat(chat: str):
@@ -139,9 +145,27 @@ def test_an_episode_that_is_rewarded_as_a_whole_misses_no_step_reward(chat: str)
         with episode.step():
             pass
 
-    steps = [line for line in lines(show("steps.jsonl", "--episode", "last")) if line.startswith("step ")]
+    steps = steps_of("steps.jsonl", "last")
     assert "missing" not in show(chat, "--episode", "best")
     assert ["step 0  reward 0.5", "step 1  no reward"] == [line.partition(",")[0] for line in steps]
+
+
+@pytest.mark.parametrize("timing", ["live", "batch"])
+def test_steps_without_times_of_their_own_show_no_duration(timing: str):
+    """
+    Steps of a finished episode without times have those of the episode, which are not shown as theirs.
+    """
+    start = 10**18
+    untimed = mttp.Episode(
+        env="e", start_time=start, end_time=start + 35 * 10**9, steps=(mttp.Step(index=0), mttp.Step(index=1))
+    )
+    timed = mttp.Step(index=1, start_time=start + 10**9, end_time=start + 3 * 10**9)
+    with mttp.configure("file://whole.jsonl") as session:
+        first = session.record(untimed, timing=timing).trace_id
+        second = session.record(replace(untimed, steps=(untimed.steps[0], timed))).trace_id
+
+    assert ["step 0", "step 1"] == steps_of("whole.jsonl", first)
+    assert ["step 0", "step 1  2 s"] == steps_of("whole.jsonl", second)
 
 
 @pytest.mark.parametrize("terminal", [{}, {"FORCE_COLOR": "1"}], ids=["pipe", "terminal"])

@@ -522,6 +522,18 @@ class Episode(Value):
             return None
         return (self.end_time - self.start_time) / 1e9
 
+    def step_duration(self, step: Step) -> float | None:
+        """
+        Return the seconds that a step took; None if unknown.
+
+        Steps that were recorded without times have the start and end of the episode or batch.
+        """
+        if step.start_time is None or step.end_time is None or self.timing == "batch":
+            return None
+        if len(self.steps) > 1 and (step.start_time, step.end_time) == (self.start_time, self.end_time):
+            return None
+        return (step.end_time - step.start_time) / 1e9
+
     @property
     def scores(self) -> dict[str, Reward]:
         """The current score by grader, annotations included; "" for an annotation without a grader."""

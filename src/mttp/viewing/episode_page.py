@@ -167,15 +167,14 @@ class _Conversation:
         """The messages of the steps before, by agent."""
 
     def steps(self, episode: Episode) -> list[dict[str, Any]]:
-        found = [self._step(step) for step in episode.steps]
+        found = [self._step(step, episode.step_duration(step)) for step in episode.steps]
         if episode.final_observation is not None:
             found.append(_final(episode))
         return found
 
-    def _step(self, step: Step) -> dict[str, Any]:
+    def _step(self, step: Step, seconds: float | None) -> dict[str, Any]:
         facts = _stated(step, _OF_STEP)
         facts += [fact(name, True) for name in ("terminated", "truncated") if getattr(step, name)]
-        seconds = seconds_between(step.start_time, step.end_time)
         facts += [fact("seconds", seconds)] if seconds is not None else []
         facts += _named("metrics", step.metrics) + _named("metadata", step.metadata)
         observation, action = self._exchange(step)

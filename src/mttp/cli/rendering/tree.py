@@ -67,7 +67,7 @@ class _Drawing:
             self._add_result(root, result)
         has_step_rewards = any(step.reward_status != "missing" for step in episode.steps)
         for step in episode.steps[:limit]:
-            self._add_step(root, step, has_step_rewards=has_step_rewards)
+            self._add_step(root, step, seconds=episode.step_duration(step), has_step_rewards=has_step_rewards)
         more = len(episode.steps) - len(episode.steps[:limit])
         if more:
             root.add(printed(f"… and {count(more, 'more step')}; --limit 0 shows all"))
@@ -102,12 +102,12 @@ class _Drawing:
             self._add_reward(branch, reward)
         self._add_own(branch, agent)
 
-    def _add_step(self, root: Tree, step: Step, *, has_step_rewards: bool) -> None:
+    def _add_step(self, root: Tree, step: Step, *, seconds: float | None, has_step_rewards: bool) -> None:
         before = self._conversations.setdefault(step.agent, [])
         seen, sent = messages(step.observation), messages(step.action)
         new = new_messages(seen or [], before)
         words = _step_reward(step) if has_step_rewards else []
-        words.append(duration(_seconds(step)))
+        words += [] if seconds is None else [duration(seconds)]
         words += [name for name in ("terminated", "truncated") if getattr(step, name)]
         if seen and len(new) < len(seen):
             words.append(f"after {count(len(seen) - len(new), 'earlier message')}")
@@ -318,7 +318,7 @@ def _pairs(pairs: dict[str, str]) -> Text:
     )
 
 
-def _seconds(value: Step | Call) -> float | None:
+def _seconds(value: Call) -> float | None:
     if value.start_time is None or value.end_time is None:
         return None
     return (value.end_time - value.start_time) / 1e9
