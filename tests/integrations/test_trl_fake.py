@@ -772,6 +772,7 @@ def test_moved_trainers_are_warned_of(
     patching._warn.cache_clear()
     with caplog.at_level(logging.WARNING, "mttp"):
         handle = library.TrlLibrary({})
+        handle.patch_library()
 
     assert {"GRPOTrainer": False, "RLOOTrainer": False} == handle.status()
     assert "has no GRPOTrainer" in caplog.text

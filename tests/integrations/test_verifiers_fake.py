@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 import pytest
+import wrapt
 
 import mttp
 from mttp.formats import verifiers
-from mttp.integrations.options import Options
 from mttp.integrations.verifiers import EnvironmentPatches, attach_all
 
 FILE = Path(__file__).parents[1] / "formats" / "files" / "verifiers.jsonl"
@@ -114,12 +115,14 @@ def test_the_library_is_patched_when_it_is_imported() -> None:
     """
     Until then the status names its module.
     """
-    handle = EnvironmentPatches(Options())
-    handle.await_import()
+    handle = EnvironmentPatches({})
+    handle.patch_library()
 
     assert {"verifiers.v1.env": False} == handle.status()
 
-    handle.patch_module(type("Module", (), {"Env": Env}))
+    module = ModuleType("verifiers.v1.env")
+    module.__dict__["Env"] = Env
+    wrapt.notify_module_loaded(module)
 
     assert {"run_slot": True, "run_episode": True} == handle.status()
 

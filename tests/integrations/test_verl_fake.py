@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import wrapt
 
 import mttp
-from mttp.integrations.options import Options
 from mttp.integrations.verl import AgentLoopPatches
 
 ASKED = [{"role": "user", "content": "2+2?"}]
@@ -47,7 +47,7 @@ class AgentLoopWorker:
 @pytest.fixture
 def handle() -> Iterator[AgentLoopPatches]:
     """The worker is patched."""
-    with AgentLoopPatches(Options()) as opened:
+    with AgentLoopPatches({}) as opened:
         opened.patch_module(SimpleNamespace(AgentLoopWorker=AgentLoopWorker))
         yield opened
 
@@ -96,11 +96,14 @@ def test_a_worker_without_these_methods_is_named() -> None:
     """
     Until its module is imported, the module is named; then the methods.
     """
-    handle = AgentLoopPatches(Options())
+    handle = AgentLoopPatches({})
+    handle.patch_library()
 
     assert {"verl.experimental.agent_loop.agent_loop": False} == handle.status()
 
-    handle.patch_module(SimpleNamespace(AgentLoopWorker=type("AgentLoopWorker", (), {})))
+    module = ModuleType("verl.experimental.agent_loop.agent_loop")
+    module.__dict__["AgentLoopWorker"] = type("AgentLoopWorker", (), {})
+    wrapt.notify_module_loaded(module)
 
     assert {"_run_agent_loop": False, "_agent_loop_postprocess": False} == handle.status()
 

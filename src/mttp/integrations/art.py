@@ -16,15 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import wrapt
-
 from mttp.codec import rewards
 from mttp.formats import art
 from mttp.formats.fields import trace_id
-from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.faults import guard
+from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
-from mttp.integrations.options import Options
-from mttp.integrations.patching import Around, PatchedFunction, Patches
+from mttp.integrations.patching import Around, PatchedFunction
 from mttp.model.episodes import Call, Episode
 from mttp.model.results import RewardResult
 from mttp.otlp.spans import error_message, qualified_name
@@ -39,15 +37,14 @@ _MOST_WAITING = 1_000
 """Groups that wait to be trained on or logged; beyond them the oldest is recorded."""
 _BACKENDS = ("art.local.backend:LocalBackend", "art.serverless.backend:ServerlessBackend")
 
-_active: ArtPatches | None = None
 
-
-class ArtPatches(Patches):
+class ArtPatches(LibraryPatches):
     """The patches of ART's functions, each installed when its module is imported."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(lambda: None)
-        self._options = options
+    LIBRARY = _LIBRARY
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
         self._waiting: dict[int, tuple[Any, str]] = {}
         """Gathered groups and the ids under which they are recorded, by identity."""
         self._recorded: dict[int, tuple[Any, Episode]] = {}
@@ -57,13 +54,11 @@ class ArtPatches(Patches):
         self._results: dict[int, tuple[Any, RewardResult]] = {}
         """The trajectories that a reward spec scored and that are not recorded yet, and its results."""
         self._sessions: weakref.WeakSet[Any] = weakref.WeakSet()
-        for name, place in self._places_by_module().items():
-            self._missing[name] = False
-            wrapt.register_post_import_hook(functools.partial(self._imported, place), name)
 
-    def use(self, options: Options) -> None:
-        """Use new options from now on."""
-        self._options = options
+    def patch_library(self) -> None:
+        """Patch each module when it is imported."""
+        for name, place in self._places_by_module().items():
+            self.patch_on_import(name, functools.partial(self._patch_module, place))
 
     def _places_by_module(self) -> dict[str, list[tuple[str, str, Around]]]:
         places: dict[str, list[tuple[str, str, Around]]] = {
@@ -87,23 +82,17 @@ class ArtPatches(Patches):
             places[module] = [(kind, "train", self._train)]
         return places
 
-    def _imported(self, places: Iterable[tuple[str, str, Around]], module: Any) -> None:
-        """Patch a module after its import; errors are counted, so that the import succeeds."""
-        name = module.__name__
-        self._missing.pop(name, None)
-        if not self.attached or not _is_art(module):
+    def _patch_module(self, places: Iterable[tuple[str, str, Around]], module: Any) -> None:
+        if not _is_art(module):
             return
-        try:
-            self.install_existing(
-                _LIBRARY,
-                [
-                    (f"{kind or name}.{attribute}", owner, attribute, around)
-                    for kind, attribute, around in places
-                    if not _is_patched(owner := getattr(module, kind, module) if kind else module, attribute)
-                ],
-            )
-        except Exception as error:
-            hook_failed(_LIBRARY, f"{name} is not recorded", error)
+        self.install_existing(
+            self.LIBRARY,
+            [
+                (f"{kind or module.__name__}.{attribute}", owner, attribute, around)
+                for kind, attribute, around in places
+                if not _is_patched(owner := getattr(module, kind, module) if kind else module, attribute)
+            ],
+        )
 
     def keep_results(self, group: Any, pairs: Sequence[tuple[Any, RewardResult]]) -> None:
         """Keep a reward spec's results for their trajectories; record at once those without a value."""
@@ -301,25 +290,14 @@ def _is_patched(owner: Any, name: str) -> bool:
 
 def keep_results(group: Any, pairs: Sequence[tuple[Any, RewardResult]]) -> None:
     """Let a reward spec's results be recorded with the trajectories of a group, if ART is recorded."""
-    if _active is not None and _active.attached:
-        guard(_LIBRARY, _active.keep_results, group, pairs)
+    handle = ArtPatches.active()
+    if handle is not None:
+        guard(_LIBRARY, handle.keep_results, group, pairs)
+
+
+attach_all = ArtPatches.attach_all
 
 
 def attach(target: Any, /, **options: Any) -> ArtPatches:  # noqa: ARG001 - ART's functions are not a model's
     """Record all trajectories, as `attach_all` does: ART's functions do not belong to a model."""
     return attach_all(**options)
-
-
-def attach_all(**options: Any) -> ArtPatches:
-    """
-    Record every trajectory that is trained on or logged from now on.
-
-    A further call returns the same handle, and new options apply.
-    """
-    global _active
-    chosen = Options.of(options)
-    if _active is None or not _active.attached:
-        _active = ArtPatches(chosen)
-    elif options:
-        _active.use(chosen)
-    return _active

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import wrapt
-
 from mttp.formats import hud
-from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.faults import guard
+from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import EVERYTHING, active_recorders, is_suppressed, recording_everything
-from mttp.integrations.options import Options
-from mttp.integrations.patching import Patches
 from mttp.recording import configuration
 
 __all__ = ["RolloutPatches", "attach", "attach_all"]
@@ -24,41 +21,28 @@ __all__ = ["RolloutPatches", "attach", "attach_all"]
 _LIBRARY = "hud"
 _MODULE = "hud.eval.run"
 
-_active: RolloutPatches | None = None
 
-
-class RolloutPatches(Patches):
+class RolloutPatches(LibraryPatches):
     """
     The patches of what HUD's `rollout` calls: the context around a run, and the report of its end.
 
     `rollout` itself is imported by name into several modules of HUD.
     """
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(lambda: None)
-        self._options = options
-        self._missing[_MODULE] = False
-        wrapt.register_post_import_hook(self._imported, _MODULE)
+    LIBRARY = _LIBRARY
 
-    def use(self, options: Options) -> None:
-        """Use new options from now on."""
-        self._options = options
+    def patch_library(self) -> None:
+        """Patch the module when it is imported."""
+        self.patch_on_import(_MODULE, self._patch_module)
 
-    def _imported(self, module: Any) -> None:
-        """Patch the module after its import; errors are counted, so that the import succeeds."""
-        if not self.attached:
-            return
-        try:
-            self.install_existing(
-                _LIBRARY,
-                [
-                    ("rollout.set_trace_context", module, "set_trace_context", self._context),
-                    ("rollout.trace_exit", module, "trace_exit", self._exit),
-                ],
-            )
-            del self._missing[_MODULE]
-        except Exception as error:
-            hook_failed(_LIBRARY, "rollouts are not recorded", error)
+    def _patch_module(self, module: Any) -> None:
+        self.install_existing(
+            self.LIBRARY,
+            [
+                ("rollout.set_trace_context", module, "set_trace_context", self._context),
+                ("rollout.trace_exit", module, "trace_exit", self._exit),
+            ],
+        )
 
     @contextmanager
     def _context(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Iterator[Any]:
@@ -88,21 +72,9 @@ class RolloutPatches(Patches):
         session.record(self._options.applied(hud.episode(record)))
 
 
+attach_all = RolloutPatches.attach_all
+
+
 def attach(target: Any, /, **options: Any) -> RolloutPatches:  # noqa: ARG001 - a rollout is a function
     """Record all rollouts, as `attach_all` does: HUD's rollouts do not belong to a task or an agent."""
     return attach_all(**options)
-
-
-def attach_all(**options: Any) -> RolloutPatches:
-    """
-    Record every rollout that runs in this process from now on.
-
-    A further call returns the same handle, and new options apply.
-    """
-    global _active
-    chosen = Options.of(options)
-    if _active is None or not _active.attached:
-        _active = RolloutPatches(chosen)
-    elif options:
-        _active.use(chosen)
-    return _active

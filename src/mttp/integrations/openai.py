@@ -21,9 +21,10 @@ from opentelemetry import trace
 from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.faults import fault, guard
+from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
-from mttp.integrations.patching import Patches, handle_in
+from mttp.integrations.patching import handle_in
 from mttp.integrations.scoring_calls import LoggedCall, log_here
 from mttp.integrations.stream_assembly import ResponseAssembler
 from mttp.integrations.streams import listen
@@ -52,20 +53,25 @@ _OFFICIAL = ("opentelemetry.instrumentation.genai.openai", "opentelemetry.instru
 _IN_REQUEST: ContextVar[bool] = ContextVar("mttp-openai-request", default=False)
 """Whether an outer patched method already records the request."""
 
-_everything: ClientPatches | None = None
 
-
-class ClientPatches(Patches):
+class ClientPatches(LibraryPatches):
     """The patches of the request methods of one client or of all clients."""
 
-    def __init__(
-        self, places: Iterable[tuple[str, Any]], options: Options, is_official: Callable[[], bool]
-    ) -> None:
-        super().__init__(lambda: None)
-        self._options = options
-        self._is_official = is_official
+    LIBRARY = _LIBRARY
+
+    def __init__(self, options: Mapping[str, Any], is_official: Callable[[], bool] | None = None) -> None:
+        super().__init__(options)
+        self._is_official = is_official or _is_official_active
+
+    def patch_library(self) -> None:
+        """Patch the methods of all clients."""
+        kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
+        self.patch((f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds)
+
+    def patch(self, places: Iterable[tuple[str, Any]]) -> None:
+        """Patch the methods of these owners, by label."""
         self.install_existing(
-            _LIBRARY,
+            self.LIBRARY,
             (
                 (f"{label}.{method}", owner, method, self._around(owner))
                 for label, owner in places
@@ -73,10 +79,6 @@ class ClientPatches(Patches):
                 if method == "create" or hasattr(owner, method)  # only chats of newer versions have `parse`
             ),
         )
-
-    def use(self, options: Options) -> None:
-        """Use new options from now on."""
-        self._options = options
 
     def _around(self, owner: Any) -> Callable[..., Any]:
         kind = owner if isinstance(owner, type) else type(owner)
@@ -326,6 +328,9 @@ def _is_official_active() -> bool:
     return False
 
 
+attach_all = ClientPatches.attach_all
+
+
 def attach(target: Any, /, **options: Any) -> ClientPatches:
     """
     Record a client's requests within episodes.
@@ -333,31 +338,16 @@ def attach(target: Any, /, **options: Any) -> ClientPatches:
     A client that is already recorded keeps its handle and gets the new options.
     Raises InstrumentError if the target is not an OpenAI or AsyncOpenAI client.
     """
-    chosen = Options.of(options)
+    Options.of(options)
     if not isinstance(target, (openai.OpenAI, openai.AsyncOpenAI)):
         kind = f"{type(target).__module__}.{type(target).__qualname__}"
         raise InstrumentError(f"{kind} is not a client; instrument an OpenAI or AsyncOpenAI object")
     found = handle_in(target.chat.completions, ClientPatches, "create")
     if found is not None:
         if options:
-            found.use(chosen)
+            found.use(options)
         return found.claim()
     is_official = _is_official_active()  # once: later patches of the class are not called through this one
-    return ClientPatches(
-        [("chat.completions", target.chat.completions), ("completions", target.completions)],
-        chosen,
-        lambda: is_official,
-    )
-
-
-def attach_all(**options: Any) -> ClientPatches:
-    """Record the requests of all clients within episodes; further calls return the same handle."""
-    global _everything
-    chosen = Options.of(options)
-    if _everything is None or not _everything.attached:
-        kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
-        places = [(f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds]
-        _everything = ClientPatches(places, chosen, _is_official_active)
-    elif options:
-        _everything.use(chosen)
-    return _everything
+    handle = ClientPatches(options, lambda: is_official)
+    handle.patch([("chat.completions", target.chat.completions), ("completions", target.completions)])
+    return handle

@@ -11,11 +11,10 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-import wrapt
-
 from mttp.errors import InstrumentError
 from mttp.formats.fields import number
-from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.faults import guard
+from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches, handle_in
@@ -31,33 +30,19 @@ _SEND = "_send_and_receive"
 _scores: ContextVar[dict[int, object] | None] = ContextVar("mttp-openenv-scores", default=None)
 """The scores of the current call of an instrumented rubric, by the identity of the rubric below it."""
 
-_everything: EnvClientPatches | None = None
 
-
-class EnvClientPatches(Patches):
+class EnvClientPatches(LibraryPatches):
     """The patch of one client, or of all."""
 
-    def __init__(self) -> None:
-        super().__init__(lambda: None)
+    LIBRARY = _LIBRARY
 
     def patch(self, owner: Any) -> None:
         """Patch a client or the class of all."""
-        self._missing.pop(_MODULE, None)
-        self.install_existing(_LIBRARY, [(_SEND, owner, _SEND, self._send)])
+        self.install_existing(self.LIBRARY, [(_SEND, owner, _SEND, self._send)])
 
-    def patch_module(self, module: Any) -> None:
-        """Patch the class of all clients when its module is imported; errors are counted."""
-        if not self.attached:
-            return
-        try:
-            self.patch(module.EnvClient)
-        except Exception as error:
-            hook_failed(_LIBRARY, "clients send no context", error)
-
-    def await_import(self) -> None:
-        """Patch the class of all clients as soon as it exists."""
-        self._missing[_MODULE] = False
-        wrapt.register_post_import_hook(self.patch_module, _MODULE)
+    def patch_library(self) -> None:
+        """Patch the class of all clients when its module is imported; rubrics are instrumented one by one."""
+        self.patch_on_import(_MODULE, lambda module: self.patch(module.EnvClient))
 
     def _send(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         message = args[0] if args else kwargs.get("message")
@@ -156,6 +141,9 @@ def _with_context(message: Any) -> dict[str, Any] | None:
     return {**message, "data": {**data, "metadata": {**metadata, **carrier}}}
 
 
+attach_all = EnvClientPatches.attach_all
+
+
 def attach(target: Any, /, **options: Any) -> EnvClientPatches | RubricHooks:
     """
     Let a client send the current episode, or a rubric record its scores.
@@ -174,7 +162,7 @@ def attach(target: Any, /, **options: Any) -> EnvClientPatches | RubricHooks:
     known = handle_in(owner, EnvClientPatches)
     if known is not None:
         return known.claim()
-    handle = EnvClientPatches()
+    handle = EnvClientPatches(options)
     handle.patch(owner)
     return handle
 
@@ -186,17 +174,3 @@ def _hooks_of(rubric: Any) -> RubricHooks:
         if isinstance(handle, RubricHooks) and handle._rubric is rubric:
             return handle.claim()
     return RubricHooks(rubric)
-
-
-def attach_all(**options: Any) -> EnvClientPatches:
-    """
-    Let all clients send the current episode; rubrics are instrumented one by one.
-
-    A further call returns the same handle.
-    """
-    global _everything
-    Options.of(options)
-    if _everything is None or not _everything.attached:
-        _everything = EnvClientPatches()
-        _everything.await_import()
-    return _everything

@@ -12,13 +12,10 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-import wrapt
-
 from mttp.formats import verl
-from mttp.integrations.faults import guard, hook_failed
+from mttp.integrations.faults import guard
+from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
-from mttp.integrations.options import Options
-from mttp.integrations.patching import Patches
 from mttp.recording import configuration
 
 __all__ = ["AgentLoopPatches", "attach", "attach_all", "setup_worker"]
@@ -37,33 +34,22 @@ _OUTPUT = (
 
 _trajectory: ContextVar[Mapping[str, Any] | None] = ContextVar("mttp-verl-trajectory", default=None)
 """The trajectory of the running agent loop, with its start as `start_time`."""
-_active: AgentLoopPatches | None = None
 
 
-class AgentLoopPatches(Patches):
+class AgentLoopPatches(LibraryPatches):
     """The patches of the worker that runs agent loops, installed when its module is imported."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(lambda: None)
-        self._options = options
-        self._missing[_MODULE] = False
-        wrapt.register_post_import_hook(self.patch_module, _MODULE)
+    LIBRARY = _LIBRARY
 
-    def use(self, options: Options) -> None:
-        """Use new options from now on."""
-        self._options = options
+    def patch_library(self) -> None:
+        """Patch the worker's class when its module is imported."""
+        self.patch_on_import(_MODULE, self.patch_module)
 
     def patch_module(self, module: Any) -> None:
-        """Patch the worker's class; errors are counted, so that the import succeeds."""
-        if not self.attached:
-            return
-        self._missing.pop(_MODULE, None)
+        """Patch the worker's class."""
         hooks = {"_run_agent_loop": self._run, "_agent_loop_postprocess": self._postprocess}
-        try:
-            owner = module.AgentLoopWorker
-            self.install_existing(_LIBRARY, [(name, owner, name, hook) for name, hook in hooks.items()])
-        except Exception as error:
-            hook_failed(_LIBRARY, "agent loops are not recorded", error)
+        owner = module.AgentLoopWorker
+        self.install_existing(self.LIBRARY, [(name, owner, name, hook) for name, hook in hooks.items()])
 
     async def _run(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
         stated = guard(_LIBRARY, _stated, args, kwargs)
@@ -103,6 +89,9 @@ def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {**dict(given or {}), "start_time": time.time_ns()}
 
 
+attach_all = AgentLoopPatches.attach_all
+
+
 def setup_worker() -> None:
     """
     Record the agent loops of this process.
@@ -116,18 +105,3 @@ def setup_worker() -> None:
 def attach(target: Any, /, **options: Any) -> AgentLoopPatches:  # noqa: ARG001 - it runs in other processes
     """Record all agent loops of this process, as `attach_all` does."""
     return attach_all(**options)
-
-
-def attach_all(**options: Any) -> AgentLoopPatches:
-    """
-    Record every rollout of an agent loop in this process.
-
-    A further call returns the same handle, and new options apply.
-    """
-    global _active
-    chosen = Options.of(options)
-    if _active is None or not _active.attached:
-        _active = AgentLoopPatches(chosen)
-    elif options:
-        _active.use(chosen)
-    return _active
