@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,13 @@ FIELDS = (
     "start_time",
     "end_time",
 )
+
+
+@pytest.fixture(autouse=True)
+def released() -> Iterator[None]:
+    """Free the library's streams, which warn that they were not closed, while warnings are shown only."""
+    yield
+    gc.collect()
 
 
 def run(folder: Path, log_format: str = "json", **options: Any) -> Any:
