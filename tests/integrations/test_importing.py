@@ -153,5 +153,5 @@ def test_a_recording_without_episodes_of_verifiers_is_refused() -> None:
     result = CliRunner().invoke(app.app, ["convert", "own.jsonl", "back.jsonl", "--as", "verifiers"])
 
     assert 2 == result.exit_code
-    assert "none of 1 episode is one of verifiers" in result.stderr
+    assert "left out 1 episode: not one of verifiers" in result.stderr
     assert not Path("back.jsonl").exists()

@@ -33,6 +33,11 @@ class Dataset(str, Enum):
     DPO = "dpo"
     GRPO = "grpo"
     VERIFIERS = "verifiers"
+    ART = "art"
+    TRL = "trl"
+    VERL = "verl"
+    SKYRL = "skyrl"
+    OPENRLHF = "openrlhf"
 
 
 class Pairs(str, Enum):
@@ -70,7 +75,8 @@ def convert(
             "--as",
             metavar="FORMAT",
             help="Write the data set that TRL trains on instead: sft (conversations), dpo (pairs of answers) "
-            "or grpo (prompts); or verifiers: the traces of its episodes, as that library saves them.",
+            "or grpo (prompts); or episodes that were imported, as their library saves them: verifiers, art, "
+            "trl, verl, skyrl or openrlhf.",
         ),
     ] = None,
     where: Annotated[
@@ -116,8 +122,9 @@ def convert(
     With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
     instead of the file until the file changes.
     With --as sft, dpo or grpo, writes the conversational data set that TRL trains on, from recorded chats,
-    and prints what was left out and why. With --as verifiers, writes episodes that were recorded or imported
-    from that library unchanged.
+    and prints what was left out and why.
+    With --as and a library, writes episodes that were imported from its files as that library saves them;
+    those of verifiers and ART may also be recorded live.
     With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b
@@ -152,10 +159,12 @@ def convert(
         raise typer.BadParameter("give an output file OUT, or --beside")
     elif is_curves:
         _write_curves(paths[:-1], paths[-1], strict=strict)
-    elif as_ is Dataset.VERIFIERS:
-        if min_reward is not None or pairs is not None or text:
-            raise typer.BadParameter("--min-reward, --pairs and --text can't be combined with --as verifiers")
-        _write_traces(paths[:-1], Path(paths[-1]), where=where or (), overwrite=overwrite, strict=strict)
+    elif as_ is not None and as_ not in (Dataset.SFT, Dataset.DPO, Dataset.GRPO):
+        if wrong not in ([], ["--where"]):
+            raise typer.BadParameter(f"{wrong[-1]} can't be combined with --as {as_.value}")
+        _write_records(
+            paths[:-1], Path(paths[-1]), as_.value, where=where or (), overwrite=overwrite, strict=strict
+        )
     elif as_ is not None:
         _write_dataset(
             paths[:-1],
@@ -242,40 +251,29 @@ def _write_dataset(
     finish(recording.problems, strict=strict)
 
 
-def _write_traces(
-    sources: list[str], target: Path, *, where: Sequence[str], overwrite: bool, strict: bool
+def _write_records(
+    sources: list[str], target: Path, format: str, *, where: Sequence[str], overwrite: bool, strict: bool
 ) -> None:
-    """Write the records of the episodes of verifiers as JSON lines."""
-    from mttp.formats import verifiers
+    """Write episodes as the library saves them that they are from."""
+    from mttp import formats
     from mttp.reading import read
     from mttp.reading.conditions import condition
-    from mttp.reading.jsonable import to_json
 
     conditions = [condition(one) for one in where]
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    lines: list[str] = []
-    left_out = 0
-    for episode in recording:
-        if all(holds(episode) for holds in conditions):
-            try:
-                lines.append(to_json(verifiers.record(episode)) + "\n")
-            except ValueError:
-                left_out += 1
-    if not lines:
-        raise ConfigureError(
-            f"there is nothing to write: none of {count(left_out, 'episode')} is one of verifiers"
-        )
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        partial.write_text("".join(lines), encoding="utf-8")
-        replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
-    say(f"wrote {count(len(lines), 'episode')} to {target} ({target.stat().st_size:,} bytes)")
-    if left_out:
-        say(f"left out episodes that are not of verifiers: {left_out:,}")
+    wanted = recording.filter(lambda episode: all(holds(episode) for holds in conditions))
+    written = formats.write(target, wanted, format=format)
+    reasons = [
+        f"left out {count(number, 'episode')}: {reason}" for reason, number in written.left_out.items()
+    ]
+    if not written.count:
+        why = "; ".join(reasons) or f"none of {count(len(recording), 'episode')} matches"
+        raise ConfigureError(f"there is nothing to write as {format}: {why}")
+    say(f"wrote {count(written.count, 'episode')} to {target} ({target.stat().st_size:,} bytes)")
+    for reason in reasons:
+        say(visible(reason))
     finish(recording.problems, strict=strict)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
@@ -17,16 +17,21 @@ from typing import Protocol, cast
 from mttp.errors import MttpError, ReadError
 from mttp.formats.records import ImportedRecord, UnreadableRecord
 from mttp.formats.sample import FileSample, sample
+from mttp.formats.writing import WritableFormat, WrittenFile, write_records
+from mttp.model.episodes import Episode
 
 __all__ = [
     "FORMATS",
     "FileFormat",
     "ImportedRecord",
     "UnreadableRecord",
+    "WRITABLE",
+    "WrittenFile",
     "format_named",
     "hint",
     "read",
     "recognize",
+    "write",
 ]
 
 
@@ -59,6 +64,10 @@ FORMATS: Mapping[str, str] = {
     "agent_traces": "mttp.formats.agent_traces",
 }
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
+
+
+WRITABLE = ("verifiers", "art", "trl", "verl", "skyrl", "openrlhf")
+"""The formats that can be written, too."""
 
 
 def format_named(name: str) -> FileFormat:
@@ -98,3 +107,15 @@ def read(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator
     if name is None:
         raise ReadError(f"{os.fspath(path)}: the format is not known; the formats are {', '.join(FORMATS)}")
     return format_named(name).read(Path(path))
+
+
+def write(path: str | os.PathLike[str], episodes: Iterable[Episode], *, format: str) -> WrittenFile:
+    """
+    Write episodes that were imported from a format as its library saves them, replacing a file that exists.
+
+    Episodes of verifiers and ART that were recorded live are written, too.
+    Raises ReadError for a format that can't be written, and ConfigureError for a wrong name of the file.
+    """
+    if format not in WRITABLE:
+        raise ReadError(f"{format!r} can't be written; the formats that can are {', '.join(WRITABLE)}")
+    return write_records(path, episodes, cast("WritableFormat", import_module(FORMATS[format])))

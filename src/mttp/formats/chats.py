@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,17 +11,50 @@ from mttp.model.calls import Call
 from mttp.model.episodes import Step
 from mttp.semconv.values import GenAiOperationName
 
-__all__ = ["chat_steps", "conversation", "tool_calls"]
+__all__ = ["as_saved", "chat_steps", "conversation", "form_of", "tool_calls"]
 
 
 def conversation(value: object, role: str) -> list[Any]:
-    """Return the messages in `value`; a text is one message of `role`."""
-    value = json_value(value)
+    """
+    Return the messages in `value`, which may also be their JSON; any other text is one message of `role`.
+
+    A text that is JSON of something else, such as an answer of one object, is text, too.
+    """
     if isinstance(value, str):
-        return [{"role": role, "content": value}] if value else []
+        return _parsed(value) or ([{"role": role, "content": value}] if value else [])
+    return _messages(value)
+
+
+def as_saved(messages: Sequence[Mapping[str, Any]], form: object) -> Any:
+    """Return messages in the form that they had in a file: one of `form_of`, by default text."""
+    if form == "none":
+        return None
+    if form == "messages":
+        return [*messages]
+    if form == "json":
+        return json.dumps([*messages])
+    return "".join(str(one.get("content")) for one in messages)
+
+
+def form_of(value: object) -> str | None:
+    """Return whether a conversation is saved as messages, as their JSON, or not at all; None for text."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return "json" if _parsed(value) else None
+    return "messages"
+
+
+def _parsed(text: str) -> list[Any]:
+    """Return the messages in the JSON of a list; none for any other text."""
+    found = json_value(text)
+    return _messages(found) if isinstance(found, list) else []
+
+
+def _messages(value: object) -> list[Any]:
     if isinstance(value, Mapping):
-        return [value] if "role" in value else conversation(value.get("messages"), role)
-    return [one for one in as_list(value) if isinstance(one, Mapping)]
+        return [value] if "role" in value else _messages(value.get("messages"))
+    return [one for one in as_list(value) if isinstance(one, Mapping) and "role" in one]
 
 
 def chat_steps(

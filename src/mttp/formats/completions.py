@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mttp.formats.chats import chat_steps, conversation
-from mttp.formats.fields import number, trace_id
+from mttp.formats.chats import as_saved, chat_steps, conversation, form_of
+from mttp.formats.fields import as_list, number, trace_id
+from mttp.formats.saved import forms, with_forms
 from mttp.model.episodes import Episode, Reward, Step, Tokens
 
-__all__ = ["completion_episode", "group_id", "prompt_and_completion", "scored"]
+__all__ = ["completion_episode", "group_id", "saved_texts", "scored"]
 
 
 def completion_episode(
@@ -29,8 +30,10 @@ def completion_episode(
     `key` identifies the row in its run, and `rest` are the fields without a place in an episode.
     `facts` are further fields of the episode.
     """
-    steps = prompt_and_completion(prompt, completion, tokens)
-    return Episode(
+    asked, answered = conversation(prompt, "user"), conversation(completion, "assistant")
+    steps = _steps(asked, answered, tokens)
+    rest_of_chat = [*asked, *answered][sum(len(_chat(step)) for step in steps) :]
+    found = Episode(
         trace_id=trace_id(format, key),
         steps=steps,
         step_count=len(steps),
@@ -39,20 +42,43 @@ def completion_episode(
         rewards=() if reward.status == "missing" else (reward,),
         return_=reward.value,
         return_basis=None if reward.value is None else "episode",
+        final_observation=rest_of_chat or None,
         metadata={format: dict(rest)} if rest else {},
         timing="batch",
         **facts,
     )
+    forms: dict[str, object] = {"prompt": form_of(prompt), "completion": form_of(completion)}
+    if len(asked) != len(as_list(steps[0].observation)):
+        forms["prompt_messages"] = len(asked)
+    return with_forms(format, found, {name: form for name, form in forms.items() if form is not None})
 
 
-def prompt_and_completion(prompt: object, completion: object, tokens: Tokens | None) -> tuple[Step, ...]:
+def saved_texts(format: str, episode: Episode) -> tuple[Any, Any]:
     """
-    Return the steps of a prompt and its completion, which are texts, messages or JSON of messages.
+    Return the prompt and the completion of a row in the form that they had in the file.
+
+    Raises ValueError for an episode without steps.
+    """
+    if not episode.steps:
+        raise ValueError("no steps")
+    known = forms(format, episode)
+    chat = [message for step in episode.steps for message in _chat(step)]
+    chat += as_list(episode.final_observation)
+    asked = known.get("prompt_messages", len(as_list(episode.steps[0].observation)))
+    return as_saved(chat[:asked], known.get("prompt")), as_saved(chat[asked:], known.get("completion"))
+
+
+def _chat(step: Step) -> list[Any]:
+    return [*as_list(step.observation), *([] if step.action is None else [step.action])]
+
+
+def _steps(asked: list[Any], answered: list[Any], tokens: Tokens | None) -> tuple[Step, ...]:
+    """
+    Return the steps of the messages of a prompt and its completion.
 
     A completion of several messages, as with tools, has a step for each message of the assistant; tokens are
     those of a single step.
     """
-    asked, answered = conversation(prompt, "user"), conversation(completion, "assistant")
     steps = chat_steps([*asked, *answered], prompt=len(asked))
     if len(steps) == 1 and tokens is not None:
         only = steps[0]

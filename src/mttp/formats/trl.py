@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from mttp.formats import json_records
-from mttp.formats.completions import completion_episode, group_id, scored
+from mttp.formats.completions import completion_episode, group_id, saved_texts, scored
 from mttp.formats.fields import as_mapping, number, text, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
+from mttp.formats.saved import keeping, saved_record
 from mttp.model.episodes import Episode
 
-__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
+__all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record"]
 
 TITLE = "TRL completions"
+SUFFIX = ".parquet"
 LACKS = (
     "tokens and log probabilities",
     "weights of reward functions (the reward is the sum of the numeric columns)",
@@ -44,7 +46,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     components = {name: value for name, value in others.items() if value is None or _is_number(value)}
     known = [found for value in components.values() if (found := number(value)) is not None]
     step = whole(record.get("step"))
-    return completion_episode(
+    value = completion_episode(
         "trl",
         [record.get("_place"), record["prompt"], record["completion"], step],
         prompt=record["prompt"],
@@ -57,6 +59,23 @@ def episode(record: Mapping[str, Any]) -> Episode:
         policy_version_start=text(step),
         advantage=number(record.get("advantage")),
     )
+    return keeping("trl", record, value, _derived, ("prompt", "completion"))
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """Return the row of an imported episode as it was saved; raises ValueError for another episode."""
+    return saved_record("trl", episode, _derived)
+
+
+def _derived(episode: Episode) -> dict[str, Any]:
+    asked, answered = saved_texts("trl", episode)
+    return {
+        "step": episode.policy_update_index,
+        "prompt": asked,
+        "completion": answered,
+        **as_mapping(episode.metadata.get("trl")),
+        "advantage": episode.advantage,
+    }
 
 
 def _is_number(value: object) -> bool:

@@ -22,9 +22,10 @@ from mttp.formats.verifiers_nodes import node_tokens, restored_nodes, unmapped_n
 from mttp.model.calls import Call
 from mttp.model.episodes import Agent, Episode, Reward, Step
 
-__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes", "record"]
+__all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record"]
 
 TITLE = "verifiers traces"
+SUFFIX = ".jsonl"
 LACKS = ("reward specs", "seeds", "times of tool calls", "log probabilities beyond four decimals")
 _PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 _LIMITS = (
@@ -109,7 +110,7 @@ def record(episode: Episode) -> dict[str, Any]:
     """
     kept = episode.metadata.get("verifiers")
     if not isinstance(kept, Mapping) or "task" not in kept:
-        raise ValueError(f"episode {episode.trace_id[:8]} is not one of verifiers")
+        raise ValueError("not one of verifiers")
     found = dict(kept)
     found["task"] = {**kept["task"], "data": episode.inputs}
     traces = [dict(one) for one in kept["traces"]] if "traces" in kept else [found]

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from mttp.formats import json_records
-from mttp.formats.completions import completion_episode, group_id, scored
+from mttp.formats.completions import completion_episode, group_id, saved_texts, scored
 from mttp.formats.fields import as_list, as_mapping, number, text, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
+from mttp.formats.saved import keeping, saved_record
 from mttp.model.episodes import Episode, Step, Tokens
 
-__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes", "rollout"]
+__all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record", "rollout"]
 
 TITLE = "verl rollouts"
+SUFFIX = ".jsonl"
 LACKS = (
     "tokens and log probabilities",
     "advantages",
@@ -44,7 +46,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     others = {name: value for name, value in record.items() if name not in (*_OWN, "_place")}
     metrics = {name: found for name, value in others.items() if (found := number(value)) is not None}
     step = whole(record["step"])
-    return completion_episode(
+    value = completion_episode(
         "verl",
         [record.get("_place"), record["input"], record["output"], step],
         prompt=record["input"],
@@ -58,6 +60,24 @@ def episode(record: Mapping[str, Any]) -> Episode:
         policy_update_index=step,
         policy_version_start=text(step),
     )
+    return keeping("verl", record, value, _derived, ("input", "output", "gts"))
+
+
+def record(episode: Episode) -> dict[str, Any]:
+    """Return the row of an imported episode as it was saved; raises ValueError for another episode."""
+    return saved_record("verl", episode, _derived)
+
+
+def _derived(episode: Episode) -> dict[str, Any]:
+    asked, answered = saved_texts("verl", episode)
+    return {
+        "input": asked,
+        "output": answered,
+        "gts": as_mapping(episode.inputs).get("ground_truth"),
+        "score": episode.reward.value,
+        "step": episode.policy_update_index,
+        **as_mapping(episode.metadata.get("verl")),
+    }
 
 
 def rollout(record: Mapping[str, Any]) -> Episode:
