@@ -128,7 +128,8 @@ def episode(record: Mapping[str, Any]) -> Episode:
         final_observation=[_message(one)[0] for one in messages[_used(steps, main) :]] or None,
         timing="live" if record.get("start_time") else "batch",
     )
-    columns = {name: value for name, value in record.items() if name in _SAVED}
+    is_row = "messages" in record  # else a trajectory as it is in memory, or a line of earlier versions
+    columns = {name: value for name, value in record.items() if name in _SAVED} if is_row else {}
     return keeping("art", columns, found, _derived, ("messages",))
 
 
@@ -163,11 +164,11 @@ def _derived(episode: Episode) -> dict[str, Any]:
     return {
         "group_index": rest.get("group_index", group),
         **documents,
-        "group_logs": rest.get("group_logs"),
+        "group_logs": rest.get("group_logs") or None,
         "reward": episode.reward.value,
         "metrics": _json_text(episode.metrics),
         "tools": _json_text(rest.get("tools")),
-        "logs": rest.get("logs"),
+        "logs": rest.get("logs") or None,
         "messages": messages,
     }
 

@@ -48,13 +48,13 @@ def form_of(value: object) -> str | None:
 def _parsed(text: str) -> list[Any]:
     """Return the messages in the JSON of a list; none for any other text."""
     found = json_value(text)
-    return _messages(found) if isinstance(found, list) else []
+    return [one for one in _messages(found) if "role" in one] if isinstance(found, list) else []
 
 
 def _messages(value: object) -> list[Any]:
     if isinstance(value, Mapping):
         return [value] if "role" in value else _messages(value.get("messages"))
-    return [one for one in as_list(value) if isinstance(one, Mapping) and "role" in one]
+    return [one for one in as_list(value) if isinstance(one, Mapping)]
 
 
 def chat_steps(
