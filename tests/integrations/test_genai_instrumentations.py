@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from integrations import genai_calls
+
+import mttp
 
 pytest.importorskip("openinference.instrumentation")
 
@@ -32,3 +35,21 @@ def test_a_request_within_a_step_is_a_call(case: str) -> None:
     assert [9, 3] == found["tokens"]
     assert "2+2?" in asked
     assert "It is 4." in answered
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """
+    The agent's two model calls and its tool call are calls of the step, and the recording has no findings.
+    """
+    example = Path(__file__).parents[2] / "examples" / "langgraph_sums.py"
+    done = subprocess.run(
+        [sys.executable, str(example), "--out", str(tmp_path / "langgraph.jsonl")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert ["chat", "execute_tool", "chat"] == [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert [] == list(mttp.check(tmp_path / "langgraph.jsonl"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import warnings
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,100 +20,17 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch")
     pytest.importorskip("verl")
-    from verl.experimental.agent_loop import agent_loop as library
+    pytest.importorskip("verl.experimental.agent_loop")
 
-ASKED = [{"role": "user", "content": "2+2?"}]
-
-
-class Loop:
-    """An agent loop that always answers with two tokens, of which a tool wrote the first."""
-
-    def __init__(self, **_: Any) -> None:
-        """Take what the worker gives it."""
-
-    async def run(self, sampling_params: dict[str, Any], **_: Any) -> Any:
-        """Return the rollout; a temperature of 2 fails."""
-        await asyncio.sleep(0)
-        if sampling_params["temperature"] == 2:
-            raise ValueError("too hot")
-        return library.AgentLoopOutput(
-            prompt_ids=[1, 2, 3],
-            response_ids=[7, 8],
-            response_mask=[0, 1],
-            response_logprobs=[-0.25, -0.5],
-            reward_score=0.75,
-            num_turns=2,
-            metrics=library.AgentLoopMetrics(generate_sequences=0.5),
-            extra_fields={"reward_extra_info": {"acc": True, "pred": "4"}},
-        )
+EXAMPLES = Path(__file__).parents[2] / "examples"
+sys.path.insert(0, str(EXAMPLES))
+import verl_sums  # noqa: E402
 
 
-class Tokenizer:
-    """A tokenizer of letters."""
-
-    pad_token_id = 0
-    padding_side = "left"
-
-    def pad(self, given: Any, *, max_length: int, **options: Any) -> Any:
-        """Pad to a length."""
-        ids = given["input_ids"]
-        rest = [0] * (max_length - len(ids))
-        padded = rest + ids if self.padding_side == "left" else ids + rest
-        mask = (
-            [0] * len(rest) + [1] * len(ids)
-            if self.padding_side == "left"
-            else [1] * len(ids) + [0] * len(rest)
-        )
-        found = {"input_ids": torch.tensor([padded])}
-        return found | ({"attention_mask": torch.tensor([mask])} if options["return_attention_mask"] else {})
-
-    def decode(self, ids: list[int], **_: Any) -> str:
-        """Return letters."""
-        return "".join(chr(96 + one) for one in ids)
-
-
-def worker() -> Any:
-    """A worker without its engine."""
-    library._agent_loop_registry["toy"] = {"_target_": f"{__name__}.Loop"}
-    made = library.AgentLoopWorker.__new__(library.AgentLoopWorker)
-    made.config = SimpleNamespace(data={})
-    made.llm_client = made.processor = made.hf_model_type = made.dataset_cls = None
-    made.tools = []
-    made.tokenizer = Tokenizer()
-    made.rollout_config = SimpleNamespace(prompt_length=4, response_length=4)
-    made.reward_loop_worker_handles = None
-    made.teacher_server_manager = made.teacher_client = None
-    made.distillation_enabled = False
-    made._compute_teacher_logprobs = _nothing
-    made._get_mm_processor_kwargs = lambda *_: None
-    made._compute_position_ids = lambda *_: torch.zeros(1, 8)
-    return made
-
-
-async def _nothing(*_: Any, **__: Any) -> None:
-    """Stand in for teachers, which are other servers."""
-
-
-def run(temperature: float = 1.0, samples: int = 2) -> list[Any]:
-    """Run a prompt's rollouts at once."""
-
-    async def main() -> list[Any]:
-        made = worker()
-        return list(
-            await asyncio.gather(
-                *(
-                    made._run_agent_loop(
-                        {"temperature": temperature},
-                        {"step": 3, "sample_index": 5, "rollout_n": number, "validate": False},
-                        agent_name="toy",
-                        raw_prompt=ASKED,
-                    )
-                    for number in range(samples)
-                )
-            )
-        )
-
-    return asyncio.run(main())
+def run(temperature: float = 1.0) -> list[Any]:
+    """Run a prompt's two rollouts at once."""
+    found: list[Any] = asyncio.run(verl_sums.rollouts(["2+2?"], step=3, temperature=temperature))
+    return found
 
 
 def test_each_rollout_is_an_episode_with_its_tokens() -> None:
@@ -126,12 +45,12 @@ def test_each_rollout_is_an_episode_with_its_tokens() -> None:
     (step,) = first.steps
 
     assert {} == session.stats.faults
-    assert ASKED == step.observation
-    assert {"role": "assistant", "content": "gh"} == step.action
-    assert ([1, 2, 3], [7, 8], [0, 1], [-0.25, -0.5]) == tuple(
+    assert [{"role": "user", "content": "2+2?"}] == step.observation
+    assert {"role": "assistant", "content": "4"} == step.action
+    assert ([50, 43, 50, 63], [52], [1], [-0.25]) == tuple(
         list(getattr(step.tokens, name)) for name in ("prompt_ids", "ids", "masks", "logprobs")
     )
-    assert (0.75, "train", 3, "tiny", "train/3/5") == (
+    assert (1.0, "train", 3, "tiny", "train/3/0") == (
         first.return_,
         first.split,
         first.policy_update_index,
@@ -174,3 +93,20 @@ def test_exceptions_of_an_agent_loop_and_of_a_hook(monkeypatch: pytest.MonkeyPat
         assert 2 == len(run())
 
     assert {"integration_error": 2} == session.stats.faults
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """
+    Without findings, in under a minute.
+    """
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "verl_sums.py"), "--out", str(tmp_path / "verl.jsonl")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert done.stdout.startswith("<Recording of 8 episodes, 1 run, 0 problems")
+    assert [] == list(mttp.check(tmp_path / "verl.jsonl"))
