@@ -17,8 +17,8 @@ from mttp.reading.checking import Finding, Findings
 from mttp.recording import configuration
 
 ROOT = Path(__file__).parents[2]
-SHOWN = {"graded.py", "grpo.py", "own_grpo.py"}
-"""The recordings of these are checked where a page shows what they print."""
+SHOWN = {"fleet.py", "graded.py", "grpo.py", "own_grpo.py"}
+"""The recordings of these are checked where a page shows what they print, and in `tests/test_fleet.py`."""
 TRANSPORTS = ("memory://", "file://a.jsonl", "file://a.jsonl.gz", "file://a.jsonl.zst", "file://runs/")
 
 
