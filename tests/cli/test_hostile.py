@@ -118,6 +118,7 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--to", "HTTP", "--max-retry-seconds", "0", "--restart", "--json"],
     ],
     "probe": [[f"http://{EVIL}"], ["HTTP", "--query", f"tempo://{EVIL}"], ["HTTP"], ["GRPC", "--json"]],
+    "size": [[], ["--workers", EVIL], ["--to", EVIL], ["--to", "collector", "--profile", EVIL, "--json"]],
     "schema": [[EVIL], []],
     "eval show": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--tasks"]],
     "message check": [[f"{NAME}.mttp"], [f"{NAME}.mttp", "--json"], [f"{NAME}.missing"]],
