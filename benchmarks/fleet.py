@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sizes import Player, options
+from sizes import Player, options, settle
 
 import mttp
 from mttp.recording.session_factory import open_session
@@ -46,6 +46,7 @@ class Worker:
 
     def __init__(self, address: str, workload: Workload, episodes: int, seed: int) -> None:
         self._session = open_session(address, run="fleet", run_id=f"worker-{seed}", **options(workload))
+        settle(self._session)
         self._workload, self._episodes, self._seed = workload, episodes, seed
         self._rng = np.random.default_rng(seed)
 
@@ -182,7 +183,7 @@ def main() -> int:
     total = {name: sum(one[name] for one in counters) for name in counters[0]}
     seconds = asked.episodes * workload.episode_seconds
     took, late = (max(one[name] for one in counters) for name in ("seconds", "late"))
-    print(f"{asked.workers:,} workers to {asked.to}, {asked.episodes} episodes each")
+    print(f"{asked.workers:,} workers to {asked.to}, episodes of each: {asked.episodes}")
     print(f"{seconds:.0f} s of playing in {took:.1f} s, at most {late:.2f} s late")
     found["spans"] -= found["of the run"]
     for name, value in wanted.items():
@@ -206,7 +207,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=1000, help="workers (default: %(default)s)")
     parser.add_argument("--episodes", type=int, default=2, help="episodes of each (default: %(default)s)")
-    parser.add_argument("--rate", type=float, default=0.2, help="steps per second (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=0.1, help="steps per second (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of a step (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=2.0, help="how much faster (default: %(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="processes (default: %(default)s)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mttp.study.sizing.estimate import CollectorNeeds, Kept, ProcessMemory, Sizing, size
+from mttp.study.sizing.estimate import CollectorNeeds, ProcessMemory, Sizing, StoredSize, size
 from mttp.study.sizing.workload import Workload
 
-__all__ = ["CollectorNeeds", "Kept", "ProcessMemory", "Sizing", "Workload", "size"]
+__all__ = ["CollectorNeeds", "StoredSize", "ProcessMemory", "Sizing", "Workload", "size"]

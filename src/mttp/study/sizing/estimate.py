@@ -15,7 +15,7 @@ from mttp.study.sizing.workload import MOST, Workload
 from mttp.transports.export_target import BUFFER_BYTES
 from mttp.transports.otlp.profiles import named
 
-__all__ = ["FILES", "TO", "CollectorNeeds", "Kept", "ProcessMemory", "Sizing", "per_second", "size"]
+__all__ = ["FILES", "TO", "CollectorNeeds", "StoredSize", "ProcessMemory", "Sizing", "per_second", "size"]
 
 FILES = ("file", "gzip", "zstd")
 """Forms of files that workers write: OTLP JSON lines, and compressed."""
@@ -33,7 +33,7 @@ _FEWEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredSize:
     """The size of everything in one form."""
 
     bytes_per_second: float
@@ -104,7 +104,7 @@ class Sizing:
     """Bytes that workers write to files, or bodies of requests without compression."""
     gzip_bytes_per_second: float | None
     """Bodies of requests with `compression=gzip`; None for files."""
-    kept: Mapping[str, Kept]
+    kept: Mapping[str, StoredSize]
     """Sizes of everything by form: file, gzip, zstd and parquet; not for a collector."""
     memory: ProcessMemory
     """Memory of each worker."""
@@ -177,14 +177,14 @@ def _times(one: Quantities, factor: float) -> Quantities:
     return Quantities(**{field.name: getattr(one, field.name) * factor for field in fields(one)})
 
 
-def _kept(workload: Workload, one: Quantities, seconds: float) -> dict[str, Kept]:
+def _kept(workload: Workload, one: Quantities, seconds: float) -> dict[str, StoredSize]:
     """Return the size in each form of what is recorded in so many seconds."""
     whole = workload.with_segments(one, 0)
     found = {}
     for form in (*FILES, "parquet"):
         rate = BYTES[form].dot(whole if form == "parquet" else one)
         total = workload.workers * (rate * seconds + BYTES[form].processes)
-        found[form] = Kept(bytes_per_second=rate * workload.workers, bytes_kept=total)
+        found[form] = StoredSize(bytes_per_second=rate * workload.workers, bytes_kept=total)
     return found
 
 
