@@ -110,14 +110,22 @@ def is_of_run(name: str) -> bool:
 
 
 def expected(workload: Workload, episodes: int, form: str) -> dict[str, float]:
-    """Return what `mttp size` says, with the spans of each worker's run, which are in three requests."""
+    """
+    Return what `mttp size` says, with what a worker sends once.
+
+    These are the spans of its run, in three requests, and the marker of its first episode, in another.
+    """
     limits = named("collector").withholding if form.startswith("otlp") else None
     one = per_second(workload, limits)
     seconds = episodes * workload.episode_seconds
-    total = BYTES[form].dot(replace(one, processes=1 / seconds)) * seconds * workload.workers
+    total = (
+        BYTES[form].dot(replace(one, processes=1 / seconds, segments=one.segments + 4 / seconds))
+        * seconds
+        * workload.workers
+    )
     return {
         "bytes": total,
-        "requests": (one.segments * seconds + 3) * workload.workers,
+        "requests": (one.segments * seconds + 4) * workload.workers,
         "spans": one.spans * seconds * workload.workers,
     }
 

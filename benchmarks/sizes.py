@@ -2,7 +2,7 @@
 Measures the bytes of each part of a recording, and writes the table that `mttp size` computes with.
 
     python benchmarks/sizes.py             measure, print how well the table gives back what was measured
-    python benchmarks/sizes.py --write     also write the table and what was measured
+    python benchmarks/sizes.py --write     also write the table, what was measured, and docs/sizing.md
 
 Recordings that differ in one or two things are written in each form. The bytes of one step, token, character
 and so on are those that give back all sizes best: the least squares of the relative errors, none below zero.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ from mttp.testing import OtlpReceiver
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "src" / "mttp" / "study" / "sizing" / "measured.py"
 MEASURED = ROOT / "benchmarks" / "sizes.json"
+PAGE = ROOT / "docs" / "sizing.md"
 WEIGHTS = {"correct": 0.7, "format": 0.2, "brevity": 0.1}
 FORMS = {
     "file": "jsonl",
@@ -286,6 +288,58 @@ def table(found: Mapping[str, Quantities], memory: Mapping[str, float], worst: M
     return "\n".join(lines)
 
 
+COLUMNS = {
+    "file": "JSON lines",
+    "gzip": "gzip",
+    "zstd": "zstd",
+    "parquet": "Parquet",
+    "otlp": "request",
+    "otlp_gzip": "request, gzip",
+}
+PARTS = {
+    "segments": "a segment: one write, or one request",
+    "episodes": "an episode: root and reward",
+    "markers": "a start marker",
+    "steps": "a step",
+    "token_blocks": "its tokens, whatever they are",
+    "token_ids": "a token id",
+    "logprobs": "a log probability",
+    "contents": "its observation and action, whatever they are",
+    "characters": "a character",
+    "calls": "a tool call",
+    "cold_episodes": "the first episode of a segment, more",
+    "cold_token_blocks": "the first tokens of a segment, more",
+    "cold_characters": "a character of the first content of a segment, more",
+    "cold_calls": "the first call of a segment, more",
+    "processes": "a process: spans of the run",
+}
+
+
+def documented(found: Mapping[str, Quantities], worst: Mapping[str, float]) -> str:
+    """Return the tables of the page: the bytes of each part, and the errors."""
+    lines = [f"| bytes of | {' | '.join(COLUMNS.values())} |", "| --- |" + " --- |" * len(COLUMNS)]
+    for name, text in PARTS.items():
+        values = [getattr(found[form], name) for form in COLUMNS]
+        cells = [f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
+    errors = [f"{worst[form]:.0%}" for form in COLUMNS]
+    return "\n".join([*lines, f"| largest relative error | {' | '.join(errors)} |"])
+
+
+def write_page(tables: str) -> None:
+    """Write the tables into the page, and what its commands print."""
+    from report import written
+
+    def run(match: re.Match[str]) -> str:
+        command = [sys.executable, "-m", "mttp", "size", *match[1].split()]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return f"```console\n$ mttp size {match[1]}\n{printed}```"
+
+    written(PAGE, tables)
+    blocks = re.compile(r"^```console\n\$ mttp size (.*)\n(?:.*\n)*?```$", re.MULTILINE)
+    PAGE.write_text(blocks.sub(run, PAGE.read_text()))
+
+
 def main() -> None:
     """Measure, print the errors, and write the table if asked."""
     parser = argparse.ArgumentParser(description="Measure the bytes of each part of a recording.")
@@ -312,6 +366,7 @@ def main() -> None:
     if asked.write:
         MEASURED.write_text("[\n" + ",\n".join(json.dumps(one) for one in kept) + "\n]\n")
         TABLE.write_text(table(constants, memory(), worst))
+        write_page(documented(constants, worst))
 
 
 if __name__ == "__main__":

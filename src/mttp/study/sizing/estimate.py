@@ -183,7 +183,8 @@ def _kept(workload: Workload, one: Quantities, seconds: float) -> dict[str, Stor
     found = {}
     for form in (*FILES, "parquet"):
         rate = BYTES[form].dot(whole if form == "parquet" else one)
-        total = workload.workers * (rate * seconds + BYTES[form].processes)
+        files = 1 if form == "parquet" else workload.workers  # all are converted to one
+        total = workload.workers * rate * seconds + files * BYTES[form].processes
         found[form] = StoredSize(bytes_per_second=rate * workload.workers, bytes_kept=total)
     return found
 
