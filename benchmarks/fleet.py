@@ -38,6 +38,8 @@ from mttp.transports.pipeline import pipeline
 
 SHARE = 250
 """Workers of a receiver; one takes 512 connections."""
+ONCE = 4
+"""Requests besides those of steps: the run starts, is described and ends, and the first episode starts."""
 SUFFIXES = {"file": ".jsonl", "gzip": ".jsonl.gz", "zstd": ".jsonl.zst"}
 
 
@@ -110,22 +112,15 @@ def is_of_run(name: str) -> bool:
 
 
 def expected(workload: Workload, episodes: int, form: str) -> dict[str, float]:
-    """
-    Return what `mttp size` says, with what a worker sends once.
-
-    These are the spans of its run, in three requests, and the marker of its first episode, in another.
-    """
+    """Return what `mttp size` says, with what a worker sends once."""
     limits = named("collector").withholding if form.startswith("otlp") else None
     one = per_second(workload, limits)
     seconds = episodes * workload.episode_seconds
-    total = (
-        BYTES[form].dot(replace(one, processes=1 / seconds, segments=one.segments + 4 / seconds))
-        * seconds
-        * workload.workers
-    )
+    whole = replace(one, processes=1 / seconds, segments=one.segments + ONCE / seconds)
+    total = BYTES[form].dot(whole) * seconds * workload.workers
     return {
         "bytes": total,
-        "requests": (one.segments * seconds + 4) * workload.workers,
+        "requests": (one.segments * seconds + ONCE) * workload.workers,
         "spans": one.spans * seconds * workload.workers,
     }
 
