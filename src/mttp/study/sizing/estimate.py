@@ -228,7 +228,7 @@ def _notes(workload: Workload, limits: Withholding | None) -> list[str]:
     if within.logprobs < whole.logprobs or within.token_ids < whole.token_ids:
         left = whole.token_blocks - max(within.logprobs, within.token_ids) / workload.tokens
         notes.append(
-            f"token arrays of {left:,.0f} of {workload.steps:,g} steps are beyond the profile's limits"
+            f"token arrays of {left:,.0f} of {workload.steps:,.10g} steps are beyond the profile's limits"
         )
     if limits.max_text_bytes is not None and workload.content and workload.characters:
         notes.append(f"texts longer than {limits.max_text_bytes:,} bytes are cut, which is not computed")
