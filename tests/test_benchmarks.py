@@ -463,6 +463,7 @@ def test_the_table_is_a_module_of_the_package(load: Callable[[str], ModuleType])
     memory = {"process": measured.PROCESS_BYTES, "helper": measured.HELPER_BYTES}
 
     assert sizes.TABLE.read_text() == sizes.table(measured.BYTES, memory, measured.TOLERANCE)
+    assert sizes.documented(measured.BYTES, measured.TOLERANCE) in sizes.PAGE.read_text()
 
 
 @pytest.mark.parametrize("to", ["otlp", "zstd"])
