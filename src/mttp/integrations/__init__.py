@@ -91,8 +91,8 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
     "hud": LibraryInfo(
         module="mttp.integrations.hud",
         extra="hud",
-        requires="hud >= 0.6",
-        tested="0.6",
+        requires="hud >= 0.6.14",
+        tested="0.6.14 and 0.6.21",
     ),
     "openenv": LibraryInfo(
         module="mttp.integrations.openenv",
@@ -103,8 +103,8 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
     "verl": LibraryInfo(
         module="mttp.integrations.verl",
         extra="verl",
-        requires="verl >= 0.9",
-        tested="0.9",
+        requires="verl >= 0.8",
+        tested="0.8 and 0.9",
     ),
     "openai": LibraryInfo(
         module="mttp.integrations.openai",
