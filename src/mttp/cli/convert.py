@@ -15,7 +15,7 @@ from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.recording_files import File, is_parquet
-from mttp.reading import copies
+from mttp.reading import copies, engines
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
@@ -53,8 +53,8 @@ def convert(
         typer.Argument(
             metavar="IN... OUT",
             help="Recordings: files, globs or directories; then the output: .parquet, .jsonl, .jsonl.gz, "
-            ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet; for curves, "
-            "tensorboard://DIR or wandb://PROJECT.",
+            ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet; with --partition, a "
+            "folder, s3://BUCKET/PATH or gs://BUCKET/PATH; for curves, tensorboard://DIR or wandb://PROJECT.",
         ),
     ],
     *,
@@ -111,6 +111,13 @@ def convert(
             "--text", help="With --as: take text for messages of the user (observations) and the policy."
         ),
     ] = False,
+    partition: Annotated[
+        bool,
+        typer.Option(
+            "--partition",
+            help="Add the spans to the dataset OUT: Parquet files by run and date, which are read in part.",
+        ),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -125,6 +132,8 @@ def convert(
     and prints what was left out and why.
     With --as and a library, writes episodes that were imported from its files as that library saves them;
     those of verifiers and ART may also be recorded live.
+    With --partition, adds to a dataset in a folder or in object storage, of which summaries and comparisons
+    read only what they need; mttp compact merges its files.
     With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b
@@ -137,6 +146,7 @@ def convert(
       mttp convert runs/grpo.jsonl good.jsonl --as sft --min-reward 0.8
       mttp convert runs/ pairs.jsonl --as dpo --where split=train
       mttp convert runs/ tensorboard://tb
+      mttp convert runs/ s3://bucket/runs --partition
 
     \b
     Exit codes:
@@ -150,6 +160,17 @@ def convert(
         raise typer.BadParameter(f"{wrong[0]} needs --as")
     if as_ is not None and (beside or to is not None):
         raise typer.BadParameter("--as can't be combined with --to and --beside")
+    if partition:
+        if as_ is not None or to is not None or beside or overwrite:
+            raise typer.BadParameter(
+                "--partition can't be combined with --as, --to, --beside and --overwrite"
+            )
+        if len(paths) < 2:
+            raise typer.BadParameter("give the dataset OUT")
+        _write_partitions(paths[:-1], paths[-1], strict=strict)
+        return
+    if "://" in paths[-1] and engines.is_address(paths[-1]):
+        raise typer.BadParameter(f"{paths[-1]} is the place of a dataset: give --partition")
     is_curves = paths[-1].startswith(CURVE_ADDRESSES)
     if is_curves and (as_ is not None or to is not None or beside or overwrite):
         raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to, --beside and --overwrite")
@@ -204,6 +225,21 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
     say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
     for reason in refused:
         scan.add_problem("unwritable_span", f"{reason}; it was omitted")
+    _print_omitted(scan.problems)
+    finish(scan.problems, strict=strict)
+
+
+def _write_partitions(sources: list[str], place: str, *, strict: bool) -> None:
+    from mttp.reading.engines.writing import dataset_writer
+
+    if place in sources:
+        raise ConfigureError(f"{place} is also the input: its spans would be there twice")
+    target = dataset_writer(place)
+    with progress(sources) as advance:
+        scan = Scan(sources, arrays=True, as_written=True, progress=advance)
+        written = target.write(scan)
+    counts = f"{count(written, 'span')} of {count(target.episodes, 'episode')}"
+    say(f"added {counts} to {visible(place)} ({count(len(target.files), 'file')})")
     _print_omitted(scan.problems)
     finish(scan.problems, strict=strict)
 

@@ -24,7 +24,7 @@ from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, Und
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["Assembler", "PartialEpisode"]
+__all__ = ["Assembler", "EpisodePlace", "PartialEpisode"]
 
 
 _NOWHERE = Scope()

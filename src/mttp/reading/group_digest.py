@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, IsO
 from mttp.reading.lines import Decoded
 from mttp.reading.worker import pack, unpack
 
-__all__ = ["VERSION", "GroupDigest", "decode", "encode"]
+__all__ = ["VERSION", "GroupDigest", "PlainMisfit", "decode", "encode", "encode_items"]
 
 VERSION = "2"
 """Raised with every change of what a digest holds; digests of other versions are not read."""
@@ -72,6 +72,7 @@ class GroupDigest(NamedTuple):
 
 
 _DECODER = msgspec.msgpack.Decoder(_Plain)
+_FIGURES = msgspec.msgpack.Decoder(EpisodeFigures)
 
 
 def encode(records: Sequence[SpanRecord]) -> bytes:
@@ -85,9 +86,15 @@ def encode(records: Sequence[SpanRecord]) -> bytes:
     def decoded(_: IsOpen) -> Iterator[Decoded]:
         yield Decoded(kept, [])
 
-    ((found_items, _),) = digested(decoded, figures=True)
-    summaries = [item for item in found_items or () if isinstance(item, EpisodeSummary)]
-    others = [item for item in found_items or () if not isinstance(item, EpisodeSummary)]
+    ((items, _),) = digested(decoded, figures=True)
+    return encode_items(items or (), misfits)
+
+
+def encode_items(items: Iterable[SpanRecord | EpisodeSummary], misfits: Iterable[PlainMisfit] = ()) -> bytes:
+    """The digest of spans and summaries; empty if it can't be encoded."""
+    items = [*items]
+    summaries = [item for item in items if isinstance(item, EpisodeSummary)]
+    others = [item for item in items if not isinstance(item, EpisodeSummary)]
     scopes = {id(one.scope): one.scope for one in summaries}
     places = {key: place for place, key in enumerate(scopes)}
     (spans,) = pack([Decoded(others, [])])
@@ -96,12 +103,22 @@ def encode(records: Sequence[SpanRecord]) -> bytes:
         [_plain_scope(one) for one in scopes.values()],
         [places[id(one.scope)] for one in summaries],
         spans,
-        misfits,
+        [*misfits],
     )
     try:
         return msgspec.msgpack.encode(plain)
     except (OverflowError, TypeError, ValueError):
         return b""
+
+
+def encode_figures(figures: EpisodeFigures) -> bytes:
+    """The figures of an episode as bytes."""
+    return msgspec.msgpack.encode(figures)
+
+
+def decode_figures(data: bytes) -> EpisodeFigures:
+    """The figures from the result of `encode_figures`; raises ValueError if it is not valid."""
+    return _FIGURES.decode(data)
 
 
 def _plain_scope(scope: Scope) -> Any:

@@ -31,6 +31,10 @@ __all__ = [
     "read_blocks",
     "read_groups",
     "read_traces",
+    "size_estimate",
+    "span_columns",
+    "span_table",
+    "spans_of",
     "write",
 ]
 
@@ -231,14 +235,8 @@ def _blocks(
     import pyarrow
     from pyarrow import compute
 
-    schema = _schema()
     with _pyarrow_reads(path):
-        names = [
-            field.name
-            for field in file.schema_arrow
-            if field.name in schema.names
-            and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
-        ]
+        names = span_columns(file.schema_arrow, arrays=arrays)
         if not SPAN.keys() <= set(names):
             advice = formats.hint(path) or "`mttp convert` writes recordings as Parquet"
             reason = f"this Parquet file is not a recording; {advice}"
@@ -252,9 +250,30 @@ def _blocks(
                 batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
                 if not len(batch):
                     continue
-            columns = {name: batch.column(name).cast(schema.field(name).type) for name in names}
-            _check(columns)
-            yield list(from_columns(_lists(columns), arrays=arrays))
+            yield spans_of(batch.select(names), arrays=arrays)
+
+
+def span_columns(schema: Any, *, arrays: bool) -> list[str]:
+    """The columns of an Arrow schema that spans are made of; without `arrays`, those without arrays."""
+    known = _schema().names
+    return [
+        field.name
+        for field in schema
+        if field.name in known and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
+    ]
+
+
+def spans_of(batch: Any, *, arrays: bool) -> list[SpanRecord]:
+    """The spans of an Arrow batch of `span_columns`; raises ValueError for invalid ids and times."""
+    schema = _schema()
+    columns = {name: batch.column(name).cast(schema.field(name).type) for name in batch.schema.names}
+    _check(columns)
+    return list(from_columns(_lists(columns), arrays=arrays))
+
+
+def span_table(records: Sequence[SpanRecord]) -> Any:
+    """The spans as an Arrow table; raises ReadError for times beyond 64 bits."""
+    return _table(records, _schema())
 
 
 def _check(columns: Mapping[str, Any]) -> None:
@@ -301,7 +320,7 @@ def _groups(records: Iterable[SpanRecord]) -> Iterator[list[SpanRecord]]:
     size = 0
     for record in records:
         group.append(record)
-        size += sum(map(_size_estimate, record.attributes.values()))
+        size += size_estimate(record)
         if len(group) >= _GROUP_ROWS or size >= _GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -309,13 +328,18 @@ def _groups(records: Iterable[SpanRecord]) -> Iterator[list[SpanRecord]]:
         yield group
 
 
-def _size_estimate(value: object) -> int:
+def size_estimate(record: SpanRecord) -> int:
+    """About how many bytes the attributes of a span take in memory."""
+    return sum(map(_size_of, record.attributes.values()))
+
+
+def _size_of(value: object) -> int:
     if isinstance(value, list):
         return 32 * len(value)
     return len(value) if isinstance(value, (str, bytes)) else 8
 
 
-def _table(group: list[SpanRecord], arrow: Any) -> Any:
+def _table(group: Sequence[SpanRecord], arrow: Any) -> Any:
     import pyarrow
 
     columns = to_columns(group)

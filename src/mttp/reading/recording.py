@@ -69,7 +69,7 @@ class Recording:
     sources: list[Path] = field(default_factory=list)
     """Paths of the files that were read, in order."""
     stores: list[str] = field(default_factory=list)
-    """Trace stores that were read, as `scheme:url`, in order."""
+    """Trace stores, as `scheme:url`, and datasets that were read, in order."""
     duplicates: int = 0
     """Number of repeated spans that were dropped, for example after a retried export."""
 
@@ -152,6 +152,7 @@ class Recording:
             evals=len(self.evals),
             problems=self.problems,
             sources=self.sources,
+            stores=self.stores,
             duplicates=self.duplicates,
         )
 

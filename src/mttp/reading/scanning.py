@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import Progress
 from mttp.reading import copies, lines
+from mttp.reading.engines import PartitionedDataset
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
@@ -24,6 +25,7 @@ from mttp.semconv import attributes as a
 if TYPE_CHECKING:
     from mttp.reading.decoder_pool import DecoderPool
     from mttp.reading.episode_summary import IsOpen
+    from mttp.reading.group_digest import GroupDigest
     from mttp.reading.worker import Wanted
 
 __all__ = ["Scan", "scan"]
@@ -65,8 +67,11 @@ class Scan:
         is_open: IsOpen | None = None,
         figures: bool = False,
         as_written: bool = False,
+        traces: Set[str] | None = None,
     ) -> None:
         self._items = find(source)
+        self._traces = traces
+        """Ids of the traces that are wanted; sources that can't select yield all."""
         self._arrays = arrays
         self._progress = progress
         self._is_open = is_open
@@ -86,8 +91,8 @@ class Scan:
 
     @property
     def stores(self) -> list[str]:
-        """Trace stores, as `scheme:url`, in order."""
-        return [repr(item) for item in self._items if isinstance(item, Store)]
+        """Trace stores, as `scheme:url`, and datasets, in order."""
+        return [repr(item) for item in self._items if isinstance(item, (Store, PartitionedDataset))]
 
     @property
     def problems(self) -> list[Problem]:
@@ -172,6 +177,9 @@ class Scan:
 
     def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[SpanRecord], None, bool]:
         """Yield the item's spans block by block; return whether the item is a recording."""
+        if isinstance(item, PartitionedDataset):
+            yield from self._dataset_blocks(item)
+            return True
         if isinstance(item, RecordedSpans):
             records = item.records() if self._arrays else map(without_arrays, item.records())
             yield self._conforming(records, repr(item) if isinstance(item, Store) else None)
@@ -235,11 +243,30 @@ class Scan:
                 for block in blocks():
                     yield self._conforming(block, source)
                 continue
-            for kind, trace_id, message in digest.misfits:
-                self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
-            items: list[Any] = digest.summaries
-            yield items
-            yield digest.spans
+            yield self._digest(digest, source)
+
+    def _dataset_blocks(self, item: PartitionedDataset) -> Iterator[Iterable[SpanRecord]]:
+        """The spans of a dataset, or its digests if episodes are wanted."""
+        is_open, source = self._is_open, repr(item)
+        if is_open is None:
+            yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), source)
+            return
+        again: set[str] = set()
+        for found in item.digests(figures=self._wanted == "figures"):
+            if isinstance(found, str):
+                again.add(found)
+            elif any(is_open(one.trace_id) for one in found.summaries):
+                again.update(one.trace_id for one in found.summaries)
+            else:
+                yield self._digest(found, source)
+        if again:
+            yield self._conforming(item.records(arrays=False, traces=again), source)
+
+    def _digest(self, digest: GroupDigest, source: str) -> list[Any]:
+        """The summaries and spans of a digest."""
+        for kind, trace_id, message in digest.misfits:
+            self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
+        return [*digest.summaries, *digest.spans]
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)

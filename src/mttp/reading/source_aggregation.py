@@ -35,6 +35,8 @@ class AggregatedSource:
     problems: list[Problem]
     sources: list[Path]
     """Paths of the files that were read, in order."""
+    stores: list[str]
+    """Trace stores and datasets that were read, in order."""
 
 
 def aggregate_source(
@@ -50,7 +52,9 @@ def aggregate_source(
     for missing in spans.finish():
         _note(missing, scan)
     runs = _runs(spans, scan)
-    return AggregatedSource(spans=spans, runs=runs, problems=scan.problems, sources=scan.sources)
+    return AggregatedSource(
+        spans=spans, runs=runs, problems=scan.problems, sources=scan.sources, stores=scan.stores
+    )
 
 
 def read_figures(
@@ -97,7 +101,7 @@ def add_other_calls(found: AggregatedSource, source: Source) -> None:
 def _traces(source: Source, trace_ids: set[str]) -> dict[str, dict[str, SpanRecord]]:
     """Return the spans of these traces by trace id and span id."""
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
-    for record in Scan(source, arrays=False):
+    for record in Scan(source, arrays=False, traces=trace_ids):
         if record.trace_id in trace_ids:
             traces[record.trace_id].setdefault(record.span_id, record)
     return traces

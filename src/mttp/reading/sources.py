@@ -1,4 +1,4 @@
-"""Resolves sources: files with their rotated parts, globs, directories, sessions and trace stores."""
+"""Resolves sources: files with their rotated parts, globs, directories, datasets, sessions and stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import File, files
-from mttp.reading import stores
+from mttp.reading import engines, stores
 
 __all__ = ["RecordedSpans", "Source", "find", "size"]
 
@@ -27,7 +27,7 @@ class RecordedSpans(Protocol):
 Source: TypeAlias = (
     "str | os.PathLike[str] | RecordedSpans | Sequence[str | os.PathLike[str] | RecordedSpans]"
 )
-"""A file, a glob, a directory, the address of a trace store, a session, or a list of these."""
+"""A file, a glob, a directory, the address of a trace store or dataset, a session, or a list of these."""
 
 
 def find(source: Source) -> list[File | RecordedSpans]:
@@ -45,6 +45,8 @@ def size(source: Source) -> int:
 
 
 def _items(source: Source) -> Sequence[str | os.PathLike[str] | RecordedSpans]:
+    if isinstance(source, (str, Path)) and engines.is_address(str(source)):
+        return [engines.open(str(source))]
     if isinstance(source, str):
         return [stores.open(source) if stores.is_address(source) else _path_of(source)]
     if isinstance(source, RecordedSpans):

@@ -183,6 +183,8 @@ class Summary:
     """Problems of the recording, without those that only `mttp.read` detects, such as `incomplete_group`."""
     sources: list[Path] = field(default_factory=list)
     """Paths of the files that were read, in order."""
+    stores: list[str] = field(default_factory=list)
+    """Trace stores, as `scheme:url`, and datasets that were read, in order."""
     duplicates: int = 0
     """Number of repeated spans of mttp that were dropped."""
 
@@ -252,6 +254,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
         evals=len(found.spans.evals),
         problems=found.problems,
         sources=found.sources,
+        stores=found.stores,
         duplicates=found.spans.duplicates,
     )
 

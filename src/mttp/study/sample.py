@@ -92,7 +92,7 @@ def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:
 def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] | None) -> Sample:
     found, episodes = read_figures(source, progress=progress)
     return Sample(
-        name=", ".join(map(str, found.sources)),
+        name=", ".join([*map(str, found.sources), *found.stores]),
         runs=tuple(found.runs),
         episodes=tuple(episodes),
         problems=tuple(problem.message for problem in found.problems),
@@ -105,7 +105,7 @@ def _of_values(recording: Recording) -> Sample:
     for update in recording.updates:
         updates[update.run_id].append(update.start_time or 0)
     return Sample(
-        name=", ".join(map(str, recording.sources)),
+        name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
         episodes=tuple(map(episode_figures, recording.episodes)),
         problems=tuple(problem.message for problem in recording.problems),

@@ -31,7 +31,7 @@ _FIXED = ("eval", "replay")
 def document(summary: Summary) -> dict[str, Any]:
     """Return the summary as an object of plain data: the figures of each run, and totals."""
     facts = {
-        "sources": summary.sources,
+        "sources": [*summary.sources, *summary.stores],
         "runs": [_run(id_, of_run) for id_, of_run in summary.by_run.items()],
         "totals": _figures(summary),
         "evals": summary.evals,

@@ -1,0 +1,131 @@
+"""Addresses of partitioned datasets, and which of their episodes are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from urllib.parse import parse_qsl, unquote
+
+from mttp.errors import ReadError
+
+__all__ = ["DatasetAddress", "Selection"]
+
+_SELECTING = ("run", "env", "task", "split", "slice", "trace", "since", "until")
+_OWN = {"s3": ("endpoint", "region"), "gs": ("endpoint",), "spark": ("path",), "file": ()}
+_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """
+    Which episodes are read; of each field, any value may match.
+
+    All are facts that are known when an episode starts, and that later facts don't change.
+    """
+
+    run: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    slice: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+    since: int | None = None
+    """Earliest start, nanoseconds since the Unix epoch."""
+    until: int | None = None
+    """Starts are before it, nanoseconds since the Unix epoch."""
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all episodes match."""
+        return self == Selection()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetAddress:
+    """The parsed address of a dataset."""
+
+    scheme: str
+    """file, s3, gs or spark."""
+    place: str
+    """The address without options: a path, or SCHEME://HOST/PATH."""
+    selection: Selection = Selection()
+    timeout: float = _TIMEOUT
+    """Seconds to wait for one answer of the object store, or for the cluster."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of this scheme only."""
+    query: str = ""
+    """The options as they were given."""
+
+    def __str__(self) -> str:
+        return f"{self.place}?{self.query}" if self.query else self.place
+
+    @classmethod
+    def parse(cls, given: str) -> DatasetAddress:
+        """Parse an address; raises ReadError if it is invalid."""
+        place, _, query = given.partition("?")
+        scheme, separator, rest = place.partition("://")
+        if not separator:
+            return cls(scheme="file", place=given)
+        host = rest.partition("/")[0]
+        if "@" in host:
+            raise ReadError(
+                f"{scheme}://…: credentials are not allowed in the address; "
+                "set the environment variables or files of the store's own tools"
+            )
+        if not rest or (scheme != "file" and not host):
+            raise ReadError(f"{place}: nothing follows {scheme}://; write {_example(scheme)}")
+        options = _options(place, query, (*_SELECTING, "timeout", *_OWN[scheme]))
+        return cls(
+            scheme=scheme,
+            place=unquote(rest) if scheme == "file" else place.rstrip("/"),
+            selection=_selection(place, options),
+            timeout=_seconds(place, options.get("timeout", [])),
+            options={name: options[name][-1] for name in _OWN[scheme] if name in options},
+            query=query,
+        )
+
+
+def _example(scheme: str) -> str:
+    if scheme == "spark":
+        return "spark://HOST:7077?path=s3a://BUCKET/PATH"
+    return f"{scheme}:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PATH"
+
+
+def _options(place: str, query: str, known: tuple[str, ...]) -> dict[str, list[str]]:
+    options: dict[str, list[str]] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            raise ReadError(f"{place}: unknown option {name!r}; known are {', '.join(known)}")
+        options.setdefault(name, []).append(value)
+    return options
+
+
+def _selection(place: str, options: Mapping[str, list[str]]) -> Selection:
+    texts = {name: tuple(options.get(name, ())) for name in ("run", "env", "task", "split", "slice", "trace")}
+    times = {name: _time(place, name, options[name][-1]) for name in ("since", "until") if name in options}
+    return Selection(**texts, **times)  # type: ignore[arg-type]  # texts and times have fields of their own
+
+
+def _time(place: str, name: str, given: str) -> int:
+    """A date or time of ISO 8601 in nanoseconds since the Unix epoch; UTC unless it names its offset."""
+    try:
+        time = datetime.fromisoformat(given.replace("Z", "+00:00").replace(" ", "+"))
+    except ValueError as error:
+        advice = "expected a date or time, such as 2026-01-31 or 2026-01-31T12:00:00Z"
+        raise ReadError(f"{place}: option {name}={given!r}: {advice}") from error
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=timezone.utc)
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    found = time - epoch
+    return (found.days * 86_400 + found.seconds) * 10**9 + found.microseconds * 1000
+
+
+def _seconds(place: str, given: list[str]) -> float:
+    try:
+        seconds = float(given[-1]) if given else _TIMEOUT
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise ReadError(f"{place}: option timeout={given[-1]!r}: expected a number above zero")
+    return seconds

@@ -1,0 +1,192 @@
+"""
+Reads partitioned datasets by a query engine: it selects rows and columns, and only those come back.
+
+What makes an episode's figures of its spans is not repeated here: rows hold digests, which were made when the
+spans were written, and `SpanAggregator` merges them as it does those of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from mttp.errors import MttpError, ReadError
+from mttp.model.spans import SpanRecord
+from mttp.otlp.replies import redacted
+from mttp.reading import group_digest, parquet
+from mttp.reading.engines.address import DatasetAddress
+from mttp.reading.engines.layout import EPISODES, REST, SPANS
+from mttp.reading.group_digest import GroupDigest
+
+__all__ = ["Engine", "PartitionedDataset"]
+
+_FEW = 1000
+"""Largest number of ids that are part of a condition; more are joined."""
+_MESSAGE = 500
+
+
+class Engine(Protocol):
+    """Reads the tables of a dataset by ibis."""
+
+    def table(self, name: str) -> Any:
+        """The table, an ibis expression, with the columns `run` and `date` of its partitions."""
+
+    def batches(self, expression: Any) -> Iterator[Any]:
+        """The rows of an expression as Arrow batches."""
+
+    def joinable(self, ids: Sequence[str]) -> Any:
+        """A table with the column `trace_id` of these ids, an ibis expression."""
+
+
+class PartitionedDataset:
+    """The selected episodes of a dataset; the engine is asked when they are iterated over."""
+
+    def __init__(self, address: DatasetAddress, engine: Engine) -> None:
+        self.address = address
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return str(self.address)
+
+    def check(self) -> None:
+        """Raise ReadError unless there is a dataset that can be read."""
+        with self._readable():
+            self._table(EPISODES)
+
+    def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
+        """
+        Digests of the episodes, then of all other spans, in the order in which they were written.
+
+        A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
+        """
+        with self._readable():
+            episodes = self._table(EPISODES)
+            columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
+            found = False
+            for row in self._rows(self._matching(episodes), columns):
+                found = True
+                yield self._digest(row)
+            rest = self._table(REST)
+            if not self.address.selection.is_everything:
+                rest = rest.semi_join(self._traces(), "trace_id")
+            for row in self._rows(rest, columns[:3]):
+                found = True
+                yield self._digest(row)
+            self._check_found(found)
+
+    def records(self, *, arrays: bool = True, traces: Set[str] | None = None) -> Iterator[SpanRecord]:
+        """
+        The spans of the selected episodes and what is about them, in the order in which they were written.
+
+        With `traces`, only the spans of these.
+        """
+        with self._readable():
+            spans = self._table(SPANS)
+            if traces is not None:
+                spans = self._of_traces(spans, sorted(traces))
+            elif not self.address.selection.is_everything:
+                spans = self._of_traces(spans, *self._selected())
+            found = False
+            for record in self._spans(spans, arrays=arrays):
+                found = True
+                yield record
+            self._check_found(found or traces is not None)
+
+    def partition(self, run: str) -> Iterator[SpanRecord]:
+        """The spans in the partitions of a run, in the order in which they were written."""
+        with self._readable():
+            spans = self._table(SPANS)
+            yield from self._spans(spans.filter(spans.run == run), arrays=True)
+
+    # Expressions.
+
+    def _table(self, name: str) -> Any:
+        table = self._engine.table(name)
+        return table.mutate(run=table.run.fill_null(""))
+
+    def _rows(self, table: Any, columns: list[str]) -> Iterator[dict[str, Any]]:
+        for batch in self._engine.batches(table.order_by("position").select(*columns)):
+            yield from batch.to_pylist()
+
+    def _matching(self, table: Any) -> Any:
+        """The rows of a table of episodes that the selection chooses."""
+        import ibis
+
+        chosen = self.address.selection
+        columns = {"run": chosen.run, "env": chosen.env, "task": chosen.task, "split": chosen.split}
+        columns["trace_id"] = chosen.trace
+        found = [table[name].isin(wanted) for name, wanted in columns.items() if wanted]
+        if chosen.slice:
+            found.append(ibis.or_(*(table.slices.contains(name) for name in chosen.slice)))
+        if chosen.since is not None:
+            found.append(table.start_time >= chosen.since)
+        if chosen.until is not None:
+            found.append(table.start_time < chosen.until)
+        return table.filter(*found) if found else table
+
+    def _traces(self) -> Any:
+        """Trace ids of the selected episodes, of what is about them, and of the runs that they belong to."""
+        episodes, rest = self._table(EPISODES), self._table(REST)
+        whole, parts = self._matching(episodes), self._matching(rest.filter(rest.is_episode))
+        chosen = whole.select("trace_id", "run").union(parts.select("trace_id", "run"), distinct=True)
+        late = rest.select("trace_id", about=rest.about.unnest())
+        late = late.semi_join(chosen, late.about == chosen.trace_id)
+        of_runs = rest.filter(rest.is_of_run).semi_join(chosen, "run")
+        return chosen.select("trace_id").union(
+            late.select("trace_id"), of_runs.select("trace_id"), distinct=True
+        )
+
+    def _selected(self) -> tuple[list[str], list[str]]:
+        """The selected traces, and the runs of their partitions."""
+        chosen = self._traces()
+        tables = [self._table(name).select("trace_id", "run") for name in (EPISODES, REST)]
+        found = tables[0].union(tables[1]).semi_join(chosen, "trace_id").distinct()
+        rows = [row for batch in self._engine.batches(found) for row in batch.to_pylist()]
+        return sorted({row["trace_id"] for row in rows}), sorted({row["run"] for row in rows})
+
+    def _of_traces(self, spans: Any, traces: Sequence[str], runs: Sequence[str] = ()) -> Any:
+        """The spans of these traces, in the partitions of these runs, by default of all."""
+        if runs:
+            spans = spans.filter(spans.run.isin(runs))
+        if len(traces) <= _FEW:
+            return spans.filter(spans.trace_id.isin(traces))
+        return spans.semi_join(self._engine.joinable(traces), "trace_id")
+
+    # Rows.
+
+    def _spans(self, spans: Any, *, arrays: bool) -> Iterator[SpanRecord]:
+        names = parquet.span_columns(spans.schema().to_pyarrow(), arrays=arrays)
+        for batch in self._engine.batches(spans.order_by("position").select(*names)):
+            yield from parquet.spans_of(batch, arrays=arrays)
+
+    def _digest(self, row: dict[str, Any]) -> GroupDigest | str:
+        if row["version"] != group_digest.VERSION:
+            raise ReadError(
+                f"{self}: its digests have version {row['version']}, mttp here reads {group_digest.VERSION}; "
+                f"`mttp compact {self.address.place}` by this mttp writes them again"
+            )
+        if not row["digest"]:
+            return str(row["trace_id"])
+        digest = group_digest.decode(row["digest"])
+        if row.get("figures") is not None:
+            figures = group_digest.decode_figures(row["figures"])
+            return digest._replace(summaries=[one._replace(figures=figures) for one in digest.summaries])
+        return digest
+
+    def _check_found(self, found: bool) -> None:
+        if not found:
+            raise ReadError(
+                f"{self}: nothing was found; check the options of the address"
+            )
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise ReadError for any exception: engines raise many types."""
+        try:
+            yield
+        except (MttpError, GeneratorExit):
+            raise
+        except Exception as error:
+            reason = redacted(" ".join(f"{type(error).__name__}: {error}".split()), {})
+            raise ReadError(f"{self}: {reason[:_MESSAGE]}") from error

@@ -1,0 +1,189 @@
+"""The layout of a partitioned dataset: its tables, their columns, and the names of its files."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from mttp.codec import summary_fields
+from mttp.errors import MissingExtra
+from mttp.model.spans import SpanRecord
+from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.group_digest import VERSION
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from mttp.reading.assembly import EpisodePlace
+
+__all__ = [
+    "EMPTY",
+    "EPISODES",
+    "MARKER",
+    "REST",
+    "SPANS",
+    "Partition",
+    "about",
+    "episode_row",
+    "file_name",
+    "is_current",
+    "is_of_run",
+    "open_facts",
+    "partition_of",
+    "schema_of",
+]
+
+MARKER: Final = "_mttp.json"
+"""The file that marks a folder as a dataset; engines skip names that begin with an underscore."""
+EPISODES: Final = "episodes"
+"""One row per whole episode: columns to select by, and its digest."""
+REST: Final = "rest"
+"""One row per span that is not part of a whole episode, without its arrays."""
+SPANS: Final = "spans"
+"""One row per span, with all of its attributes."""
+
+_NO_RUN = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"[\x00-\x20\"#%'*/:=?\\\[\]^{}\x7f]")
+_LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
+
+
+def file_name(write: str, number: int) -> str:
+    """The name of a file, from that of the write: all files of one write begin alike."""
+    return f"{write}-{number:05d}.{VERSION}.parquet"
+
+
+def is_current(name: str) -> bool:
+    """Whether the digests of the write that made a file have the version that is read here."""
+    return name.endswith(f".{VERSION}.parquet")
+
+
+class Partition(NamedTuple):
+    """A partition of a table."""
+
+    run: str
+    """Id of the run; empty without one."""
+    date: str
+    """The UTC date of the start, such as `2026-01-31`."""
+
+    @classmethod
+    def of(cls, run: str, date: str) -> Partition:
+        """The partition of two folders, such as `run=a` and `date=2026-01-31`."""
+        name = run.removeprefix("run=")
+        return cls("" if name == _NO_RUN else unquote(name), date.removeprefix("date="))
+
+    @property
+    def path(self) -> str:
+        """Its folder below the table's, as Hive and engines name it."""
+        run = _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", self.run) or _NO_RUN
+        return f"run={run}/date={self.date}"
+
+
+EMPTY: Final = Partition("", "1970-01-01")
+"""The partition of a file without rows in each table."""
+
+
+def partition_of(run: str, start_time: int) -> Partition:
+    """The partition for a start in nanoseconds since the Unix epoch."""
+    seconds = min(max(start_time / 1e9, 0), _LAST)
+    return Partition(run, datetime.fromtimestamp(seconds, timezone.utc).date().isoformat())
+
+
+def schema_of(table: str) -> Any:
+    """The Arrow schema of `EPISODES` or `REST`."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtra(package="pyarrow", extra="dataset", purpose="writing a dataset") from error
+
+    texts, number, whole = pa.list_(pa.string()), pa.float64(), pa.int64()
+    scores = pa.map_(pa.string(), number)
+    selected = {
+        "position": whole,
+        "trace_id": pa.string(),
+        "start_time": whole,
+        "env": pa.string(),
+        "task": pa.string(),
+        "split": pa.string(),
+        "slices": texts,
+        "version": pa.string(),
+        "digest": pa.binary(),
+    }
+    if table == REST:
+        more = {"span_id": pa.string(), "is_episode": pa.bool_(), "is_of_run": pa.bool_(), "about": texts}
+        return pa.schema(selected | more)
+    words = ("seed", "group", "policy_version", "status", "outcome", "stop_reason", "reward_status")
+    more = {name: pa.string() for name in (*words, "verdict", "spec_name", "spec_version", "grader")}
+    more |= dict.fromkeys(("return", "reward", "duration", "cost"), number)
+    more |= dict.fromkeys(("length", "prompt_tokens", "completion_tokens", "call_count"), whole)
+    more |= {"components": scores, "metrics": scores, "metadata": pa.map_(pa.string(), pa.string())}
+    return pa.schema(selected | more | {"figures": pa.binary()})
+
+
+def episode_row(one: EpisodeFigures) -> dict[str, Any]:
+    """The columns of an episode by which it can be selected, and which people query."""
+    return {
+        "trace_id": one.trace_id,
+        "start_time": one.start_time,
+        "env": one.env,
+        "task": one.task,
+        "split": one.split,
+        "slices": one.slices,
+        "version": VERSION,
+        "seed": one.seed,
+        "group": one.group,
+        "policy_version": one.policy_version,
+        "status": one.status,
+        "outcome": one.outcome,
+        "stop_reason": one.stop_reason,
+        "reward_status": one.reward_status,
+        "verdict": one.verdict,
+        "spec_name": one.spec[0] or None,
+        "spec_version": one.spec[1] or None,
+        "grader": one.grader[0] or None,
+        "return": one.return_,
+        "reward": one.reward,
+        "duration": one.duration,
+        "cost": one.cost,
+        "length": one.length,
+        "prompt_tokens": one.prompt_tokens,
+        "completion_tokens": one.completion_tokens,
+        "call_count": one.call_count,
+        "components": [*one.components.items()],
+        "metrics": [*one.metrics.items()],
+        "metadata": [*one.metadata.items()],
+    }
+
+
+def open_facts(place: EpisodePlace) -> dict[str, Any]:
+    """The columns to select by, of an episode of which spans are missing."""
+    found = place.attributes
+    return {
+        "start_time": place.start_time,
+        "env": place.text(a.ENV_ID),
+        "task": found.get(a.TASK_ID),
+        "split": found.get(a.TASK_SPLIT),
+        "slices": found.get(a.TASK_SLICES),
+    }
+
+
+def about(record: SpanRecord) -> list[str]:
+    """Trace ids of the episodes that a group or an annotation names."""
+    kind = summary_fields.kind(record)
+    if kind == names.GROUP:
+        return [*summary_fields.members(record)[1]]
+    if kind == names.ANNOTATE:
+        return [str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))]
+    return []
+
+
+def is_of_run(record: SpanRecord) -> bool:
+    """Whether a span is about the run as a whole, such as an update."""
+    kind = summary_fields.kind(record)
+    is_apart = a.EPISODE_ID not in record.attributes and kind not in (
+        names.GROUP,
+        names.ANNOTATE,
+        names.GRADE,
+    )
+    return is_apart and (bool(kind) or a.RUN_ID in record.attributes)

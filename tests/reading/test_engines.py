@@ -1,0 +1,406 @@
+"""Partitioned datasets: what is read of them equals what is read of the lines."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reading.recorded_kinds import every_kind, every_way
+from reading.test_episode_figures import of_spans, of_values
+from reading.test_summary import plain_document
+from reading.traces import episode, foreign, part, trace_id, write
+from typer.testing import CliRunner
+
+import mttp
+from mttp.cli.app import app
+from mttp.errors import ReadError
+from mttp.model.spans import Scope, SpanRecord
+from mttp.reading import group_digest
+from mttp.reading.engines import layout, writing
+from mttp.reading.engines.compacting import compact
+from mttp.reading.engines.writing import dataset_writer
+from mttp.semconv import attributes as a
+
+pytest.importorskip("ibis")
+
+
+def dataset_of(*writes: list[SpanRecord], place: str = "dataset") -> str:
+    """A dataset to which spans were added one write after the other."""
+    for spans in writes:
+        dataset_writer(place).write(spans)
+    return place
+
+
+def document(source: Any) -> dict[str, Any]:
+    """The summary of a source, without the source's name."""
+    return plain_document(mttp.summarize(source)) | {"sources": [], "stores": []}
+
+
+def assert_equal(lines: Any, dataset: str) -> None:
+    """Everything that is read of the dataset is what is read of the lines."""
+    assert of_values(lines) == of_spans(dataset)
+    assert document(lines) == document(dataset)
+    expected, found = mttp.read(lines), mttp.read(dataset)
+    for name in ("episodes", "runs", "groups", "updates", "annotations", "evals", "duplicates"):
+        assert getattr(expected, name) == getattr(found, name), name
+    kinds = [sorted((one.kind, one.message) for one in each.problems) for each in (expected, found)]
+    assert kinds[0] == kinds[1]
+
+
+@pytest.fixture
+def of_everything(session: mttp.Session) -> list[SpanRecord]:
+    """Episodes that were recorded in every way."""
+    return every_way(session)
+
+
+@pytest.mark.parametrize("order", ["written", "shuffled"])
+@pytest.mark.parametrize("writes", [1, 3])
+def test_a_dataset_reads_as_its_lines(of_everything: list[SpanRecord], order: str, writes: int):
+    """
+    With repeated spans, late facts and episodes of several processes, however the spans came.
+    """
+    spans = [*of_everything, *of_everything[::9]]
+    if order == "shuffled":
+        random.Random(writes).shuffle(spans)
+    size = -(-len(spans) // writes)
+    dataset = dataset_of(*(spans[at : at + size] for at in range(0, len(spans), size)))
+
+    assert_equal(write("a.jsonl", spans), dataset)
+    before = document(dataset)
+    done = compact(dataset)
+    assert (writes > 1, writes > 1) == (bool(done.runs), done.files_after < done.files_before)
+    assert before == document(dataset)
+    assert_equal("a.jsonl", dataset)
+    assert 0 == compact(dataset).runs
+
+
+def test_a_span_of_every_kind(tmp_path: Path):
+    """
+    Groups, updates, evaluations, packed steps and documents, over parts of a few spans.
+    """
+    spans = every_kind(tmp_path)
+
+    assert_equal(write("a.jsonl", spans), dataset_of(spans))
+
+
+def test_small_parts(of_everything: list[SpanRecord], monkeypatch: pytest.MonkeyPatch):
+    """
+    An episode in several files, and buffers that are full.
+    """
+    monkeypatch.setattr(writing, "_PART_ROWS", 7)
+    monkeypatch.setattr(writing, "_BUFFERED_BYTES", 2_000)
+    monkeypatch.setattr(writing, "_GROUP_ROWS", 3)
+
+    assert_equal(write("a.jsonl", of_everything), dataset_of(of_everything))
+
+
+def test_problems_are_those_of_the_spans():
+    """
+    Values of a wrong type, unfinished episodes, and spans of other libraries.
+    """
+    spans = [*episode(0, **{a.EPISODE_RETURN: "much"}), *episode(1)[:-1], foreign(2), *part(3, rewards=[1.0])]
+    dataset = dataset_of(spans)
+
+    assert_equal(write("a.jsonl", spans), dataset)
+    kinds = sorted(one.kind for one in mttp.summarize(dataset).problems)
+    assert ["unfinished_episode", "unfinished_episode", "wrong_type"] == kinds
+
+
+def test_beside_other_sources():
+    """
+    An episode that begins in a file and is whole in the dataset counts once.
+    """
+    begun = write("d.jsonl", episode(1)[:1])
+    other = write("e.jsonl", part(0, rewards=[1.0]))
+    dataset = dataset_of([*episode(0), *episode(1)])
+    lines = write("a.jsonl", [*episode(0), *episode(1)])
+    for others in ([begun], [other], [begun, other]):
+        assert of_values([*others, lines]) == of_spans([*others, dataset])
+        assert document([*others, lines])["duplicates"] == document([*others, dataset])["duplicates"]
+
+
+def test_what_no_digest_can_hold_is_read_from_its_spans():
+    """
+    An integer beyond 64 bits in an attribute of a scope.
+    """
+    spans = [*episode(0), *episode(1, scope=Scope(name="other", attributes={"huge": 2**70}))]
+
+    assert b"" == group_digest.encode(spans)
+    assert of_values(write("a.jsonl", spans)) == of_spans(dataset_of(spans))
+
+
+def test_names_of_runs_that_paths_can_not_hold():
+    """
+    Slashes, percent signs and numbers in names, and no run at all.
+    """
+    runs = ["a/b", "50%", "007", "x=y z", "ü", "..", ""]
+    spans = [
+        replace(span, attributes=span.attributes | {a.RUN_ID: run}, scope=Scope(name="mttp"))
+        for number, run in enumerate(runs)
+        for span in episode(number)
+    ]
+    dataset = dataset_of(spans)
+
+    assert sorted(runs) == sorted({one["run"] for one in of_spans(dataset)})
+    for number, run in enumerate(runs[:-1]):
+        (found,) = mttp.read(f"file://{Path(dataset).absolute()}?run={quoted(run)}")
+        assert (run, spans[3 * number].trace_id) == (found.run_id, found.trace_id)
+
+
+def quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+# Selections.
+
+
+def record_runs() -> None:
+    """Two runs of tasks with slices, and an annotation that another run made."""
+    for run in ("one", "two"):
+        with mttp.configure(transport=f"file://{run}.jsonl", run=run, run_id=run):
+            episodes = []
+            for number in range(12):
+                facts = {"env": f"env-{number % 2}", "task": f"t/{number % 3}"}
+                slices = ["even"] if number % 2 == 0 else ["odd", "all"]
+                split = "val" if number > 8 else "train"
+                with mttp.episode(**facts, split=split, slices=slices) as opened, opened.step() as step:
+                    step.tokens([number, 2], prompt_ids=[1])
+                    step.reward(number / 2)
+                episodes.append(opened)
+            mttp.group("g", episodes[:4], rewards=[0.0, 1.0, 2.0, 3.0])
+            mttp.update(0, episodes=episodes[:4], loss=0.5)
+            mttp.score(episodes[0], 0.5, grader="late")
+    target = mttp.read("one.jsonl").episodes[3]
+    with mttp.configure(transport="file://three.jsonl", run="three", run_id="three"):
+        mttp.annotate(target, "outcome", "success")
+
+
+LINES = ["one.jsonl", "two.jsonl", "three.jsonl"]
+
+
+@pytest.fixture
+def address() -> str:
+    """The address of a dataset of these runs, as options follow it."""
+    record_runs()
+    dataset = dataset_of(*(list(mttp.scan(path, arrays=True)) for path in LINES))
+    return f"file://{Path(dataset).absolute()}"
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("run=one", lambda one: one.run_id == "one"),
+        ("run=one&run=two", lambda one: True),
+        ("task=t/1&task=t/2", lambda one: one.task in ("t/1", "t/2")),
+        (
+            "run=two&env=env-1&split=val",
+            lambda one: (one.run_id, one.env, one.split) == ("two", "env-1", "val"),
+        ),
+        ("slice=all&slice=nothing", lambda one: "all" in one.slices),
+    ],
+)
+def test_a_selection_is_that_of_filter(address: str, query: str, wanted: Any):
+    """
+    With the later facts of other runs about its episodes, and without the others.
+    """
+    expected, found = mttp.read(LINES).filter(wanted), mttp.read(f"{address}?{query}")
+
+    assert 0 < len(expected)
+    for name in ("episodes", "groups", "updates", "annotations"):
+        assert getattr(expected, name) == getattr(found, name), name
+    assert {run.id for run in expected.runs} <= {run.id for run in found.runs}
+    summary = mttp.summarize(f"{address}?{query}")
+    assert (len(expected), len(expected.groups)) == (len(summary), summary.groups)
+    assert (len(expected.updates), len(expected.annotations)) == (summary.updates, summary.annotations)
+    assert expected.summary().outcomes.counts() == summary.outcomes.counts()
+
+
+def test_a_time_is_selected(address: str):
+    """
+    From a time on, and before one.
+    """
+    starts = [one.start_time or 0 for one in mttp.read(LINES)]
+    middle = sorted(starts)[12] // 1000 * 1000
+    time = f"{np.datetime64(middle // 1000, 'us')}"
+    counts = [len(mttp.summarize(f"{address}?{query}")) for query in (f"since={time}", f"until={time}Z")]
+
+    assert [sum(start >= middle for start in starts), sum(start < middle for start in starts)] == counts
+
+
+def test_one_episode_is_read_by_its_trace(address: str):
+    """
+    With its steps and tokens.
+    """
+    wanted = mttp.read("two.jsonl").episodes[5]
+    (found,) = mttp.read(f"{address}?trace={wanted.trace_id}")
+
+    assert wanted == found
+    assert [5, 2] == found.steps[0].tokens.ids.tolist()  # type: ignore[union-attr]  # it has tokens
+
+
+def test_unfinished_episodes_are_selected_by_what_is_known():
+    """
+    From the start marker or the first span.
+    """
+    spans = [*episode(0, marked=True)[:2], *episode(1)]
+    dataset = f"file://{Path(dataset_of(spans)).absolute()}"
+
+    counts = [len(mttp.read(dataset + query)) for query in ("", "?env=CartPole-v1", f"?trace={trace_id(0)}")]
+    assert [2, 2, 1] == counts
+    with pytest.raises(ReadError, match=r"env=nothing: nothing was found; .*options"):
+        mttp.read(f"{dataset}?env=nothing")
+
+
+# Studies and commands.
+
+
+RULES = {"aggregate": [{"metric": "return", "min": 0.1}, {"metric": "return", "gain": 0.0}]}
+
+
+def sides(address: str | None) -> tuple[Any, Any]:
+    """Both runs, by lines or from the dataset."""
+    if address is None:
+        Path("both.jsonl").write_bytes(Path("one.jsonl").read_bytes() + Path("three.jsonl").read_bytes())
+        return "both.jsonl", "two.jsonl"
+    return f"{address}?run=one", f"{address}?run=two"
+
+
+def unnamed(found: Any) -> dict[str, Any]:
+    """A result as data without the names of its sources."""
+    plain = json.loads(json.dumps(found.to_dict()))
+    return {
+        name: value
+        for name, value in plain.items()
+        if name not in ("base", "candidate", "baseline", "source")
+    }
+
+
+def test_studies_are_equal(address: str):
+    """
+    Comparisons, gates and diagnoses of a selection are those of the lines.
+    """
+    lines, chosen = sides(None), sides(address)
+    compared = [unnamed(mttp.compare(*both, by="split")) for both in (lines, chosen)]
+    gated = [unnamed(mttp.gate(both[1], baseline=both[0], rules=RULES)) for both in (lines, chosen)]
+    diagnosed = [unnamed(mttp.diagnose(source)) for source in (lines[1], chosen[1])]
+
+    assert compared[0] == compared[1]
+    assert gated[0] == gated[1]
+    assert diagnosed[0] == diagnosed[1]
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, [*arguments], prog_name="mttp")
+
+
+def test_commands():
+    """
+    `convert --partition` adds, `compact` merges, and the others read what is selected.
+    """
+    record_runs()
+    for path in LINES:
+        done = run("convert", path, "runs", "--partition")
+        assert 0 == done.exit_code, done.output
+    assert re.fullmatch(r"added \d+ spans? of 0 episodes to runs \(\d files?\)\n", done.output)
+    shown = [json.loads(run("summary", *sources, "--json").stdout) for sources in (LINES, ["runs"])]
+    assert ["runs"] == shown[1]["sources"]
+    assert shown[0] | {"sources": []} == shown[1] | {"sources": []}
+    compacted = json.loads(run("compact", "runs", "--json").stdout)
+    assert (0, "runs") == (compacted["runs"], compacted["dataset"])
+    run("convert", "one.jsonl", "runs", "--partition")
+    assert "merged" in run("compact", "runs").output
+    assert run("compact", "runs").output.startswith("nothing to merge in runs: ")
+    back = run("convert", "runs", "back.jsonl")
+    assert 0 == back.exit_code
+    assert [one.id for one in mttp.read(LINES)] == [one.id for one in mttp.read("back.jsonl")]
+    assert 1 == run("compare", "two.jsonl", f"file://{Path('runs').absolute()}?run=one", "--strict").exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["convert", "a.jsonl", "s3://bucket/runs"], "is the place of a dataset: give --partition"),
+        (["convert", "a.jsonl", "other", "--partition"], "other is not empty and not a dataset of mttp"),
+        (["convert", "a.jsonl", "out", "--partition", "--beside"], "--partition can't be combined with"),
+        (["convert", "a.jsonl", "file:///out?run=x", "--partition"], "leave out the options that select"),
+        (["convert", "a.jsonl", "spark://host:7077?path=/x", "--partition"], "files can't be written there"),
+        (["compact", "other"], "other is not a dataset of mttp, or does not exist"),
+        (["summary", "s3://key:secret@bucket/runs"], "s3://…: credentials are not allowed in the address"),
+        (
+            ["summary", "s3://bucket/runs?who=1"],
+            "s3://bucket/runs: unknown option 'who'; known are run, env,",
+        ),
+        (["summary", "s3://bucket/runs?since=noon"], "option since='noon': expected a date or time"),
+        (["summary", "s3://bucket/runs?timeout=0"], "option timeout='0': expected a number above zero"),
+        (["summary", "s3://"], "nothing follows s3://; write s3://BUCKET/PATH"),
+    ],
+)
+def test_refusals(arguments: list[str], reason: str):
+    """
+    Each names the place and what to do; secrets are not repeated.
+    """
+    write("a.jsonl", episode(0))
+    Path("other").mkdir()
+    Path("other", "file.txt").write_text("")
+    done = run(*arguments)
+
+    assert 2 == done.exit_code
+    assert reason in " ".join(done.output.replace("│", "").split())
+    assert "secret" not in done.output.replace("secret keys", "")
+
+
+def test_digests_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """
+    Until `mttp compact` has written them again.
+    """
+    with monkeypatch.context() as patched:
+        for module in (group_digest, layout):
+            patched.setattr(module, "VERSION", "0")
+        dataset = dataset_of([*episode(0), *episode(1)])
+    with pytest.raises(ReadError, match=r"its digests have version 0, .*`mttp compact dataset`"):
+        mttp.summarize(dataset)
+    assert 2 == len(mttp.read(dataset))
+
+    assert 1 == compact(dataset).runs
+    assert_equal(write("a.jsonl", [*episode(0), *episode(1)]), dataset)
+
+
+def test_a_write_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
+    """
+    What was written before the failure is removed.
+    """
+    monkeypatch.setattr(writing, "_PART_ROWS", 2)
+
+    def failing() -> Iterator[SpanRecord]:
+        yield from episode(0)
+        raise OSError("gone")
+
+    dataset = dataset_of(episode(1))
+    before = sorted(Path(dataset).rglob("*.parquet"))
+    with pytest.raises(OSError, match="gone"):
+        dataset_writer(dataset).write(failing())
+
+    assert before == sorted(Path(dataset).rglob("*.parquet"))
+
+
+def test_a_dataset_s_columns_can_be_queried():
+    """
+    By anything that reads Parquet.
+    """
+    import duckdb
+
+    dataset_of([*episode(0, components={"c": 0.5}), *episode(1, components={"c": 1.0})])
+    found = duckdb.sql(
+        "SELECT env, count(*), avg(components['c']) FROM 'dataset/episodes/*/*/*.parquet' GROUP BY env"
+    ).fetchall()
+
+    assert [("CartPole-v1", 2, 0.75)] == found
