@@ -61,8 +61,7 @@ def _files(files: Any, root: str) -> dict[str, list[str]]:
     """The files of each run, without those that are always empty."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in files.glob(f"{root}/*/run=*/date=*/*.parquet"):
-        *_, run, date, _ = path.split("/")
-        partition = layout.Partition.of(run, date)
+        partition = layout.partition_at(path)
         if partition != layout.EMPTY:
             found[partition.run].append(path)
     return dict(found)

@@ -29,8 +29,12 @@ _MESSAGE = 500
 class Engine(Protocol):
     """Reads the tables of a dataset by ibis."""
 
-    def table(self, name: str) -> Any:
-        """The table, an ibis expression, with the columns `run` and `date` of its partitions."""
+    def table(self, name: str, runs: Sequence[str]) -> Any:
+        """
+        The table, an ibis expression, with the columns `run` and `date` of its partitions.
+
+        With `runs`, partitions of other runs may be left out.
+        """
 
     def batches(self, expression: Any) -> Iterator[Any]:
         """The rows of an expression as Arrow batches."""
@@ -61,7 +65,7 @@ class PartitionedDataset:
         A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
         """
         with self._readable():
-            episodes = self._table(EPISODES)
+            episodes = self._table(EPISODES, self.address.selection.run)
             columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
             found = False
             for row in self._rows(self._matching(episodes), columns):
@@ -82,11 +86,12 @@ class PartitionedDataset:
         With `traces`, only the spans of these.
         """
         with self._readable():
-            spans = self._table(SPANS)
             if traces is not None:
-                spans = self._of_traces(spans, sorted(traces))
+                spans = self._of_traces(sorted(traces))
             elif not self.address.selection.is_everything:
-                spans = self._of_traces(spans, *self._selected())
+                spans = self._of_traces(*self._selected())
+            else:
+                spans = self._table(SPANS)
             found = False
             for record in self._spans(spans, arrays=arrays):
                 found = True
@@ -96,13 +101,13 @@ class PartitionedDataset:
     def partition(self, run: str) -> Iterator[SpanRecord]:
         """The spans in the partitions of a run, in the order in which they were written."""
         with self._readable():
-            spans = self._table(SPANS)
+            spans = self._table(SPANS, [run])
             yield from self._spans(spans.filter(spans.run == run), arrays=True)
 
     # Expressions.
 
-    def _table(self, name: str) -> Any:
-        table = self._engine.table(name)
+    def _table(self, name: str, runs: Sequence[str] = ()) -> Any:
+        table = self._engine.table(name, runs)
         return table.mutate(run=table.run.fill_null(""))
 
     def _rows(self, table: Any, columns: list[str]) -> Iterator[dict[str, Any]]:
@@ -127,7 +132,7 @@ class PartitionedDataset:
 
     def _traces(self) -> Any:
         """Trace ids of the selected episodes, of what is about them, and of the runs that they belong to."""
-        episodes, rest = self._table(EPISODES), self._table(REST)
+        episodes, rest = self._table(EPISODES, self.address.selection.run), self._table(REST)
         whole, parts = self._matching(episodes), self._matching(rest.filter(rest.is_episode))
         chosen = whole.select("trace_id", "run").union(parts.select("trace_id", "run"), distinct=True)
         late = rest.select("trace_id", about=rest.about.unnest())
@@ -145,8 +150,9 @@ class PartitionedDataset:
         rows = [row for batch in self._engine.batches(found) for row in batch.to_pylist()]
         return sorted({row["trace_id"] for row in rows}), sorted({row["run"] for row in rows})
 
-    def _of_traces(self, spans: Any, traces: Sequence[str], runs: Sequence[str] = ()) -> Any:
+    def _of_traces(self, traces: Sequence[str], runs: Sequence[str] = ()) -> Any:
         """The spans of these traces, in the partitions of these runs, by default of all."""
+        spans = self._table(SPANS, runs)
         if runs:
             spans = spans.filter(spans.run.isin(runs))
         if len(traces) <= _FEW:
@@ -176,9 +182,7 @@ class PartitionedDataset:
 
     def _check_found(self, found: bool) -> None:
         if not found:
-            raise ReadError(
-                f"{self}: nothing was found; check the options of the address"
-            )
+            raise ReadError(f"{self}: nothing was found; check the options of the address")
 
     @contextmanager
     def _readable(self) -> Iterator[None]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from mttp.errors import MissingExtra, ReadError
+from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.layout import MARKER
 from mttp.reading.engines.storage import filesystem_of
@@ -23,22 +25,34 @@ class _DuckDBEngine:
         self._address = address
         self._connection: Any = None
         self._root = ""
-        self._tables: dict[str, Any] = {}
+        self._tables: dict[tuple[str, ...], Any] = {}
 
-    def table(self, name: str) -> Any:
-        """The table, an ibis expression."""
+    def table(self, name: str, runs: Sequence[str]) -> Any:
+        """The table, an ibis expression, of the files of these runs; of all without `runs`."""
         if self._connection is None:
             self._connect()
-        if name not in self._tables:
+        key = name, *runs
+        if key not in self._tables:
+            paths = self._paths(name, frozenset(runs))
+            versions = {layout.version_of(path) for path in paths}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # ibis calls DuckDB by older names
-                self._tables[name] = self._connection.read_parquet(
-                    f"{self._root}/{name}/*/*/*.parquet",
+                self._tables[key] = self._connection.read_parquet(
+                    paths,
                     hive_partitioning=True,
                     hive_types_autocast=False,
-                    union_by_name=True,
+                    union_by_name=len(versions) > 1,  # which opens each file
                 )
-        return self._tables[name]
+        return self._tables[key]
+
+    def _paths(self, name: str, runs: frozenset[str]) -> list[str]:
+        """The files of a table; of a table without rows, the file without rows."""
+        found = sorted(path for path in self._files.find(f"{self._path}/{name}") if path.endswith(".parquet"))
+        partitions = {path: layout.partition_at(path) for path in found}
+        kept = [
+            path for path, of in partitions.items() if (not runs or of.run in runs) and of != layout.EMPTY
+        ]
+        return [f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in kept or found[:1]]
 
     def _connect(self) -> None:
         try:
@@ -46,7 +60,7 @@ class _DuckDBEngine:
         except ImportError as error:
             purpose = f"reading {self._address}"
             raise MissingExtra(package="ibis-framework", extra="dataset", purpose=purpose) from error
-        files, path = filesystem_of(self._address)
+        files, path = self._files, self._path = filesystem_of(self._address)
         if not files.exists(f"{path}/{MARKER}"):
             raise ReadError(
                 f"{self._address} is not a dataset of mttp, or does not exist: it has no {MARKER}; "
@@ -55,9 +69,12 @@ class _DuckDBEngine:
         connection = ibis.duckdb.connect()
         if self._address.scheme == "file":
             self._root = path
-        else:
-            connection.register_filesystem(files)
-            self._root = self._address.place
+        else:  # not by s3://, for which DuckDB would fetch an extension
+            connection.register_filesystem(
+                import_module("fsspec.implementations.dirfs").DirFileSystem(path, files)
+            )
+            self._root = "dir:/"
+        connection.raw_sql("SET parquet_metadata_cache = true")
         self._connection = connection
 
     def batches(self, expression: Any) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from mttp.errors import MissingExtra
 from mttp.model.spans import SpanRecord
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.group_digest import VERSION
+from mttp.semconv import VERSION as SCHEMA_VERSION
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -31,8 +32,10 @@ __all__ = [
     "is_current",
     "is_of_run",
     "open_facts",
+    "partition_at",
     "partition_of",
     "schema_of",
+    "version_of",
 ]
 
 MARKER: Final = "_mttp.json"
@@ -51,12 +54,17 @@ _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
 
 def file_name(write: str, number: int) -> str:
     """The name of a file, from that of the write: all files of one write begin alike."""
-    return f"{write}-{number:05d}.{VERSION}.parquet"
+    return f"{write}-{number:05d}-v{VERSION}-{SCHEMA_VERSION}.parquet"
+
+
+def version_of(name: str) -> str:
+    """The versions of digests and convention in the name of a file, by which its columns are known."""
+    return name.rpartition("-v")[2]
 
 
 def is_current(name: str) -> bool:
-    """Whether the digests of the write that made a file have the version that is read here."""
-    return name.endswith(f".{VERSION}.parquet")
+    """Whether a file has the versions that are written here."""
+    return version_of(name) == version_of(file_name("", 0))
 
 
 class Partition(NamedTuple):
@@ -67,17 +75,18 @@ class Partition(NamedTuple):
     date: str
     """The UTC date of the start, such as `2026-01-31`."""
 
-    @classmethod
-    def of(cls, run: str, date: str) -> Partition:
-        """The partition of two folders, such as `run=a` and `date=2026-01-31`."""
-        name = run.removeprefix("run=")
-        return cls("" if name == _NO_RUN else unquote(name), date.removeprefix("date="))
-
     @property
     def path(self) -> str:
         """Its folder below the table's, as Hive and engines name it."""
         run = _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", self.run) or _NO_RUN
         return f"run={run}/date={self.date}"
+
+
+def partition_at(path: str) -> Partition:
+    """The partition of a file, from the names of its folders."""
+    *_, run, date, _ = path.split("/")
+    name = run.removeprefix("run=")
+    return Partition("" if name == _NO_RUN else unquote(name), date.removeprefix("date="))
 
 
 EMPTY: Final = Partition("", "1970-01-01")

@@ -11,6 +11,8 @@ from mttp.reading.engines.address import DatasetAddress
 
 __all__ = ["filesystem_of", "is_dataset"]
 
+_ATTEMPTS = 2
+"""Attempts of each request, by s3fs and by botocore below it."""
 _LIBRARIES = {"file": ("fsspec", "dataset"), "s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
 
 
@@ -43,10 +45,15 @@ def filesystem_of(address: DatasetAddress) -> tuple[Any, str]:
         files = library.S3FileSystem(
             endpoint_url=endpoint,
             client_kwargs={"region_name": address.options["region"]} if "region" in address.options else {},
-            config_kwargs={"connect_timeout": address.timeout, "read_timeout": address.timeout},
+            config_kwargs={
+                "connect_timeout": address.timeout,
+                "read_timeout": address.timeout,
+                "retries": {"total_max_attempts": _ATTEMPTS},
+            },
             default_cache_type="none",  # DuckDB asks for the ranges that it needs
             **fresh,
         )
+        files.retries = _ATTEMPTS
     else:
         files = library.GCSFileSystem(
             endpoint_url=endpoint, requests_timeout=address.timeout, default_cache_type="none", **fresh
