@@ -23,6 +23,7 @@ from mttp.cli.app import app
 from mttp.errors import ReadError
 from mttp.model.spans import Scope, SpanRecord
 from mttp.reading import group_digest
+from mttp.reading.engines import dataset as engine_dataset
 from mttp.reading.engines import layout, writing
 from mttp.reading.engines.compacting import compact
 from mttp.reading.engines.writing import dataset_writer
@@ -245,6 +246,16 @@ def test_one_episode_is_read_by_its_trace(address: str):
 
     assert wanted == found
     assert [5, 2] == found.steps[0].tokens.ids.tolist()  # type: ignore[union-attr]  # it has tokens
+
+
+def test_many_episodes_are_joined(address: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    And not listed one by one in a statement.
+    """
+    expected = mttp.read(f"{address}?run=one&env=env-1")
+    monkeypatch.setattr(engine_dataset, "_FEW", 2)
+
+    assert expected.episodes == mttp.read(f"{address}?run=one&env=env-1").episodes
 
 
 def test_unfinished_episodes_are_selected_by_what_is_known():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -35,8 +37,7 @@ class _DuckDBEngine:
         if key not in self._tables:
             paths = self._paths(name, frozenset(runs))
             versions = {layout.version_of(path) for path in paths}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # ibis calls DuckDB by older names
+            with _older_names():
                 self._tables[key] = self._connection.read_parquet(
                     paths,
                     hive_partitioning=True,
@@ -89,8 +90,18 @@ class _DuckDBEngine:
         """A table with the column `trace_id` of these ids."""
         import pyarrow as pa
 
-        wanted = pa.table({"trace_id": [*ids]})
-        return self._connection.create_table("wanted", wanted, temp=True, overwrite=True)
+        name = f"wanted_{uuid.uuid4().hex}"
+        self._connection.con.register(name, pa.table({"trace_id": [*ids]}))
+        with _older_names():
+            return self._connection.table(name)
+
+
+@contextmanager
+def _older_names() -> Iterator[None]:
+    """Ignore that ibis calls DuckDB by names that newer versions deprecate."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def open(address: DatasetAddress) -> _DuckDBEngine:

@@ -1,0 +1,120 @@
+"""
+Reads datasets by a Spark cluster: it filters and joins, and only what is selected comes to this process.
+
+    spark://HOST:7077?path=s3a://BUCKET/PATH&run=...
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from threading import Timer
+from typing import Any
+from urllib.parse import urlsplit
+
+from mttp.errors import MissingExtra, ReadError
+from mttp.reading.engines import layout
+from mttp.reading.engines.address import DatasetAddress
+
+__all__ = ["open"]
+
+_BATCH_ROWS = 2_000
+_CONNECT_SECONDS = 10.0
+
+
+class _SparkEngine:
+    """The tables of a dataset as views of a Spark session, which later reads use again."""
+
+    def __init__(self, address: DatasetAddress, path: str) -> None:
+        self._address = address
+        self._path = path.rstrip("/")
+        self._connection: Any = None
+        self._session: Any = None
+        self._tables: dict[str, Any] = {}
+
+    def table(self, name: str, runs: Sequence[str]) -> Any:  # noqa: ARG002 - Spark leaves out partitions itself
+        """The table, an ibis expression."""
+        if self._connection is None:
+            self._connect()
+        if name not in self._tables:
+            place = f"{self._path}/{name}"
+            found = self._session.read.parquet(place)
+            if len({layout.version_of(path) for path in found.inputFiles()}) > 1:
+                found = self._session.read.parquet(place, mergeSchema=True)
+            self._tables[name] = self._view(found)
+        return self._tables[name]
+
+    def _view(self, frame: Any) -> Any:
+        name = f"mttp_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        return self._connection.table(name)
+
+    def _connect(self) -> None:
+        try:
+            import ibis
+            from pyspark.sql import SparkSession
+        except ImportError as error:
+            raise MissingExtra(
+                package="pyspark", extra="spark", purpose=f"reading {self._address}"
+            ) from error
+        active = SparkSession.getActiveSession()
+        if active is not None and active.sparkContext.master != self._address.place:
+            other = active.sparkContext.master
+            raise ReadError(f"{self._address}: this process has a Spark session of {other}; stop it first")
+        self._check_port()
+        builder = SparkSession.builder.master(self._address.place).appName("mttp")
+        self._session = active or builder.config("spark.ui.enabled", "false").getOrCreate()
+        self._session.sparkContext.setLogLevel("ERROR")
+        self._session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        self._connection = ibis.pyspark.connect(self._session)
+
+    def _check_port(self) -> None:
+        """Raise ReadError where nothing listens: Spark itself tries for a minute."""
+        parts = urlsplit(self._address.place)
+        try:
+            socket.create_connection((parts.hostname, parts.port or 7077), timeout=_CONNECT_SECONDS).close()
+        except OSError as error:
+            advice = "is the master of the cluster running there?"
+            raise ReadError(f"{self._address}: {error.strerror or error}; {advice}") from error
+
+    def batches(self, expression: Any) -> Iterator[Any]:
+        """The rows of an expression as Arrow batches, which arrive together."""
+        context, tag = self._session.sparkContext, f"mttp-{uuid.uuid4().hex}"
+        is_late = []
+
+        def cancel() -> None:
+            is_late.append(True)
+            context.cancelJobsWithTag(tag)
+
+        timer = Timer(self._address.timeout, cancel)
+        context.addJobTag(tag)
+        timer.start()
+        try:
+            found = self._session.sql(self._connection.compile(expression)).toArrow()
+        except Exception as error:
+            if not is_late:
+                raise
+            advice = "does the cluster have free workers? timeout=N waits longer"
+            reason = f"no answer within {self._address.timeout:g} seconds; {advice}"
+            raise ReadError(f"{self._address}: {reason}") from error
+        finally:
+            timer.cancel()
+            context.removeJobTag(tag)
+        yield from found.to_batches(_BATCH_ROWS)
+
+    def joinable(self, ids: Sequence[str]) -> Any:
+        """A table with the column `trace_id` of these ids."""
+        import pyarrow as pa
+
+        return self._view(self._session.createDataFrame(pa.table({"trace_id": [*ids]})))
+
+
+def open(address: DatasetAddress) -> _SparkEngine:
+    """The engine of a dataset, without a request; raises ReadError for an address without a path."""
+    path = address.options.get("path")
+    if not path:
+        raise ReadError(
+            f"{address}: which dataset? add ?path=s3a://BUCKET/PATH, or another path of the cluster"
+        )
+    return _SparkEngine(address, path)
