@@ -41,6 +41,7 @@ WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
 TRAINERS = {"art", "hud", "inspect", "openenv", "pettingzoo", "rllib", "sb3", "trl", "verifiers", "verl"}
+STORES = {"s3", "gcs", "spark"}
 """Extras that `all` leaves out."""
 SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
 
@@ -234,6 +235,9 @@ HEAVY = {
     "matplotlib",
     "tensorboardX",
     "wandb",
+    "ibis",
+    "fsspec",
+    "pyspark",
 }
 HEAVY |= {"opentelemetry.exporter", "requests", "google", "zstandard", "starlette", "uvicorn", "anyio"}
 
@@ -297,11 +301,11 @@ def test_the_version_is_reported_once() -> None:
 
 def test_the_extra_for_all_has_every_extra_but_those_of_trainers():
     """
-    Some gigabytes are asked for by name, and so are training libraries with dozens of dependencies; what is
-    for working on mttp itself is not for its users.
+    Some gigabytes are asked for by name, and so are training libraries and object storage with dozens of
+    dependencies; what is for working on mttp itself is not for its users.
     """
     section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2]
     extras = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
     (brought,) = re.findall(r'^all = \["mttp\[([\w,]+)\]"\]', section, re.MULTILINE)
 
-    assert {*extras} - {"all", "test", "dev", "docs", *TRAINERS} == {*brought.split(",")}
+    assert {*extras} - {"all", "test", "dev", "docs", *TRAINERS, *STORES} == {*brought.split(",")}

@@ -209,9 +209,9 @@ class DatasetWriter:
         path = f"{self._root}/{MARKER}"
         if self._filesystem.exists(path):
             return
-        empty = {EPISODES: _RowBuffer(layout.schema_of(EPISODES)), REST: _RowBuffer(layout.schema_of(REST))}
-        for table, buffer in {**empty, SPANS: _SpanBuffer()}.items():
-            self._write_table(table, layout.EMPTY, buffer.table(), rows=1)
+        empty = {name: _RowBuffer(layout.schema_of(name)).table() for name in (EPISODES, REST)}
+        for table, arrow in {**empty, SPANS: _SpanBuffer().table()}.items():
+            self._write_table(table, layout.EMPTY, arrow, rows=1)
         self._filesystem.pipe_file(path, json.dumps({"format": "mttp dataset", "version": 1}).encode())
 
 
