@@ -32,12 +32,12 @@ def compact(
     Writes the files of each run again that has several, or whose digests another version of mttp wrote, and
     then removes the old ones. Nobody should read or add to the dataset meanwhile.
 
-    \\b
+    \b
     Examples:
       mttp compact datasets/runs
       mttp compact s3://bucket/runs --json
 
-    \\b
+    \b
     Exit codes:
       0  Everything is fine.
       2  Wrong usage, or a dataset that can't be read or written.

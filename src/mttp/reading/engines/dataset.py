@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mttp.errors import MttpError, ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.replies import redacted
-from mttp.reading import group_digest, parquet
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.layout import EPISODES, REST, SPANS
-from mttp.reading.group_digest import GroupDigest
+
+if TYPE_CHECKING:
+    from mttp.reading.group_digest import GroupDigest
 
 __all__ = ["Engine", "PartitionedDataset"]
 
@@ -162,11 +163,15 @@ class PartitionedDataset:
     # Rows.
 
     def _spans(self, spans: Any, *, arrays: bool) -> Iterator[SpanRecord]:
+        from mttp.reading import parquet
+
         names = parquet.span_columns(spans.schema().to_pyarrow(), arrays=arrays)
         for batch in self._engine.batches(spans.order_by("position").select(*names)):
             yield from parquet.spans_of(batch, arrays=arrays)
 
     def _digest(self, row: dict[str, Any]) -> GroupDigest | str:
+        from mttp.reading import group_digest
+
         if row["version"] != group_digest.VERSION:
             raise ReadError(
                 f"{self}: its digests have version {row['version']}, mttp here reads {group_digest.VERSION}; "
