@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,11 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.errors import ReadError
+from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Scope, SpanRecord
 from mttp.reading import group_digest
+from mttp.reading.engines import DatasetAddress, layout, writing
 from mttp.reading.engines import dataset as engine_dataset
-from mttp.reading.engines import layout, writing
 from mttp.reading.engines.compacting import compact
 from mttp.reading.engines.writing import dataset_writer
 from mttp.semconv import attributes as a
@@ -237,6 +238,33 @@ def test_a_time_is_selected(address: str):
     assert [sum(start >= middle for start in starts), sum(start < middle for start in starts)] == counts
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["2026-01-31T12:00:00+02:00", "2026-01-31T10:00:00Z", "2026-01-31 10:00", "2026-01-31T10:00:00.000000"],
+)
+def test_times_of_addresses(given: str):
+    """
+    With an offset or in UTC.
+    """
+    selection = DatasetAddress.parse(f"s3://bucket/runs?since={given}").selection
+
+    assert 1_769_853_600 * 10**9 == selection.since
+
+
+@pytest.mark.parametrize(
+    ("address", "module", "extra"),
+    [("dataset", "ibis", "dataset"), ("s3://b/runs", "s3fs", "s3"), ("gs://b/runs", "gcsfs", "gcs")],
+)
+def test_a_missing_library_is_named(address: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    With the extra that installs it.
+    """
+    dataset_of(episode(0))
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"'mttp\[{extra}\]'"):
+        mttp.summarize(address)
+
+
 def test_one_episode_is_read_by_its_trace(address: str):
     """
     With its steps and tokens.
@@ -344,6 +372,7 @@ def test_commands():
         (["convert", "a.jsonl", "out", "--partition", "--beside"], "--partition can't be combined with"),
         (["convert", "a.jsonl", "file:///out?run=x", "--partition"], "leave out the options that select"),
         (["convert", "a.jsonl", "spark://host:7077?path=/x", "--partition"], "files can't be written there"),
+        (["compact", "file:///out?run=x"], "leave out the options that select"),
         (["compact", "other"], "other is not a dataset of mttp, or does not exist"),
         (["summary", "s3://key:secret@bucket/runs"], "s3://…: credentials are not allowed in the address"),
         (
@@ -367,6 +396,17 @@ def test_refusals(arguments: list[str], reason: str):
     assert 2 == done.exit_code
     assert reason in " ".join(done.output.replace("│", "").split())
     assert "secret" not in done.output.replace("secret keys", "")
+
+
+def test_a_directory_is_read_without_its_datasets():
+    """
+    Their parts are no recordings, and often hold the same spans.
+    """
+    write("a.jsonl", episode(0))
+    dataset_of(episode(0))
+    recording = mttp.read(".")
+
+    assert (1, 0, []) == (len(recording), recording.duplicates, recording.problems)
 
 
 def test_digests_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):

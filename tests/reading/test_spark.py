@@ -8,13 +8,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reading.recorded_kinds import every_kind, every_way
 from reading.test_engines import LINES, RULES, assert_equal, dataset_of, record_runs, run, unnamed
-from reading.traces import write
+from reading.traces import episode, write
 
 import mttp
 from mttp.errors import ReadError
@@ -27,61 +28,56 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a cluster."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
+    """The address of a cluster with one worker."""
     folder = tmp_path_factory.mktemp("spark")
-    where = ["--host", "127.0.0.1", "--webui-port", "0"]
-    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(folder)}
-    processes = [start(folder, "master.Master", "--port", str(port), *where)]
-    try:
-        wait_for(port, processes[0])
-        processes.append(
-            start(
-                folder,
-                "worker.Worker",
-                "--cores",
-                "2",
-                "--memory",
-                "1g",
-                "--work-dir",
-                str(folder),
-                *where,
-                master,
-            )
-        )
-        yield master
-        if (session := pyspark.sql.SparkSession.getActiveSession()) is not None:
-            session.stop()
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with master_of(folder) as address:
+        limits = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder)]
+        with process(folder, "worker.Worker", *limits, address):
+            yield address
+            stop()
+
+
+@contextmanager
+def master_of(folder: Path) -> Iterator[str]:
+    """The address of a master without workers."""
+    port = free_port()
+    with process(folder, "master.Master", "--port", str(port)) as master:
+        for _ in range(600):
+            assert master.poll() is None, "the master ended"
+            with socket.socket() as asked:
+                if asked.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"spark://127.0.0.1:{port}"
+
+
+@contextmanager
+def process(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Spark while the block lasts."""
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    command = [str(program), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", "--webui-port", "0"]
+    with (folder / f"{name}.log").open("wb") as log:
+        started = subprocess.Popen([*command, *arguments], stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield started
+        finally:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+
+
+def stop() -> None:
+    """End the session of this process, if there is one."""
+    if (session := pyspark.sql.SparkSession.getActiveSession()) is not None:
+        session.stop()
 
 
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    log = (folder / f"{name}.log").open("wb")
-    command = [str(program), f"org.apache.spark.deploy.{name}", *arguments]
-    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert process.poll() is None, "the master ended"
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError("the master does not start")
 
 
 def test_a_cluster_reads_what_the_lines_hold(cluster: str, session: mttp.Session, tmp_path: Path):
@@ -136,12 +132,25 @@ def test_refusals(cluster: str, query: str, reason: str):
         mttp.summarize(cluster + query)
 
 
+def test_a_cluster_without_workers(tmp_path: Path):
+    """
+    A query ends at the time-out; without one, Spark would wait for workers for ever.
+    """
+    stop()
+    with master_of(tmp_path) as address:
+        dataset = Path(dataset_of(episode(0))).absolute()
+        with pytest.raises(
+            ReadError, match=r"no answer within 3 seconds; does the cluster have free workers\?"
+        ):
+            mttp.summarize(f"{address}?path={dataset}&timeout=3")
+        stop()
+
+
 def test_a_master_that_is_not_there_is_refused_at_once():
     """
     Spark itself would try for a minute.
     """
-    if (session := pyspark.sql.SparkSession.getActiveSession()) is not None:
-        session.stop()
+    stop()
     begun = time.monotonic()
     done: Any = run("summary", f"spark://127.0.0.1:{free_port()}?path=/x")
 

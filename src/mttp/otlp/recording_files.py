@@ -10,10 +10,12 @@ from pathlib import Path
 
 from mttp.errors import ReadError
 
-__all__ = ["File", "copy_of", "files", "is_parquet", "part", "whole"]
+__all__ = ["DATASET_MARKER", "File", "copy_of", "files", "is_parquet", "part", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """Suffixes of recordings in a directory."""
+DATASET_MARKER = "_mttp.json"
+"""The file that marks a folder as a dataset, whose parts are no recordings; engines skip such names."""
 _PARQUET = b"PAR1"
 
 
@@ -69,10 +71,14 @@ def _directory(path: Path) -> Iterator[File]:
 
 
 def _recordings(directory: Path) -> list[Path]:
+    datasets = {marker.parent for marker in directory.rglob(DATASET_MARKER)}
     return sorted(
         path
         for path in directory.rglob("*")
-        if path.name.endswith(ENDINGS) and not path.name.startswith(".") and path.is_file()
+        if path.name.endswith(ENDINGS)
+        and not path.name.startswith(".")
+        and path.is_file()
+        and datasets.isdisjoint(path.parents)
     )
 
 

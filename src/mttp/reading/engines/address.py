@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -14,6 +15,9 @@ __all__ = ["DatasetAddress", "Selection"]
 _SELECTING = ("run", "env", "task", "split", "slice", "trace", "since", "until")
 _OWN = {"s3": ("endpoint", "region"), "gs": ("endpoint",), "spark": ("path",), "file": ()}
 _TIMEOUT = 60.0
+_CLUSTER_TIMEOUT = 600.0
+_SPACED_OFFSET = re.compile(r"(?<=:\d\d) (\d\d:\d\d)$")
+"""An offset of a time whose plus sign became a space, as usual in addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class DatasetAddress:
     """The address without options: a path, or SCHEME://HOST/PATH."""
     selection: Selection = Selection()
     timeout: float = _TIMEOUT
-    """Seconds to wait for one answer of the object store, or for the cluster."""
+    """Seconds to wait for one answer of the object storage, or for one query of a cluster."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of this scheme only."""
     query: str = ""
@@ -80,7 +84,9 @@ class DatasetAddress:
             scheme=scheme,
             place=unquote(rest) if scheme == "file" else place.rstrip("/"),
             selection=_selection(place, options),
-            timeout=_seconds(place, options.get("timeout", [])),
+            timeout=_seconds(
+                place, options.get("timeout", []), _CLUSTER_TIMEOUT if scheme == "spark" else _TIMEOUT
+            ),
             options={name: options[name][-1] for name in _OWN[scheme] if name in options},
             query=query,
         )
@@ -110,7 +116,7 @@ def _selection(place: str, options: Mapping[str, list[str]]) -> Selection:
 def _time(place: str, name: str, given: str) -> int:
     """A date or time of ISO 8601 in nanoseconds since the Unix epoch; UTC unless it names its offset."""
     try:
-        time = datetime.fromisoformat(given.replace("Z", "+00:00").replace(" ", "+"))
+        time = datetime.fromisoformat(_SPACED_OFFSET.sub(r"+\1", given.replace("Z", "+00:00")))
     except ValueError as error:
         advice = "expected a date or time, such as 2026-01-31 or 2026-01-31T12:00:00Z"
         raise ReadError(f"{place}: option {name}={given!r}: {advice}") from error
@@ -121,9 +127,9 @@ def _time(place: str, name: str, given: str) -> int:
     return (found.days * 86_400 + found.seconds) * 10**9 + found.microseconds * 1000
 
 
-def _seconds(place: str, given: list[str]) -> float:
+def _seconds(place: str, given: list[str], default: float) -> float:
     try:
-        seconds = float(given[-1]) if given else _TIMEOUT
+        seconds = float(given[-1]) if given else default
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:

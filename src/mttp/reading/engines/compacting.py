@@ -8,8 +8,7 @@ from typing import Any
 
 from mttp.reading.engines import layout
 from mttp.reading.engines import open as open_dataset
-from mttp.reading.engines.storage import filesystem_of
-from mttp.reading.engines.writing import DatasetWriter
+from mttp.reading.engines.writing import DatasetWriter, writable
 
 __all__ = ["Compaction", "compact"]
 
@@ -35,8 +34,8 @@ def compact(place: str) -> Compaction:
     The spans stay the same. If it is cut off, spans are there twice, and are read once.
     Raises ReadError if there is no dataset, or its files can't be written.
     """
+    _, files, root = writable(place)
     dataset = open_dataset(place)
-    files, root = filesystem_of(dataset.address)
     dataset.check()
     before = _files(files, root)
     spans = merged = 0

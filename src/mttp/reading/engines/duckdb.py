@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import Any
 
 from mttp.errors import MissingExtra, ReadError
+from mttp.otlp.recording_files import DATASET_MARKER
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
-from mttp.reading.engines.layout import MARKER
 from mttp.reading.engines.storage import filesystem_of
 
 __all__ = ["open"]
@@ -62,9 +62,9 @@ class _DuckDBEngine:
             purpose = f"reading {self._address}"
             raise MissingExtra(package="ibis-framework", extra="dataset", purpose=purpose) from error
         files, path = self._files, self._path = filesystem_of(self._address)
-        if not files.exists(f"{path}/{MARKER}"):
+        if not files.exists(f"{path}/{DATASET_MARKER}"):
             raise ReadError(
-                f"{self._address} is not a dataset of mttp, or does not exist: it has no {MARKER}; "
+                f"{self._address} is not a dataset of mttp, or does not exist: it has no {DATASET_MARKER}; "
                 "`mttp convert RUNS PLACE --partition` writes one"
             )
         connection = ibis.duckdb.connect()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EMPTY",
     "EPISODES",
-    "MARKER",
     "REST",
     "SPANS",
     "Partition",
@@ -38,8 +37,6 @@ __all__ = [
     "version_of",
 ]
 
-MARKER: Final = "_mttp.json"
-"""The file that marks a folder as a dataset; engines skip names that begin with an underscore."""
 EPISODES: Final = "episodes"
 """One row per whole episode: columns to select by, and its digest."""
 REST: Final = "rest"

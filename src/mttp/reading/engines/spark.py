@@ -9,7 +9,8 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
-from threading import Timer
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ __all__ = ["open"]
 
 _BATCH_ROWS = 2_000
 _CONNECT_SECONDS = 10.0
+_AGAIN_SECONDS = 0.5
 
 
 class _SparkEngine:
@@ -39,9 +41,10 @@ class _SparkEngine:
             self._connect()
         if name not in self._tables:
             place = f"{self._path}/{name}"
-            found = self._session.read.parquet(place)
-            if len({layout.version_of(path) for path in found.inputFiles()}) > 1:
-                found = self._session.read.parquet(place, mergeSchema=True)
+            with self._within_time():
+                found = self._session.read.parquet(place)
+                if len({layout.version_of(path) for path in found.inputFiles()}) > 1:
+                    found = self._session.read.parquet(place, mergeSchema=True)
             self._tables[name] = self._view(found)
         return self._tables[name]
 
@@ -64,7 +67,9 @@ class _SparkEngine:
             raise ReadError(f"{self._address}: this process has a Spark session of {other}; stop it first")
         self._check_port()
         builder = SparkSession.builder.master(self._address.place).appName("mttp")
-        self._session = active or builder.config("spark.ui.enabled", "false").getOrCreate()
+        for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+            builder = builder.config(name, "false")
+        self._session = active or builder.getOrCreate()
         self._session.sparkContext.setLogLevel("ERROR")
         self._session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         self._connection = ibis.pyspark.connect(self._session)
@@ -80,28 +85,37 @@ class _SparkEngine:
 
     def batches(self, expression: Any) -> Iterator[Any]:
         """The rows of an expression as Arrow batches, which arrive together."""
-        context, tag = self._session.sparkContext, f"mttp-{uuid.uuid4().hex}"
-        is_late = []
-
-        def cancel() -> None:
-            is_late.append(True)
-            context.cancelJobsWithTag(tag)
-
-        timer = Timer(self._address.timeout, cancel)
-        context.addJobTag(tag)
-        timer.start()
-        try:
+        with self._within_time():
             found = self._session.sql(self._connection.compile(expression)).toArrow()
+        yield from found.to_batches(_BATCH_ROWS)
+
+    @contextmanager
+    def _within_time(self) -> Iterator[None]:
+        """Cancel the jobs of the block after the time-out, which Spark lacks, and raise ReadError."""
+        context, tag, seconds = self._session.sparkContext, f"mttp-{uuid.uuid4().hex}", self._address.timeout
+        ended, is_late = Event(), Event()
+
+        def watch() -> None:
+            if not ended.wait(seconds):
+                is_late.set()
+                context.cancelJobsWithTag(tag)
+                while not ended.wait(_AGAIN_SECONDS):  # a further job may have started
+                    context.cancelJobsWithTag(tag)
+
+        context.addJobTag(tag)
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
         except Exception as error:
-            if not is_late:
+            if not is_late.is_set():
                 raise
             advice = "does the cluster have free workers? timeout=N waits longer"
-            reason = f"no answer within {self._address.timeout:g} seconds; {advice}"
-            raise ReadError(f"{self._address}: {reason}") from error
+            raise ReadError(f"{self._address}: no answer within {seconds:g} seconds; {advice}") from error
         finally:
-            timer.cancel()
+            ended.set()
+            watcher.join()
             context.removeJobTag(tag)
-        yield from found.to_batches(_BATCH_ROWS)
 
     def joinable(self, ids: Sequence[str]) -> Any:
         """A table with the column `trace_id` of these ids."""

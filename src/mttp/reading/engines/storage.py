@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mttp.errors import MissingExtra, ReadError
+from mttp.otlp.recording_files import DATASET_MARKER
 from mttp.reading.engines.address import DatasetAddress
 
 __all__ = ["filesystem_of", "is_dataset"]
@@ -18,9 +19,8 @@ _LIBRARIES = {"file": ("fsspec", "dataset"), "s3": ("s3fs", "s3"), "gs": ("gcsfs
 
 def is_dataset(path: Path) -> bool:
     """Whether the folder is a dataset."""
-    from mttp.reading.engines.layout import MARKER
 
-    return (path / MARKER).is_file()
+    return (path / DATASET_MARKER).is_file()
 
 
 def filesystem_of(address: DatasetAddress) -> tuple[Any, str]:

@@ -13,17 +13,18 @@ from typing import Any
 from mttp.codec.conformity import Conformity
 from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord, without_arrays
+from mttp.otlp.recording_files import DATASET_MARKER
 from mttp.reading import group_digest, parquet
 from mttp.reading.digest import EpisodeDigest
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
-from mttp.reading.engines.layout import EPISODES, MARKER, REST, SPANS, Partition
+from mttp.reading.engines.layout import EPISODES, REST, SPANS, Partition
 from mttp.reading.engines.storage import filesystem_of
 from mttp.reading.episode_summary import EpisodeSummary
 from mttp.reading.group_digest import PlainMisfit
 from mttp.semconv import attributes as a
 
-__all__ = ["DatasetWriter", "dataset_writer"]
+__all__ = ["DatasetWriter", "dataset_writer", "writable"]
 
 _PART_ROWS = 50_000
 """Largest number of spans of one file."""
@@ -40,13 +41,18 @@ def dataset_writer(given: str) -> DatasetWriter:
 
     Raises ReadError for an address to which nothing can be written, and for a folder with other files.
     """
+    address, files, root = writable(given)
+    if not files.exists(f"{root}/{DATASET_MARKER}") and files.exists(root) and files.ls(root):
+        raise ReadError(f"{address} is not empty and not a dataset of mttp: give another place")
+    return DatasetWriter(files, root)
+
+
+def writable(given: str) -> tuple[DatasetAddress, Any, str]:
+    """A parsed address with its filesystem and path; raises ReadError if nothing can be written there."""
     address = DatasetAddress.parse(given)
     if not address.selection.is_everything:
         raise ReadError(f"{address}: a dataset is written as a whole; leave out the options that select")
-    files, root = filesystem_of(address)
-    if not files.exists(f"{root}/{MARKER}") and files.exists(root) and files.ls(root):
-        raise ReadError(f"{address} is not empty and not a dataset of mttp: give another place")
-    return DatasetWriter(files, root)
+    return address, *filesystem_of(address)
 
 
 class DatasetWriter:
@@ -206,7 +212,7 @@ class DatasetWriter:
 
     def _mark(self) -> None:
         """Mark a new dataset, and write an empty part of each table, so that engines find all three."""
-        path = f"{self._root}/{MARKER}"
+        path = f"{self._root}/{DATASET_MARKER}"
         if self._filesystem.exists(path):
             return
         empty = {name: _RowBuffer(layout.schema_of(name)).table() for name in (EPISODES, REST)}
