@@ -425,6 +425,19 @@ def test_digests_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch)
     assert_equal(write("a.jsonl", [*episode(0), *episode(1)]), dataset)
 
 
+@pytest.mark.parametrize("table", ["episodes", "spans"])
+def test_damaged_files(table: str):
+    """
+    The error names the dataset.
+    """
+    dataset = dataset_of(episode(0))
+    (path,) = (one for one in Path(dataset, table).rglob("*.parquet") if "1970" not in str(one))
+    path.write_bytes(path.read_bytes()[:-50])
+
+    with pytest.raises(ReadError, match=r"^dataset: "):
+        mttp.read(dataset) if table == "spans" else mttp.summarize(dataset)
+
+
 def test_a_write_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
     """
     What was written before the failure is removed.
