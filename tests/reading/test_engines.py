@@ -375,6 +375,8 @@ def test_commands():
         (["compact", "file:///out?run=x"], "leave out the options that select"),
         (["compact", "other"], "other is not a dataset of mttp, or does not exist"),
         (["summary", "s3://key:secret@bucket/runs"], "s3://…: credentials are not allowed in the address"),
+        (["summary", "s3://b/r?endpoint=http://key:secret@host"], "option endpoint: credentials are not"),
+        (["summary", "spark://h:7077?path=s3a://key:secret@b/r"], "option path: credentials are not"),
         (
             ["summary", "s3://bucket/runs?who=1"],
             "s3://bucket/runs: unknown option 'who'; known are run, env,",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mttp.errors import ReadError
 
@@ -16,6 +16,10 @@ _SELECTING = ("run", "env", "task", "split", "slice", "trace", "since", "until")
 _OWN = {"s3": ("endpoint", "region"), "gs": ("endpoint",), "spark": ("path",), "file": ()}
 _TIMEOUT = 60.0
 _CLUSTER_TIMEOUT = 600.0
+_NO_CREDENTIALS = (
+    "credentials are not allowed in the address; "
+    "set the environment variables or files of the store's own tools"
+)
 _SPACED_OFFSET = re.compile(r"(?<=:\d\d) (\d\d:\d\d)$")
 """An offset of a time whose plus sign became a space, as usual in addresses."""
 
@@ -73,13 +77,13 @@ class DatasetAddress:
             return cls(scheme="file", place=given)
         host = rest.partition("/")[0]
         if "@" in host:
-            raise ReadError(
-                f"{scheme}://…: credentials are not allowed in the address; "
-                "set the environment variables or files of the store's own tools"
-            )
+            raise ReadError(f"{scheme}://…: {_NO_CREDENTIALS}")
         if not rest or (scheme != "file" and not host):
             raise ReadError(f"{place}: nothing follows {scheme}://; write {_example(scheme)}")
         options = _options(place, query, (*_SELECTING, "timeout", *_OWN[scheme]))
+        for name in _OWN[scheme]:
+            if any("@" in urlsplit(value).netloc for value in options.get(name, ())):
+                raise ReadError(f"{place}: option {name}: {_NO_CREDENTIALS}")
         return cls(
             scheme=scheme,
             place=unquote(rest) if scheme == "file" else place.rstrip("/"),
