@@ -70,7 +70,8 @@ class DatasetWriter:
         self._name = f"{self._position:x}{secrets.token_hex(4)}"
         self._digest = EpisodeDigest(figures=True)
         self._conformity = Conformity()
-        self._scopes: dict[int, Any] = {}
+        self._schemas: set[str] = set()
+        """Schema URLs of the scopes so far: one span of each is kept, for the version of the convention."""
         self._runs: dict[str, str] = {}
         """Run by trace id."""
         self._waiting: defaultdict[str, list[tuple[int, SpanRecord]]] = defaultdict(list)
@@ -143,8 +144,8 @@ class DatasetWriter:
         if wrong:
             misfits = [PlainMisfit(one.kind, one.trace_id, one.message) for one in wrong]
             self._add_rest(record, position, group_digest.encode_items((), misfits))
-        is_first = id(kept.scope) not in self._scopes
-        self._scopes[id(kept.scope)] = kept.scope
+        is_first = kept.scope.schema_url not in self._schemas
+        self._schemas.add(kept.scope.schema_url)
         item = self._digest.add(kept, position, is_first=is_first)
         if isinstance(item, EpisodeSummary):
             self._add_episode(item, position)
