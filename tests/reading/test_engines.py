@@ -162,6 +162,19 @@ def quoted(text: str) -> str:
     return quote(text, safe="")
 
 
+def test_spans_without_run_and_time():
+    """
+    As damaged programs write them; compacting keeps them, too.
+    """
+    spans = [
+        replace(span, start_time=0, end_time=0, scope=Scope(name="x")) for span in [foreign(1), foreign(2)]
+    ]
+    dataset = dataset_of(spans[:1], spans[1:])
+
+    assert ["GET", "GET"] == [span.name for span in mttp.scan(dataset)]
+    assert (1, 2) == (compact(dataset).runs, len(list(mttp.scan(dataset))))
+
+
 # Selections.
 
 
@@ -456,6 +469,9 @@ def test_a_write_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
         dataset_writer(dataset).write(failing())
 
     assert before == sorted(Path(dataset).rglob("*.parquet"))
+    with pytest.raises(OSError, match="gone"):
+        dataset_writer("other").write(failing())
+    assert 1 == len(mttp.read(dataset_of(episode(2), place="other")))
 
 
 def test_a_dataset_s_columns_can_be_queried():

@@ -60,9 +60,8 @@ def _files(files: Any, root: str) -> dict[str, list[str]]:
     """The files of each run, without those that are always empty."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for path in files.glob(f"{root}/*/run=*/date=*/*.parquet"):
-        partition = layout.partition_at(path)
-        if partition != layout.EMPTY:
-            found[partition.run].append(path)
+        if not layout.is_empty(path):
+            found[layout.partition_at(path).run].append(path)
     return dict(found)
 
 

@@ -49,10 +49,8 @@ class _DuckDBEngine:
     def _paths(self, name: str, runs: frozenset[str]) -> list[str]:
         """The files of a table; of a table without rows, the file without rows."""
         found = sorted(path for path in self._files.find(f"{self._path}/{name}") if path.endswith(".parquet"))
-        partitions = {path: layout.partition_at(path) for path in found}
-        kept = [
-            path for path, of in partitions.items() if (not runs or of.run in runs) and of != layout.EMPTY
-        ]
+        rows = [path for path in found if not layout.is_empty(path)]
+        kept = [path for path in rows if not runs or layout.partition_at(path).run in runs]
         return [f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in kept or found[:1]]
 
     def _connect(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mttp.reading.assembly import EpisodePlace
 
 __all__ = [
-    "EMPTY",
+    "EMPTY_WRITE",
     "EPISODES",
     "REST",
     "SPANS",
@@ -29,6 +29,7 @@ __all__ = [
     "episode_row",
     "file_name",
     "is_current",
+    "is_empty",
     "is_of_run",
     "open_facts",
     "partition_at",
@@ -44,6 +45,8 @@ REST: Final = "rest"
 SPANS: Final = "spans"
 """One row per span, with all of its attributes."""
 
+EMPTY_WRITE: Final = "empty"
+"""The name of the write whose files have no rows, so that engines find all tables."""
 _NO_RUN = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x00-\x20\"#%'*/:=?\\\[\]^{}\x7f]")
 _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
@@ -52,6 +55,11 @@ _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
 def file_name(write: str, number: int) -> str:
     """The name of a file, from that of the write: all files of one write begin alike."""
     return f"{write}-{number:05d}-v{VERSION}-{SCHEMA_VERSION}.parquet"
+
+
+def is_empty(path: str) -> bool:
+    """Whether a file is the one without rows, which each table has."""
+    return path.rpartition("/")[2].startswith(f"{EMPTY_WRITE}-")
 
 
 def version_of(name: str) -> str:
@@ -84,10 +92,6 @@ def partition_at(path: str) -> Partition:
     *_, run, date, _ = path.split("/")
     name = run.removeprefix("run=")
     return Partition("" if name == _NO_RUN else unquote(name), date.removeprefix("date="))
-
-
-EMPTY: Final = Partition("", "1970-01-01")
-"""The partition of a file without rows in each table."""
 
 
 def partition_of(run: str, start_time: int) -> Partition:

@@ -42,7 +42,7 @@ def dataset_writer(given: str) -> DatasetWriter:
     Raises ReadError for an address to which nothing can be written, and for a folder with other files.
     """
     address, files, root = writable(given)
-    if not files.exists(f"{root}/{DATASET_MARKER}") and files.exists(root) and files.ls(root):
+    if not files.exists(f"{root}/{DATASET_MARKER}") and files.find(root):
         raise ReadError(f"{address} is not empty and not a dataset of mttp: give another place")
     return DatasetWriter(files, root)
 
@@ -59,8 +59,8 @@ class DatasetWriter:
     """
     Adds spans to the dataset in a folder of an fsspec filesystem, which it creates.
 
-    Spans are written as they come, the digests of the episodes by `finish`. A failed `write` removes what it
-    wrote.
+    Spans are written as they come, the digests of the episodes at the end. A `write` that fails removes its
+    files.
     """
 
     def __init__(self, filesystem: Any, root: str) -> None:
@@ -94,14 +94,11 @@ class DatasetWriter:
                 self._add(record)
             self._finish()
         except BaseException:
-            self._remove(self.files)
+            for path in self.files:
+                with suppress(Exception):  # the failure itself is raised
+                    self._filesystem.rm_file(path)
             raise
         return count
-
-    def _remove(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            with suppress(Exception):  # the failure itself is raised
-                self._filesystem.rm_file(path)
 
     def _add(self, record: SpanRecord) -> None:
         self._position += 1
@@ -197,29 +194,34 @@ class DatasetWriter:
             self._add_rest(record, position, group_digest.encode_items([record]), **facts)
         for (table, partition), rows in self._rows.items():
             self._write_table(table, partition, rows.table(), rows=10 * _GROUP_ROWS)
-        self._mark()
 
     # Files.
 
     def _write_table(self, table: str, partition: Partition, arrow: Any, *, rows: int) -> None:
+        if not self.files:
+            self._mark()
+        name = layout.file_name(self._name, len(self.files))
+        path = f"{self._root}/{table}/{partition.path}/{name}"
+        self.files.append(path)
+        self._write_file(path, arrow, rows)
+
+    def _write_file(self, path: str, arrow: Any, rows: int) -> None:
         from pyarrow import parquet as files
 
-        folder = f"{self._root}/{table}/{partition.path}"
-        path = f"{folder}/{layout.file_name(self._name, len(self.files))}"
-        self._filesystem.makedirs(folder, exist_ok=True)
-        self.files.append(path)
+        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
         with self._filesystem.open(path, "wb") as file:
             files.write_table(arrow, file, row_group_size=rows, compression="zstd", write_page_checksum=True)
 
     def _mark(self) -> None:
         """Mark a new dataset, and write an empty part of each table, so that engines find all three."""
-        path = f"{self._root}/{DATASET_MARKER}"
-        if self._filesystem.exists(path):
+        marker = f"{self._root}/{DATASET_MARKER}"
+        if self._filesystem.exists(marker):
             return
         empty = {name: _RowBuffer(layout.schema_of(name)).table() for name in (EPISODES, REST)}
         for table, arrow in {**empty, SPANS: _SpanBuffer().table()}.items():
-            self._write_table(table, layout.EMPTY, arrow, rows=1)
-        self._filesystem.pipe_file(path, json.dumps({"format": "mttp dataset", "version": 1}).encode())
+            folder = f"{self._root}/{table}/{layout.partition_of('', 0).path}"
+            self._write_file(f"{folder}/{layout.file_name(layout.EMPTY_WRITE, 0)}", arrow, 1)
+        self._filesystem.pipe_file(marker, json.dumps({"format": "mttp dataset", "version": 1}).encode())
 
 
 class _SpanBuffer:
