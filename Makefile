@@ -69,6 +69,9 @@ docs: $(VENV)/.dev  ## Build the documentation site into site/.
 pictures: $(VENV)/.dev  ## Make the README's pictures; Phoenix's needs `phoenix` and `chromium`.
 	$(BIN)/python docs/site/pictures.py
 
+fixtures: $(VENV)/.dev  ## Write the files of a release that later versions must read: make fixtures VERSION=0.1.0.
+	$(BIN)/python tests/released.py $(VERSION)
+
 semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
 	$(BIN)/python semconv/tool
 

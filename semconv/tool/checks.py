@@ -168,6 +168,21 @@ def dangling_rename(registry: Registry) -> Iterator[Problem]:
             yield file, name, f"it was renamed to `{target}`, which is not defined; define that"
 
 
+def merged_names(registry: Registry) -> Iterator[Problem]:
+    """Two attributes that became one, which nobody could tell apart on the way back."""
+    targets: dict[str, str] = {}
+    for attribute in registry.attributes:
+        target = (attribute.deprecated or {}).get("renamed_to")
+        if target is not None:
+            first = targets.setdefault(target, attribute.key)
+            if first != attribute.key:
+                yield (
+                    attribute.file,
+                    attribute.key,
+                    f"`{first}` was renamed to `{target}` too; obsolete one of them",
+                )
+
+
 def group_collision(registry: Registry) -> Iterator[Problem]:
     """Two groups on one signal that hold the same attribute."""
     groups = {group.id: group for group in registry.groups}
@@ -262,6 +277,7 @@ CHECKS: tuple[Check, ...] = (
     enum_brief,
     dangling_reference,
     dangling_rename,
+    merged_names,
     group_collision,
     repeated_reference,
     span_too_wide,

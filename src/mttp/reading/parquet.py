@@ -236,9 +236,10 @@ def _blocks(
         names = [
             field.name
             for field in file.schema_arrow
-            if field.name in schema.names
+            if (field.name in schema.names or _is_of_later_version(field))
             and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
         ]
+        maps = {name for name in names if pyarrow.types.is_map(file.schema_arrow.field(name).type)}
         if not SPAN.keys() <= set(names):
             advice = formats.hint(path) or "`mttp convert` writes recordings as Parquet"
             reason = f"this Parquet file is not a recording; {advice}"
@@ -252,9 +253,14 @@ def _blocks(
                 batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
                 if not len(batch):
                     continue
-            columns = {name: batch.column(name).cast(schema.field(name).type) for name in names}
+            columns = {
+                name: batch.column(name).cast(schema.field(name).type)
+                if name in schema.names
+                else batch.column(name)
+                for name in names
+            }
             _check(columns)
-            yield list(from_columns(_lists(columns), arrays=arrays))
+            yield list(from_columns(_lists(columns), arrays=arrays, maps=maps))
 
 
 def _check(columns: Mapping[str, Any]) -> None:
@@ -293,6 +299,19 @@ def _is_array(arrow_type: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_list(arrow_type) or types.is_binary(arrow_type))
+
+
+def _is_of_later_version(field: Any) -> bool:
+    """Whether a column is an attribute that this version does not know: only attributes have dots."""
+    from pyarrow import types
+
+    of_values = field.type
+    if types.is_list(of_values):
+        of_values = of_values.value_type
+    elif types.is_map(of_values):
+        of_values = of_values.item_type
+    kinds = (types.is_string, types.is_int64, types.is_float64, types.is_boolean, types.is_binary)
+    return "." in field.name and any(is_kind(of_values) for is_kind in kinds)
 
 
 def _groups(records: Iterable[SpanRecord]) -> Iterator[list[SpanRecord]]:
