@@ -58,8 +58,8 @@ def generate(
         f"semconv/schemas/{registry.version}.txt": schema_file.names(registry),
     }
     environment, names = _environment(), _names(registry, signals)
-    names["versions"] = dict(reversed(yaml.safe_load(schema)["versions"].items()))
-    names["added"] = schema_file.added(registry, before=published or {})
+    versions = names["versions"] = dict(reversed(yaml.safe_load(schema)["versions"].items()))
+    names["added"] = schema_file.added(registry, before=published or {}, versions=versions)
     for template, path in MODULES.items():
         texts[path] = environment.get_template(template).render(names)
     return texts

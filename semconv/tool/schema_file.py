@@ -57,16 +57,18 @@ def published(folder: Path, *, version: str) -> dict[str, frozenset[str]]:
     return {path.stem: frozenset(path.read_text("utf-8").split()) for path in older}
 
 
-def added(registry: Registry, *, before: Mapping[str, frozenset[str]]) -> dict[str, list[str]]:
-    """The attributes that each version added, by version, oldest first; a renamed one is not new."""
+def added(
+    registry: Registry, *, before: Mapping[str, frozenset[str]], versions: Mapping[str, Any]
+) -> dict[str, list[str]]:
+    """
+    The attributes that each version added, by version, oldest first; a renamed one is not new.
+
+    `before` has the attributes of each earlier version, and `versions` are those of the schema file.
+    """
     found: dict[str, list[str]] = {}
     known: set[str] = set()
-    renamed = {
-        (each.deprecated or {}).get("renamed_to")
-        for each in registry.attributes
-        if each.deprecated is not None
-    }
     for version, keys in {**before, registry.version: frozenset(names(registry).split())}.items():
+        renamed = {new for _, new in _renamed({version: versions.get(version)})}
         found[version] = sorted(keys - known - renamed) if known else []
         known |= keys
     return found
@@ -78,7 +80,7 @@ def changes(registry: Registry, *, before: Mapping[str, Any]) -> dict[str, Any]:
 
     The registry says what an old name became and not when, so that is what no earlier version has renamed.
     """
-    known = set(_renamed(before))
+    known = {old for old, _ in _renamed(before)}
     attributes = _renames(((each.key, each.deprecated) for each in registry.attributes), known)
     metrics = _renames(((each.name, each.facts.get("deprecated")) for each in registry.of("metrics")), known)
     found: dict[str, Any] = {}
@@ -90,17 +92,24 @@ def changes(registry: Registry, *, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renames(named: Iterable[tuple[str, Mapping[str, str] | None]], known: Iterable[str]) -> dict[str, str]:
-    return {
+    found = {
         name: deprecated["renamed_to"]
         for name, deprecated in sorted(named, key=lambda pair: pair[0])
         if deprecated and deprecated["reason"] == "renamed" and name not in known
     }
+    merged = sorted(name for name, new in found.items() if list(found.values()).count(new) > 1)
+    if merged:
+        raise UnusableInput(
+            f"{' and '.join(merged)} became one name, and nobody could tell them apart on the way back; "
+            "obsolete all but one of them"
+        )
+    return found
 
 
-def _renamed(versions: Mapping[str, Any]) -> Iterable[str]:
-    """Every old name that some version of a schema file renames."""
+def _renamed(versions: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Every old name that some version of a schema file renames, with the new one."""
     for version in versions.values():
         for section in (version or {}).values():
             for change in section["changes"]:
-                yield from change.get("rename_attributes", {}).get("attribute_map", ())
-                yield from change.get("rename_metrics", ())
+                yield from change.get("rename_attributes", {}).get("attribute_map", {}).items()
+                yield from change.get("rename_metrics", {}).items()

@@ -153,9 +153,22 @@ def test_what_a_version_added():
         "0.1.0": frozenset({"mttp.a.old", "mttp.a.b"}),
         "0.2.0": frozenset({"mttp.a.old", "mttp.a.b", "mttp.a.c"}),
     }
+    versions = yaml.safe_load(render(now))["versions"]
     expected = {"0.1.0": [], "0.2.0": ["mttp.a.c"], "0.3.0": ["mttp.a.d"]}
 
-    assert expected == added(now, before=before)
+    assert expected == added(now, before=before, versions=versions)
+
+
+def test_two_names_never_become_one():
+    """
+    In one version; that an older name and its successor name the same attribute is no merger.
+    """
+    merged = [attribute("mttp.a.one", "mttp.a.c"), attribute("mttp.a.two", "mttp.a.c"), attribute("mttp.a.c")]
+    published = yaml.safe_load(render(registry("0.2.0", attributes=[*merged[:1], merged[2]])))
+
+    with pytest.raises(UnusableInput, match=r"mttp\.a\.one and mttp\.a\.two became one name"):
+        render(registry("0.2.0", attributes=merged))
+    assert "mttp.a.two: mttp.a.c" in render(registry("0.3.0", attributes=merged), earlier=published)
 
 
 def test_published_attributes_are_those_of_older_versions(tmp_path):
