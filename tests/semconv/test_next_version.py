@@ -24,7 +24,13 @@ RENAMED = {
     "mttp.run.id": "mttp.run.identity",
 }
 """An enum, a list, a template, a text, a packed column, bytes, and what the resource has too."""
-ADDED = {"key": "mttp.run.mood", "type": "string", "stability": "development", "brief": "Mood of the run.", "examples": ["calm"]}
+ADDED = {
+    "key": "mttp.run.mood",
+    "type": "string",
+    "stability": "development",
+    "brief": "Mood of the run.",
+    "examples": ["calm"],
+}
 FILES = ("recording.jsonl", "recording.parquet", "collector.binpb")
 DRIVER = """
 import json, sys
