@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: viewer viewer-check test-viewer help demo test test-long test-integrations lint types docs pictures semconv semconv-check bench bench-install clean
+.PHONY: viewer viewer-check test-viewer help demo test test-long test-integrations lint types docs docs-version pictures dist dist-check fixtures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -68,6 +68,19 @@ docs: $(VENV)/.dev  ## Build the documentation site into site/.
 
 pictures: $(VENV)/.dev  ## Make the README's pictures; Phoenix's needs `phoenix` and `chromium`.
 	$(BIN)/python docs/site/pictures.py
+
+fixtures: $(VENV)/.dev  ## Write the files of a release that later versions must read: make fixtures VERSION=0.1.0.
+	$(BIN)/python tests/released.py $(VERSION)
+
+dist: $(VENV)/.dev  ## Build the wheel and the sdist into dist/, and check both on a clean machine.
+	.ci/dist
+
+dist-check: $(VENV)/.dev  ## Check that each extra can be installed on each Python; takes minutes, needs no other Python.
+	.ci/resolve
+
+docs-version: $(VENV)/.dev  ## Commit the site of this version to the local branch gh-pages: make docs-version VERSION=0.1.
+	$(INSTALL) --editable '.[docs]'
+	PATH=$(abspath $(BIN)):$$PATH NO_MKDOCS_2_WARNING=1 $(BIN)/mike deploy --config-file docs/site/mkdocs.yml --update-aliases $(VERSION) latest
 
 semconv: $(VENV)/.dev  ## Generate everything that follows from the registry.
 	$(BIN)/python semconv/tool

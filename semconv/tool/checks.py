@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from tool import python_name
-from tool.finding import Finding
+from tool.finding import Check, Finding, Problem
 from tool.load import Document, build
+from tool.policies import POLICIES
 from tool.registry import Attribute, Ref, Registry, Signal, condition
 from tool.resolve import mentions, resolve
 from tool.shape import shape
 
 __all__ = ["CHECKS", "check"]
 
-Problem: TypeAlias = tuple[str, str, str]
-"""What breaks a rule: the file, the definition in it, and what is wrong and what to do about it."""
-
-Check: TypeAlias = Callable[[Registry], Iterator[Problem]]
-"""A rule; its name is the id of what it finds."""
-
-NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
+NAME = re.compile(r"(?=[a-z0-9_]+\.)[a-z][a-z0-9]*([._][a-z0-9]+)+")
 NAMESPACE = "mttp"
 MOST_ATTRIBUTES = 127
 """A span drops what is beyond 128 by default, and the user's own attributes come on top."""
@@ -47,7 +42,11 @@ def name_format(registry: Registry) -> Iterator[Problem]:
     """A name that is not words in snake_case with dots between."""
     for file, name in chain(_attribute_names(registry), _signal_names(registry), _group_ids(registry)):
         if not NAME.fullmatch(name):
-            yield file, name, "the name must be two or more words of [a-z0-9_] with dots between; rename it"
+            yield (
+                file,
+                name,
+                "the name must be two or more words of [a-z0-9] with dots or single `_` between; rename it",
+            )
 
 
 def foreign_namespace(registry: Registry) -> Iterator[Problem]:
@@ -269,6 +268,7 @@ CHECKS: tuple[Check, ...] = (
     unknown_source,
     unknown_dependency,
     missing_annotation,
+    *POLICIES,
 )
 """Every check of meaning; `shape` goes before them."""
 

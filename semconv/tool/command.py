@@ -43,7 +43,8 @@ def _run(*, compare: bool) -> int:
         return WRONG
     registry = build(documents)
     earlier = schema_file.previous(REGISTRY / "schemas", version=registry.version)
-    texts = generate(registry, earlier=earlier)
+    published = schema_file.published(REGISTRY / "schemas", version=registry.version)
+    texts = generate(registry, earlier=earlier, published=published)
     return _compare(texts) if compare else _write(texts)
 
 

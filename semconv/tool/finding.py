@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-__all__ = ["Finding"]
+from tool.registry import Registry
+
+__all__ = ["Check", "Finding", "Problem"]
+
+Problem: TypeAlias = tuple[str, str, str]
+"""What breaks a rule: the file, the definition in it, and what is wrong and what to do about it."""
+
+Check: TypeAlias = Callable[[Registry], Iterator[Problem]]
+"""A rule; its name is the id of what it finds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import yaml
 
 from tool import package, python_name, schema_file
 from tool.registry import Attribute, Registry
@@ -29,21 +30,36 @@ MODULES = {
     "metrics.py.j2": f"{PYTHON}/metrics.py",
     "spans.py.j2": f"{PYTHON}/spans.py",
     "types.py.j2": f"{PYTHON}/types.py",
+    "versions.py.j2": f"{PYTHON}/versions.py",
     "values.py.j2": f"{PYTHON}/values.py",
     "semconv.md.j2": "docs/semconv.md",
 }
 """Where each template's output goes."""
 
 
-def generate(registry: Registry, *, earlier: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Every derived file; `earlier` is the schema file of the version before, as it was published."""
+def generate(
+    registry: Registry,
+    *,
+    earlier: Mapping[str, Any] | None = None,
+    published: Mapping[str, frozenset[str]] | None = None,
+) -> dict[str, str]:
+    """
+    Every derived file.
+
+    `earlier` is the schema file of the version before, and `published` has the attributes of each version
+    before, both as they were published.
+    """
     signals = resolve(registry)
+    schema = schema_file.render(registry, earlier=earlier)
     texts = {
         "semconv/resolved.json": json.dumps(package.resolved(registry, signals), indent=1, ensure_ascii=False)
         + "\n",
-        f"semconv/schemas/{registry.version}.yaml": schema_file.render(registry, earlier=earlier),
+        f"semconv/schemas/{registry.version}.yaml": schema,
+        f"semconv/schemas/{registry.version}.txt": schema_file.names(registry),
     }
     environment, names = _environment(), _names(registry, signals)
+    versions = names["versions"] = dict(reversed(yaml.safe_load(schema)["versions"].items()))
+    names["added"] = schema_file.added(registry, before=published or {}, versions=versions)
     for template, path in MODULES.items():
         texts[path] = environment.get_template(template).render(names)
     return texts
@@ -87,6 +103,7 @@ def _environment() -> jinja2.Environment:
         "enum_class": python_name.enum_class,
         "docstring": docstring,
         "literal": literal,
+        "pretty": pretty,
         "cell": cell,
         "sentences": sentences,
         "level": level,
@@ -109,6 +126,20 @@ def docstring(text: str, indent: int = 0) -> str:
 def literal(value: str | int) -> str:
     """`value` as Python writes it, with double quotes."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def pretty(value: Any) -> str:
+    """`value` of dicts, lists and texts as Python writes it, as a formatter leaves it."""
+    if not isinstance(value, (dict, list)):
+        return literal(value)
+    pairs = (
+        [f"{literal(key)}: {pretty(item)}," for key, item in value.items()]
+        if isinstance(value, dict)
+        else [f"{pretty(item)}," for item in value]
+    )
+    opened, closed = "{}" if isinstance(value, dict) else "[]"
+    inside = textwrap.indent("\n".join(pairs), "    ")
+    return f"{opened}\n{inside}\n{closed}" if pairs else f"{opened}{closed}"
 
 
 def cell(text: str) -> str:

@@ -326,9 +326,18 @@ def test_a_token_block_that_makes_no_sense_costs_itself():
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"), [("0.9.3", []), ("0.1.0-dev", []), ("odd", []), ("1.0.0", 1)]
+    ("version", "kind"),
+    [
+        ("0.1.1", "newer_convention"),
+        ("0.10.0-dev", "newer_convention"),
+        ("1.0.0", "newer_convention"),
+        ("0.0.9", "unknown_convention"),
+        ("0.1.0-dev", "unknown_convention"),
+        ("odd", "unknown_convention"),
+        ("", "unknown_convention"),
+    ],
 )
-def test_a_newer_major_version_is_reported_once_per_file(version: str, expected: object):
+def test_a_version_that_is_not_known_is_reported_once_per_file(version: str, kind: str):
     """
     What is known is read; that there may be more is a problem of the file.
     """
@@ -337,8 +346,18 @@ def test_a_newer_major_version_is_reported_once_per_file(version: str, expected:
     found = mttp.read(["a.jsonl", "b.jsonl"])
 
     assert [0, 1] == indices(found)
-    assert (["newer_convention"] * 2 if expected else []) == kinds(found)
-    assert not expected or str(found.problems[0]).startswith("a.jsonl: spans follow version 1.0.0")
+    assert [kind] * 2 == kinds(found)
+    assert str(found.problems[0]).startswith(f"a.jsonl: spans follow version {version!r} of the convention")
+
+
+def test_the_version_of_another_convention_is_no_problem():
+    """
+    Only schema URLs of this convention state a version of it.
+    """
+    scope = replace(episode(0)[0].scope, schema_url="https://opentelemetry.io/schemas/1.0.0")
+    write("a.jsonl", [replace(span, scope=scope) for span in episode(0)])
+
+    assert [] == kinds(mttp.read("a.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from tool.load import UnusableInput
 from tool.registry import Attribute, Registry, Signal
-from tool.schema_file import previous, render
+from tool.schema_file import added, names, previous, published, render
 
 
 def attribute(key, renamed_to=None):
@@ -124,3 +124,60 @@ def test_schema_file_with_another_name_is_unusable(tmp_path):
 
     with pytest.raises(UnusableInput, match=r"<major>\.<minor>\.<patch>"):
         previous(tmp_path, version="0.1.0")
+
+
+def test_attributes_of_a_version():
+    """
+    Its own and the reused ones, sorted, without deprecated names.
+    """
+    now = registry(
+        "0.2.0",
+        attributes=[attribute("mttp.a.old", "mttp.a.new"), attribute("mttp.a.new"), attribute("mttp.a.b")],
+    )
+
+    assert "mttp.a.b\nmttp.a.new\n" == names(now)
+
+
+def test_what_a_version_added():
+    """
+    Attributes that no earlier version had; the first version added none, and a new name is no new attribute.
+    """
+    now = registry(
+        "0.3.0",
+        attributes=[
+            attribute("mttp.a.old", "mttp.a.new"),
+            *map(attribute, ("mttp.a.new", "mttp.a.b", "mttp.a.c", "mttp.a.d")),
+        ],
+    )
+    before = {
+        "0.1.0": frozenset({"mttp.a.old", "mttp.a.b"}),
+        "0.2.0": frozenset({"mttp.a.old", "mttp.a.b", "mttp.a.c"}),
+    }
+    versions = yaml.safe_load(render(now))["versions"]
+    expected = {"0.1.0": [], "0.2.0": ["mttp.a.c"], "0.3.0": ["mttp.a.d"]}
+
+    assert expected == added(now, before=before, versions=versions)
+
+
+def test_two_names_never_become_one():
+    """
+    In one version; that an older name and its successor name the same attribute is no merger.
+    """
+    merged = [attribute("mttp.a.one", "mttp.a.c"), attribute("mttp.a.two", "mttp.a.c"), attribute("mttp.a.c")]
+    published = yaml.safe_load(render(registry("0.2.0", attributes=[*merged[:1], merged[2]])))
+
+    with pytest.raises(UnusableInput, match=r"mttp\.a\.one and mttp\.a\.two became one name"):
+        render(registry("0.2.0", attributes=merged))
+    assert "mttp.a.two: mttp.a.c" in render(registry("0.3.0", attributes=merged), earlier=published)
+
+
+def test_published_attributes_are_those_of_older_versions(tmp_path):
+    """
+    Oldest first by number; the version itself may still change.
+    """
+    for version in ("0.10.0", "0.9.0", "0.11.0"):
+        (tmp_path / f"{version}.txt").write_text(f"mttp.of.{version}\n", encoding="utf-8")
+    found = published(tmp_path, version="0.11.0")
+
+    assert ["0.9.0", "0.10.0"] == list(found)
+    assert frozenset({"mttp.of.0.9.0"}) == found["0.9.0"]

@@ -19,6 +19,7 @@ from mttp.reading import copies, engines
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
+from mttp.reading.versions import InVersion
 
 if TYPE_CHECKING:
     from mttp.reading.datasets import DatasetFormat
@@ -118,6 +119,14 @@ def convert(
             help="Add the spans to the dataset OUT: Parquet files by run and date, which are read in part.",
         ),
     ] = False,
+    to_version: Annotated[
+        str | None,
+        typer.Option(
+            "--to-version",
+            metavar="VERSION",
+            help="Write the names of this version of the convention, such as 0.1.0, for OUT's reader.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     strict: Strict = False,
 ) -> None:
@@ -126,6 +135,8 @@ def convert(
 
     Writes every span unchanged to one file: Parquet, OTLP JSON lines or messages.
     In Parquet each span is a row, and each attribute of the conventions is a typed column with its name.
+    With --to-version, attributes get the names of that version of the convention; what it lacks is printed
+    and kept.
     With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
     instead of the file until the file changes.
     With --as sft, dpo or grpo, writes the conversational data set that TRL trains on, from recorded chats,
@@ -142,6 +153,7 @@ def convert(
       mttp convert cartpole.parquet cartpole.jsonl.zst
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
+      mttp convert runs/cartpole.jsonl cartpole.jsonl.gz --to-version 0.1.0
       mttp convert --beside runs/
       mttp convert runs/grpo.jsonl good.jsonl --as sft --min-reward 0.8
       mttp convert runs/ pairs.jsonl --as dpo --where split=train
@@ -174,6 +186,8 @@ def convert(
     is_curves = paths[-1].startswith(CURVE_ADDRESSES)
     if is_curves and (as_ is not None or to is not None or beside or overwrite):
         raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to, --beside and --overwrite")
+    if to_version is not None and (as_ is not None or beside or is_curves):
+        raise typer.BadParameter("--to-version can't be combined with --as, --beside and curves")
     if beside:
         _copy(paths)
     elif len(paths) < 2:
@@ -199,7 +213,7 @@ def convert(
             strict=strict,
         )
     else:
-        _convert(paths[:-1], Path(paths[-1]), to, overwrite=overwrite, strict=strict)
+        _convert(paths[:-1], Path(paths[-1]), to, version=to_version, overwrite=overwrite, strict=strict)
 
 
 def _copy(sources: list[str]) -> None:
@@ -210,7 +224,15 @@ def _copy(sources: list[str]) -> None:
             say(f"wrote {copy} ({copy.stat().st_size:,} bytes)")
 
 
-def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: bool, strict: bool) -> None:
+def _convert(
+    sources: list[str],
+    target: Path,
+    to: Format | None,
+    *,
+    version: str | None,
+    overwrite: bool,
+    strict: bool,
+) -> None:
     refused: list[str] = []
     write = writer(target, to, refuse=lambda span, error: refused.append(f"span {span.name!r}: {error}"))
     _check_free(target, overwrite=overwrite)
@@ -218,11 +240,14 @@ def _convert(sources: list[str], target: Path, to: Format | None, *, overwrite: 
     try:
         with progress(sources) as advance:
             scan = Scan(sources, arrays=True, as_written=True, progress=advance)
-            written = write(partial, scan)
+            renamed = None if version is None else InVersion(scan, version)
+            written = write(partial, renamed or scan)
         replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
+    for name, spans in sorted(renamed.lacking.items()) if renamed else ():
+        say(f"version {version} has no {name}: {count(spans, 'span')} kept it")
     for reason in refused:
         scan.add_problem("unwritable_span", f"{reason}; it was omitted")
     _print_omitted(scan.problems)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from mttp.codec import columns, other_calls
+from mttp.codec.translating import Translator
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
 from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
@@ -71,17 +72,21 @@ class Conformity:
     """
     Checks spans one after another and removes values that do not conform.
 
-    With `as_written`, values of a wrong type are reported but kept.
+    Attributes of earlier versions of the convention get their current names first.
+    With `as_written`, values of a wrong type are reported but kept, and so are names.
     """
 
     def __init__(self, *, as_written: bool = False) -> None:
         self._as_written = as_written
+        self._translate = Translator()
         self._scope = self._conforming = Scope()
 
     def examine(self, record: SpanRecord) -> tuple[SpanRecord, Sequence[Misfit]]:
         """Return the conforming span, and the removed values."""
-        if not self._as_written and other_calls.is_other_call(record.attributes):
-            record = replace(record, attributes=other_calls.with_conventions(record.attributes))
+        if not self._as_written:
+            record = self._translate(record)
+            if other_calls.is_other_call(record.attributes):
+                record = replace(record, attributes=other_calls.with_conventions(record.attributes))
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()

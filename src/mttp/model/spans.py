@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
+from mttp.semconv.translation import earlier_names
 
 __all__ = ["KEPT_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
 
-KEPT_LISTS: Final = frozenset(
+_KEPT_LISTS = frozenset(
     {
         a.FAULTS,
         f"{a.STEPS_COLUMN}.{a.FAULTS}",
@@ -25,7 +26,13 @@ KEPT_LISTS: Final = frozenset(
         a.SPEC_DOCUMENTS,
     }
 )
-"""Lists that are kept when arrays are dropped, because summaries and studies need their items."""
+
+KEPT_LISTS: Final = _KEPT_LISTS | earlier_names(_KEPT_LISTS)
+"""
+Lists that are kept when arrays are dropped, because summaries and studies need their items.
+
+They include the names that these lists had in earlier versions.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ another type, events, links, scope, resource) is OTLP JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -53,6 +53,9 @@ JSON = (*_OF_SPANS, *_OF_SCOPES)
 URLS = ("schema_url", "resource_schema_url")
 """Columns of the schema URLs of scope and resource."""
 
+_NO_ATTRIBUTES = frozenset({*SPAN, *JSON, *URLS})
+"""Columns that are not attributes."""
+
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -92,17 +95,24 @@ def _scope_cells(scope: Scope) -> dict[str, str]:
     return parts | {name: url for name in URLS if (url := getattr(scope, name))}
 
 
-def from_columns(columns: Mapping[str, Sequence[Any]], *, arrays: bool = True) -> Iterator[SpanRecord]:
-    """The spans from the result of `to_columns`; without `arrays`, arrays are left out."""
+def from_columns(
+    columns: Mapping[str, Sequence[Any]], *, arrays: bool = True, maps: Container[str] = TEMPLATES
+) -> Iterator[SpanRecord]:
+    """
+    The spans from the result of `to_columns`, which may have columns of attributes of later versions.
+
+    Columns in `maps` are maps; without `arrays`, arrays are left out.
+    """
     count = len(columns["trace_id"])
     attributes: list[dict[str, Any]] = [{} for _ in range(count)]
-    for key in filter(ATTRIBUTES.__contains__, columns):
-        for row, value in enumerate(columns[key]):
-            if value is not None:
-                attributes[row][key] = value
-    for prefix in filter(TEMPLATES.__contains__, columns):
-        for row, items in enumerate(columns[prefix]):
-            attributes[row].update((f"{prefix}.{name}", value) for name, value in items or ())
+    for key, values in columns.items():
+        if key in maps:
+            for row, items in enumerate(values):
+                attributes[row].update((f"{key}.{name}", value) for name, value in items or ())
+        elif key not in _NO_ATTRIBUTES:
+            for row, value in enumerate(values):
+                if value is not None:
+                    attributes[row][key] = value
     spans = [columns[name] for name in SPAN]
     rests = [columns.get(name) or [None] * count for name in _OF_SPANS]
     scopes = [columns.get(name) or [None] * count for name in (*_OF_SCOPES, *URLS)]

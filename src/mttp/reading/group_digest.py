@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from mttp import semconv
 from mttp.codec.conformity import Conformity
 from mttp.model.gradings import Grading
 from mttp.model.spans import Scope, SpanRecord, without_arrays
@@ -18,8 +19,12 @@ from mttp.reading.worker import pack, unpack
 
 __all__ = ["VERSION", "GroupDigest", "PlainMisfit", "decode", "encode", "encode_items"]
 
-VERSION = "2"
-"""Raised with every change of what a digest holds; digests of other versions are not read."""
+VERSION = f"2 of {semconv.VERSION}"
+"""
+Raised with every change of what a digest holds; digests of other versions are not read.
+
+It includes the version of the convention, whose names digests of spans have.
+"""
 
 
 class PlainMisfit(NamedTuple):

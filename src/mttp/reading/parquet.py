@@ -259,16 +259,23 @@ def span_columns(schema: Any, *, arrays: bool) -> list[str]:
     return [
         field.name
         for field in schema
-        if field.name in known and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
+        if (field.name in known or _is_of_later_version(field))
+        and (arrays or field.name in KEPT_LISTS or not _is_array(field.type))
     ]
 
 
 def spans_of(batch: Any, *, arrays: bool) -> list[SpanRecord]:
     """The spans of an Arrow batch of `span_columns`; raises ValueError for invalid ids and times."""
+    from pyarrow import types
+
     schema = _schema()
-    columns = {name: batch.column(name).cast(schema.field(name).type) for name in batch.schema.names}
+    columns = {
+        name: batch.column(name).cast(schema.field(name).type) if name in schema.names else batch.column(name)
+        for name in batch.schema.names
+    }
     _check(columns)
-    return list(from_columns(_lists(columns), arrays=arrays))
+    maps = {field.name for field in batch.schema if types.is_map(field.type)}
+    return list(from_columns(_lists(columns), arrays=arrays, maps=maps))
 
 
 def span_table(records: Sequence[SpanRecord]) -> Any:
@@ -312,6 +319,19 @@ def _is_array(arrow_type: Any) -> bool:
     from pyarrow import types
 
     return bool(types.is_list(arrow_type) or types.is_binary(arrow_type))
+
+
+def _is_of_later_version(field: Any) -> bool:
+    """Whether a column is an attribute that this version does not know: only attributes have dots."""
+    from pyarrow import types
+
+    of_values = field.type
+    if types.is_list(of_values):
+        of_values = of_values.value_type
+    elif types.is_map(of_values):
+        of_values = of_values.item_type
+    kinds = (types.is_string, types.is_int64, types.is_float64, types.is_boolean, types.is_binary)
+    return "." in field.name and any(is_kind(of_values) for is_kind in kinds)
 
 
 def _groups(records: Iterable[SpanRecord]) -> Iterator[list[SpanRecord]]:

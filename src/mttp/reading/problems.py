@@ -36,6 +36,7 @@ Kind: TypeAlias = Literal[
     "lost_spans",
     "store_loss",
     "newer_convention",
+    "unknown_convention",
 ]
 """Kinds of problems; `docs/reading.md` explains each."""
 

@@ -19,7 +19,7 @@ from mttp.reading.engines import PartitionedDataset
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
-from mttp.semconv import SCHEMA_URL, VERSION
+from mttp.semconv import VERSION, translation
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _Decode = Callable[..., Iterator[lines.Decoded]]
 
 _LARGE = 256 << 20
 """Total size in bytes from which several processes decode faster than one."""
-_SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
 
 def scan(source: Source, *, arrays: bool = False) -> Scan:
@@ -158,9 +157,9 @@ class Scan:
         return start(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
 
     def _spans(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
-        """The item's spans; a newer version of the convention becomes one problem per item."""
+        """The item's spans; an unknown version of the convention becomes one problem per item."""
         scope: Scope | None = None
-        newer: str | None = None
+        is_noted = False
         blocks = self._blocks(item)
         while True:
             try:
@@ -170,7 +169,7 @@ class Scan:
             for record in block:
                 if record.scope is not scope:
                     scope = record.scope
-                    newer = newer or self._note_newer(scope.schema_url, item)
+                    is_noted = is_noted or self._note_version(scope.schema_url, item)
                 if record.name and a.GAP_SPANS in record.attributes:
                     self._note_gap(record, item)
                 yield record
@@ -274,16 +273,17 @@ class Scan:
             message = f"the recorder lost {lost.spans} spans of {lost.episodes} episodes: {lost.reason}"
             self._problems.add(Problem(kind="lost_spans", message=message, file=_file(item)))
 
-    def _note_newer(self, schema_url: str, item: File | RecordedSpans) -> str | None:
-        if not schema_url.startswith(_SCHEMA_PREFIX):
-            return None
-        version = schema_url.removeprefix(_SCHEMA_PREFIX)
-        major = version.partition(".")[0]
-        if not major.isdecimal() or int(major) <= int(VERSION.partition(".")[0]):
-            return None
-        message = f"spans follow version {version} of the convention, mttp here knows {VERSION}: update mttp"
-        self._problems.add(Problem(kind="newer_convention", message=message, file=_file(item)))
-        return version
+    def _note_version(self, schema_url: str, item: File | RecordedSpans) -> bool:
+        """Add a problem for a version of the convention that is not known; return whether there is one."""
+        found = translation.age(schema_url)
+        if found not in ("newer", "unknown"):
+            return False
+        kind: Kind = "newer_convention" if found == "newer" else "unknown_convention"
+        version = schema_url.removeprefix(translation.SCHEMA_PREFIX)
+        advice = ": update mttp" if found == "newer" else ""
+        message = f"spans follow version {version!r:.40} of the convention, mttp here knows {VERSION}{advice}"
+        self._problems.add(Problem(kind=kind, message=message, file=_file(item)))
+        return True
 
 
 def _file(item: File | RecordedSpans) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import is_conforming
+from mttp.codec.translating import is_current
 from mttp.model.spans import Scope
 from mttp.otlp.json_decode import Block, as_record, scalars, span_id
 from mttp.otlp.json_schema import ScalarSpan
@@ -32,7 +33,10 @@ def shortened(blocks: Iterable[Block], *, is_open: IsOpen, figures: bool) -> lis
         return trace_id in begun or is_open(trace_id)
 
     for scope, spans in blocks:
-        items = _of_block(scope, spans, has_begun, figures=figures)
+        if is_current(scope):
+            items = _of_block(scope, spans, has_begun, figures=figures)
+        else:
+            items = [as_record(span, scope) for span in spans]
         begun.update(one.trace_id for one in items if not isinstance(one, EpisodeSummary))
         found += items
     return found

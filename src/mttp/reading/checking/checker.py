@@ -8,6 +8,7 @@ from itertools import chain
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
+from mttp.codec.translating import Translator
 from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.checking import attributes, recorded, spans
@@ -18,11 +19,11 @@ from mttp.reading.sources import Source
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import attributes as a
 from mttp.semconv.definitions import RESOURCE
+from mttp.semconv.translation import SCHEMA_PREFIX
 
 __all__ = ["check"]
 
 _SCOPE = "mttp"
-_SCHEMA_PREFIX = SCHEMA_URL.removesuffix(VERSION)
 
 
 def check(source: Source, *, progress: Progress | None = None) -> Findings:
@@ -39,7 +40,9 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
     omissions = Counter[str]()
     found: Iterator[Issue]
     scope: Scope | None = None
-    for record in scan:
+    translate = Translator()
+    for written in scan:
+        record = translate(written)
         if not _is_ours(record):
             foreign += 1
             found = spans.foreign_issues(record)
@@ -49,7 +52,7 @@ def check(source: Source, *, progress: Progress | None = None) -> Findings:
             found = chain(spans.issues(record), recorded.issues(conformity.examine(record)[0]))
             if record.scope is not scope:
                 scope = record.scope
-                _check_origin(record, register)
+                _check_origin(record, written.scope.schema_url, register)
         for issue in found:
             register.add(issue, Place("span", spans.word(record), record.trace_id, record.span_id))
     return register.findings(
@@ -70,28 +73,28 @@ def _problems(scan: Scan, register: Register) -> list[Problem]:
 def _is_ours(record: SpanRecord) -> bool:
     """Whether the span was recorded by mttp, or by another recorder that follows the convention."""
     scope = record.scope
-    if scope.name == _SCOPE or scope.schema_url.startswith(_SCHEMA_PREFIX):
+    if scope.name == _SCOPE or scope.schema_url.startswith(SCHEMA_PREFIX):
         return True
     return not scope.name and a.RUN_ID in record.attributes
 
 
-def _check_origin(record: SpanRecord, register: Register) -> None:
+def _check_origin(record: SpanRecord, schema_url: str, register: Register) -> None:
     scope = record.scope
-    for issue in _of_scope(scope):
+    for issue in _of_scope(schema_url):
         register.add(issue, Place("instrumentation_scope", scope.name, record.trace_id, record.span_id))
     for issue in _of_resource(scope):
         register.add(issue, Place("resource", "", record.trace_id, record.span_id))
 
 
-def _of_scope(scope: Scope) -> Iterator[Issue]:
-    if scope.schema_url == SCHEMA_URL:
+def _of_scope(schema_url: str) -> Iterator[Issue]:
+    if schema_url == SCHEMA_URL:
         return
-    if scope.schema_url.startswith(_SCHEMA_PREFIX):
-        version = scope.schema_url.removeprefix(_SCHEMA_PREFIX)
+    if schema_url.startswith(SCHEMA_PREFIX):
+        version = schema_url.removeprefix(SCHEMA_PREFIX)
         message = f"Scope follows version '{version}' of the convention. It was checked against '{VERSION}'."
         yield Issue("schema_url_mismatch", "information", message)
     else:
-        message = f"Scope has schema URL '{scope.schema_url}'. It should be '{SCHEMA_URL}'."
+        message = f"Scope has schema URL '{schema_url}'. It should be '{SCHEMA_URL}'."
         yield Issue("schema_url_mismatch", "improvement", message)
 
 

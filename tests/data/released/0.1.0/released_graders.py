@@ -1,0 +1,6 @@
+"""The grader of the reward spec."""
+
+
+def exact(completion, answer):
+    """Compare the answer."""
+    return float(completion == answer)
