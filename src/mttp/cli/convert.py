@@ -173,9 +173,9 @@ def convert(
     if as_ is not None and (beside or to is not None):
         raise typer.BadParameter("--as can't be combined with --to and --beside")
     if partition:
-        if as_ is not None or to is not None or beside or overwrite:
+        if as_ is not None or to is not None or to_version is not None or beside or overwrite:
             raise typer.BadParameter(
-                "--partition can't be combined with --as, --to, --beside and --overwrite"
+                "--partition can't be combined with --as, --to, --to-version, --beside and --overwrite"
             )
         if len(paths) < 2:
             raise typer.BadParameter("give the dataset OUT")

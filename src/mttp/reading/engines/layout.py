@@ -12,7 +12,6 @@ from mttp.errors import MissingExtra
 from mttp.model.spans import SpanRecord
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.group_digest import VERSION
-from mttp.semconv import VERSION as SCHEMA_VERSION
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -54,7 +53,7 @@ _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
 
 def file_name(write: str, number: int) -> str:
     """The name of a file, from that of the write: all files of one write begin alike."""
-    return f"{write}-{number:05d}-v{VERSION}-{SCHEMA_VERSION}.parquet"
+    return f"{write}-{number:05d}-v{VERSION.replace(' of ', '-')}.parquet"
 
 
 def is_empty(path: str) -> bool:
