@@ -18,6 +18,7 @@ from reading.recorded import record_environment, record_everything, record_train
 
 import mttp
 from mttp.cli.files import Format, writer
+from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_request, encode_span
 
@@ -30,6 +31,7 @@ __all__ = [
     "parquet_files",
     "requests",
     "rules",
+    "spans",
     "specs",
     "training_lines",
 ]
@@ -51,6 +53,12 @@ def json_lines() -> list[bytes]:
 def training_lines() -> list[bytes]:
     """Single lines of those recordings; some hold several spans."""
     return [line for content in json_lines() for line in content.splitlines()]
+
+
+def spans() -> list[bytes]:
+    """Lines with one span each."""
+    records = [record for line in training_lines() for record in decode_line(line)]
+    return [line for record in records for line in encode_records([record])]
 
 
 def requests() -> list[bytes]:

@@ -28,6 +28,8 @@ __all__ = ["COUNTER", "CPU_SECONDS", "MEMORY", "inputs", "run"]
 
 COUNTER = struct.Struct("<Q")
 """The number of the input that is being taken, in a file that the parent reads."""
+_WARM_UP = 20
+"""Inputs before memory is limited: imports, and what is kept from then on."""
 CPU_SECONDS = 1.0
 """What one input may take."""
 MEMORY = 1 << 30
@@ -52,6 +54,7 @@ def inputs(name: str, target: Target, seed: int) -> Callable[[int], bytes]:
 
 def run(target: Target, data: bytes) -> str | None:
     """Give an input to the target; the fault as text if it raises anything but an error of mttp's."""
+    before = signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
         target.take(data)
@@ -64,6 +67,7 @@ def run(target: Target, data: bytes) -> str | None:
         return "".join(traceback.format_exception(error))
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
     return None
 
 
@@ -96,21 +100,18 @@ def main() -> None:
     if options.print is not None:
         sys.stdout.buffer.write(made(options.print))
         return
-    signal.signal(signal.SIGPROF, _too_long)
     print(json.dumps(_worked(target, made, options)))
 
 
 def _worked(target: Target, made: Callable[[int], bytes], options: argparse.Namespace) -> dict[str, Any]:
     """Take the inputs, and return the count and the faults, each kind with the number of its first input."""
-    for number in range(20):  # imports, and what is kept from then on
-        run(target, made(number))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.RLIM_INFINITY))
     faults: dict[str, dict[str, Any]] = {}
-    number, until = options.first, time.monotonic() + options.seconds
+    number, until, before = options.first, time.monotonic() + options.seconds, _peak()
     with options.counter.open("r+b") as file, mmap.mmap(file.fileno(), COUNTER.size) as counter:
         while number < options.inputs and time.monotonic() < until:
+            if number == options.first + _WARM_UP:
+                before = _peak()
+                _limit_memory()
             COUNTER.pack_into(counter, 0, number)
             fault = run(target, made(number))
             if fault is not None:
@@ -119,9 +120,18 @@ def _worked(target: Target, made: Callable[[int], bytes], options: argparse.Name
                 )
                 entry["times"] += 1
             number += 1
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    grown = _peak() - before
     seconds = time.monotonic() - until + options.seconds
     return {"inputs": number - options.first, "seconds": seconds, "faults": faults, "grown": grown}
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _limit_memory() -> None:
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":
