@@ -24,7 +24,7 @@ from typing import Any
 from checks import checked, memory
 from files import Parts, children
 from sampling import cpu_seconds, descendants, sampled
-from schedule import RECEIVER, Fault, schedule
+from schedule import FAULTS, RECEIVER, Fault, schedule
 
 _HERE = Path(__file__).parent
 _SAMPLE_SECONDS, _SHOW_SECONDS, _TURN = 10.0, 60.0, 0.5
@@ -87,7 +87,7 @@ class Soak:
 
     def run(self) -> None:
         """Record until the time is over, with faults by the schedule."""
-        faults = schedule(self._options.seed, self._options.seconds)
+        faults = schedule(self._options.seed, self._options.seconds, self._options.faults)
         coming, next_sample, next_shown = next(faults, None), 5.0, 0.0
         while (at := time.monotonic() - self._start) < self._options.seconds:
             if self._current is not None and at >= self._current.end:
@@ -219,6 +219,9 @@ def _options() -> argparse.Namespace:
     length.add_argument("--seconds", type=float, help="how long, in seconds")
     parser.add_argument("--rate", type=float, default=2000, help="steps per second (default: 2000)")
     parser.add_argument("--seed", type=int, default=7, help="of the faults and the episodes (default: 7)")
+    parser.add_argument(
+        "--faults", nargs="+", choices=FAULTS, default=FAULTS, metavar="FAULT", help=", ".join(FAULTS)
+    )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
         "--folder", type=Path, help="work here, and leave the logs; default: a temporary folder"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 __all__ = ["FAULTS", "Fault", "schedule"]
@@ -26,12 +26,12 @@ class Fault:
     end: float
 
 
-def schedule(seed: int, seconds: float) -> Iterator[Fault]:
+def schedule(seed: int, seconds: float, kinds: Sequence[str] = FAULTS) -> Iterator[Fault]:
     """Each fault once per round, in a new order each round, with quiet between."""
     rng = random.Random(seed)
     at = _FIRST
     while True:
-        for kind in rng.sample(FAULTS, len(FAULTS)):
+        for kind in rng.sample(kinds, len(kinds)):
             lasts = rng.uniform(4, 12) if kind in RECEIVER else 4.0
             if at + lasts > seconds - _LAST:
                 return

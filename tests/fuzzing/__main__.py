@@ -3,7 +3,7 @@ Gives mutated inputs to every reader, listener and loader; nothing but errors of
 
     python tests/fuzzing --seconds 600            all targets, 600 seconds in all
     python tests/fuzzing gzip spec --inputs 9999  some targets, so many inputs each
-    python tests/fuzzing --replay crashes/FILE    one input again
+    python tests/fuzzing --replay .fuzz/FILE      one input again
     python tests/fuzzing --list
 
 An input may take a second of CPU time, and the process may grow by 1 GiB.

@@ -141,7 +141,7 @@ def options(arguments: Sequence[str] | None = None, *, description: str = "") ->
     parser.add_argument("--first", type=int, default=0, help="the number of the first input (default: 0)")
     parser.add_argument("--seed", type=int, default=7, help="of the inputs (default: 7)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
-    parser.add_argument("--out", type=Path, default=Path("crashes"), help="folder of failing inputs")
+    parser.add_argument("--out", type=Path, default=Path(".fuzz"), help="folder of failing inputs")
     parser.add_argument("--json", type=Path, help="write the counts and faults to this file")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="take one saved input")
     parser.add_argument("--list", action="store_true", help="print the names of the targets")
