@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: viewer viewer-check test-viewer help demo test test-long test-integrations lint types docs docs-version pictures dist dist-check fixtures semconv semconv-check bench bench-install clean
+.PHONY: viewer viewer-check test-viewer help demo test test-long soak fuzz test-integrations lint types docs docs-version pictures dist dist-check fixtures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,12 @@ test: $(VENV)/.dev  ## Run the tests.
 
 test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by the thousand, kills, 300 examples of each property.
 	$(BIN)/python -m pytest -m "long or hypothesis" --hypothesis-profile=long -s
+
+soak: $(VENV)/.dev  ## Record for two hours while everything fails, and account for every span; ARGS="--seconds 300" for less.
+	$(BIN)/python benchmarks/soak $(ARGS)
+
+fuzz: $(VENV)/.dev  ## Give mutated inputs to every reader, listener and loader for a minute; ARGS="--seconds 600" for more.
+	$(BIN)/python tests/fuzzing $(ARGS)
 
 viewer/node_modules/.package-lock.json: viewer/package-lock.json
 	cd viewer && npm ci --silent

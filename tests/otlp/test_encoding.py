@@ -89,7 +89,7 @@ def test_a_helper_that_dies_is_replaced_once(
     helped: encoder._Encoding, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    Nothing is lost: this process goes on, and after the second death stays alone.
+    Nothing is lost: this process goes on, and after the second death stays alone for two minutes.
     """
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
     spans, expected = played(), None
@@ -105,6 +105,11 @@ def test_a_helper_that_dies_is_replaced_once(
     assert expected == encoder.lines(spans)
     assert helped._helper is None
     assert 2 == caplog.text.count("is lost, this one goes on")
+
+    monkeypatch.setattr(encoder, "REST_SECONDS", 0.0)  # as if it were over
+
+    assert expected == encoder.lines(spans)
+    assert helped._helper is not None
 
 
 def test_an_answer_that_no_caller_waited_for_is_no_other_answer(

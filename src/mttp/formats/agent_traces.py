@@ -46,7 +46,7 @@ def recognizes(sample: FileSample) -> bool:
     if sample.row.keys() >= _LIGHTNING:
         return True
     keys = {
-        attribute.get("key")
+        text(attribute.get("key"))
         for resource in map(as_mapping, as_list(sample.row.get("resourceSpans")))
         for scope in map(as_mapping, as_list(resource.get("scopeSpans")))
         for span in map(as_mapping, as_list(scope.get("spans")))

@@ -14,9 +14,13 @@ __all__ = ["as_list", "as_mapping", "json_value", "nanoseconds", "number", "text
 
 def number(value: object) -> float | None:
     """Return a finite number, or a flag, as a float; None for anything else."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)):
         return None
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return found if math.isfinite(found) else None
 
 
 def whole(value: object) -> int | None:

@@ -90,7 +90,7 @@ def _json_rows(path: Path, file: Iterable[str]) -> Iterator[LabelRow]:
             continue
         try:
             cells = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield LabelRow(place, {}, f"it is not JSON: {error}")
             continue
         if not isinstance(cells, dict):

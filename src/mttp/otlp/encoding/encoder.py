@@ -13,6 +13,7 @@ import marshal
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -41,7 +42,9 @@ FEW = 8
 TIMEOUT_SECONDS = 5.0
 """Seconds after which an encoding process that does not reply is killed."""
 DEATHS = 2
-"""Number of lost encoding processes after which no other is started."""
+"""Number of encoding processes lost within `REST_SECONDS` after which no other is started for a while."""
+REST_SECONDS = 120.0
+"""Seconds since the first of these losses after which another encoding process may be started."""
 
 _OFF = ("off", "0", "false")
 
@@ -105,14 +108,20 @@ class _Encoding:
         self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
         self.deaths = 0
         """Number of lost encoding processes."""
+        self._lost_at: deque[float] = deque(maxlen=DEATHS)
 
     def __enter__(self) -> None:
         self._since.time = time.thread_time()
 
     def __exit__(self, *_: object) -> None:
         self._spent += time.thread_time() - self._since.time
-        if self._may_help and self._helper is None and self._spent > WORTH_SECONDS:
+        if self._may_help and self._helper is None and self._spent > WORTH_SECONDS and not self._rests():
             self._start()
+
+    def _rests(self) -> bool:
+        """Whether `DEATHS` encoding processes were lost within the last `REST_SECONDS`."""
+        lost_at = self._lost_at
+        return len(lost_at) == DEATHS and time.monotonic() - lost_at[0] < REST_SECONDS
 
     def is_waiting(self) -> bool:
         """Whether a request is pending; callable from any thread."""
@@ -150,7 +159,7 @@ class _Encoding:
     def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None
         self.deaths += 1
-        self._may_help = self.deaths < DEATHS
+        self._lost_at.append(time.monotonic())
         _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
         if helper is not None:
             helper.close()

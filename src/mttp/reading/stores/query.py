@@ -72,7 +72,7 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
         raise _unanswered(url, reply.cut)
     try:
         return json.loads(reply.body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         kind = reply.headers.get("content-type", "")
         what = "an HTML page" if is_page(reply.body) else repr(kind or "no content type")
         text = printable(reply.body, headers, _MAX_SHOWN)

@@ -96,7 +96,7 @@ class Store(ABC):
         """Raise ReadError for JSON that is not a response of this kind of store."""
         try:
             yield
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             scheme, url = self.address.scheme, self.address.url
             raise ReadError(
                 f"{url} does not respond like {scheme}: {error!r}; is another program at that port?"

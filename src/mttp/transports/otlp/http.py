@@ -116,7 +116,7 @@ def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> Expor
     """
     try:
         found = _response(kind, body).partial_success
-    except (DecodeError, ParseError):
+    except (DecodeError, ParseError, UnicodeDecodeError, RecursionError):
         return ExportResponse(verdict="taken")
     return partly(found.rejected_spans, spans, found.error_message, sent)
 

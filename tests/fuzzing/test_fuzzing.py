@@ -1,0 +1,118 @@
+"""What fuzzing found stays mended, and fuzzing finds what it is for."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from fuzzing import parent
+from fuzzing.targets import TARGETS, Target
+from fuzzing.worker import inputs, run
+
+from mttp.errors import ReadError
+
+pytest.importorskip("pyarrow")
+
+DEEP = b"[" * 100_000
+NESTED = b'{"a":' * 600 + b"1" + b"}" * 600
+HUGE = b"1" * 400
+
+FOUND = [
+    ("import-wandb", b'{"trace_id": "a", "id": "b", "op_name": "c", "started_at": %b}' % HUGE),
+    (
+        "import-agent_traces",
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": [1]}]}]}]}]}',
+    ),
+    ("labels-json", DEEP),
+    ("store-jaeger", DEEP),
+    ("store-jaeger", b'{"result": {"resourceSpans": [%b]}}' % NESTED),
+    ("store-tempo", b'{"trace": {"resourceSpans": [%b]}}' % NESTED),
+]
+"""Inputs, cut down, that led to other errors than those of `mttp.errors`."""
+
+
+@pytest.mark.parametrize(("name", "data"), FOUND)
+def test_what_fuzzing_found_stays_mended(name: str, data: bytes) -> None:
+    """
+    Huge numbers, lists where text is expected, and deeper nesting than Python's parser takes.
+    """
+    assert run(TARGETS[name], data) is None
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-protobuf"])
+@pytest.mark.parametrize("body", [b"\x8e", DEEP, b"\xff\xfe"])
+def test_a_reply_that_can_not_be_parsed_is_a_success(kind: str, body: bytes) -> None:
+    """
+    Bytes that are no text, and JSON that is nested too deeply: the status says that spans were taken.
+    """
+    from mttp.transports.otlp.http import _taken
+
+    assert "taken" == _taken(kind, body, 10, {}).verdict
+
+
+def test_an_error_of_mttp_is_no_fault_and_any_other_is() -> None:
+    """
+    The fault has its traceback.
+    """
+
+    def take(data: bytes) -> None:
+        raise ReadError("damaged") if data else KeyError("lost")
+
+    target = Target(list, take)
+
+    assert run(target, b"x") is None
+    assert "KeyError: 'lost'" in (run(target, b"") or "")
+
+
+def test_an_input_that_takes_too_long_is_a_fault() -> None:
+    """
+    A second of CPU time, however busy the machine is.
+    """
+
+    def take(_: bytes) -> None:
+        while True:
+            pass
+
+    start = time.process_time()
+    fault = run(Target(list, take), b"x")
+
+    assert "TookTooLongError" in (fault or "")
+    assert 0.5 < time.process_time() - start < 3
+
+
+def test_a_process_that_dies_is_a_fault_and_another_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    All inputs are taken, and the number of the first that kills is told.
+    """
+    program = (
+        "import fuzzing.targets as t, os, zlib\n"
+        "t.TARGETS = {'dying': t.Target(lambda: [b'abc'], "
+        "lambda data: os.kill(os.getpid(), 9) if zlib.crc32(data) % 7 == 0 else None, is_text=False)}\n"
+        "import fuzzing.worker\nfuzzing.worker.main()\n"
+    )
+    (tmp_path / "dying.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "WORKER", "dying")
+    found = parent.fuzzed("dying", parent.options(["--inputs", "40", "--out", str(tmp_path)]), 60.0)
+
+    assert 40 == found["inputs"]
+    (fault,) = found["faults"].values()
+
+    assert fault["times"] >= 2
+    assert "-9" in json.dumps(found["faults"])
+
+
+def test_inputs_follow_from_their_number() -> None:
+    """
+    An input can be made again from the seed, the target and its number.
+    """
+    good = [b"some bytes that are good"]
+    target = Target(lambda: good, len)
+    first, again = inputs("a", target, 7), inputs("a", target, 7)
+
+    assert [first(number) for number in (5, 6)] == [again(number) for number in (5, 6)]
+    assert first(5) != inputs("a", target, 8)(5)
