@@ -7,7 +7,7 @@ from functools import partial
 
 from mttp.cli.doctor import endpoints, folders, packages, process, variables
 from mttp.cli.doctor.findings import SetupFinding, error, ok
-from mttp.cli.doctor.targets import Target, stated, targets
+from mttp.cli.doctor.targets import SetupTarget, stated, targets
 from mttp.errors import MttpError
 
 __all__ = ["CHECKS", "ENDPOINT_CHECKS", "FOLDER_CHECKS", "run"]
@@ -23,9 +23,9 @@ CHECKS: tuple[Callable[[], Iterable[SetupFinding]], ...] = (
     process.worker,
 )
 """Checks of the machine and the environment."""
-FOLDER_CHECKS: tuple[Callable[[Target], Iterable[SetupFinding]], ...] = (folders.writable, folders.disk)
+FOLDER_CHECKS: tuple[Callable[[SetupTarget], Iterable[SetupFinding]], ...] = (folders.writable, folders.disk)
 """Checks of a transport's folder."""
-ENDPOINT_CHECKS: tuple[Callable[[Target, float], Iterable[SetupFinding]], ...] = (
+ENDPOINT_CHECKS: tuple[Callable[[SetupTarget, float], Iterable[SetupFinding]], ...] = (
     endpoints.connection,
     endpoints.tls,
     endpoints.request,
@@ -61,7 +61,7 @@ def _transports(url: str | None, timeout: float) -> Iterator[SetupFinding]:
         yield from _endpoint(target, timeout) if target.host else ()
 
 
-def _endpoint(target: Target, timeout: float) -> Iterator[SetupFinding]:
+def _endpoint(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     for check in ENDPOINT_CHECKS:
         found = list(_caught(partial(check, target, timeout)))
         yield from found

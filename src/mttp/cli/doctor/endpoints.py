@@ -10,7 +10,7 @@ from ssl import SSLContext
 from urllib.parse import urlsplit
 
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
-from mttp.cli.doctor.targets import Target
+from mttp.cli.doctor.targets import SetupTarget
 from mttp.cli.rendering.words import duration
 from mttp.otlp.http_client import HttpClient, NoReply, proxy_of
 from mttp.otlp.request_errors import Kind, request_error
@@ -32,7 +32,7 @@ _ADVICE: dict[Kind, str] = {
 _NO_ADVICE = "is a receiver running there?"
 
 
-def connection(target: Target, timeout: float) -> Iterator[SetupFinding]:
+def connection(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     """Connect to the endpoint, or to the proxy before it."""
     host, port, through = _place(target)
     begun = time.monotonic()
@@ -44,7 +44,7 @@ def connection(target: Target, timeout: float) -> Iterator[SetupFinding]:
         yield ok("connection", f"{host}:{port}{through} in {_since(begun)}")
 
 
-def _place(target: Target) -> tuple[str, int, str]:
+def _place(target: SetupTarget) -> tuple[str, int, str]:
     """Return host and port to connect to, and a word about the proxy if it is one."""
     proxy = proxy_of(urlsplit(target.url)) if target.url else None
     if proxy is None:
@@ -52,7 +52,7 @@ def _place(target: Target) -> tuple[str, int, str]:
     return str(proxy.hostname), proxy.port or 80, ", a proxy of the environment,"
 
 
-def tls(target: Target, timeout: float) -> Iterator[SetupFinding]:
+def tls(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     """Do the TLS handshake; with a proxy, the request does it."""
     if not target.secure or (target.url and proxy_of(urlsplit(target.url))):
         return
@@ -68,11 +68,11 @@ def tls(target: Target, timeout: float) -> Iterator[SetupFinding]:
         yield _failed("tls", f"{target.host}:{target.port}", problem, timeout)
 
 
-def _context(target: Target) -> SSLContext:
+def _context(target: SetupTarget) -> SSLContext:
     return tls_context() if target.receiver is None else target.receiver.settings.tls()
 
 
-def request(target: Target, timeout: float) -> Iterator[SetupFinding]:
+def request(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     """Send an OTLP request without spans."""
     if target.receiver is None:
         return
@@ -86,7 +86,7 @@ def request(target: Target, timeout: float) -> Iterator[SetupFinding]:
     yield error("request", f"{target.name}: {problem}", advice or "see the answer of the receiver")
 
 
-def clock(target: Target, timeout: float) -> Iterator[SetupFinding]:
+def clock(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     """Compare this machine's clock with the Date header of an answer."""
     if not target.url:
         return
@@ -101,7 +101,7 @@ def clock(target: Target, timeout: float) -> Iterator[SetupFinding]:
         yield ok("clock", f"within {MOST_SKEW:g} s of that of {target.name}")
 
 
-def _skew(target: Target, timeout: float) -> float | None:
+def _skew(target: SetupTarget, timeout: float) -> float | None:
     """Return by how many seconds this machine's clock is ahead; None if the answer has no date."""
     client = HttpClient(target.url, tls=_context(target) if target.secure else None)
     begun = time.time()

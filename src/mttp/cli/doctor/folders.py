@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
-from mttp.cli.doctor.targets import Target
+from mttp.cli.doctor.targets import SetupTarget
 from mttp.cli.rendering.sizes import byte_text
 
 __all__ = ["disk", "writable"]
@@ -20,7 +20,7 @@ TOO_FEW_BYTES = 64 * 10**6
 """Free bytes below which there is an error: less than a queue may hold."""
 
 
-def writable(target: Target) -> Iterator[SetupFinding]:
+def writable(target: SetupTarget) -> Iterator[SetupFinding]:
     """Create and delete a file in the folder, or in the directory in which the folder would be made."""
     if target.folder is None:
         return
@@ -39,7 +39,7 @@ def writable(target: Target) -> Iterator[SetupFinding]:
         yield ok("folder", f"{folder} can be written{made}")
 
 
-def disk(target: Target) -> Iterator[SetupFinding]:
+def disk(target: SetupTarget) -> Iterator[SetupFinding]:
     """Compare the free space of the folder's disk with what recording needs."""
     if target.folder is None:
         return

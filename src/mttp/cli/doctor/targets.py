@@ -19,7 +19,7 @@ from mttp.transports.file import FileTransport
 from mttp.transports.options import open_at, path_of, take
 from mttp.transports.otlp import OtlpTransport
 
-__all__ = ["Target", "stated", "targets"]
+__all__ = ["SetupTarget", "stated", "targets"]
 
 _FOLDERS = ("file://", "mttp+file://", "tensorboard://")
 _MODULES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
@@ -29,7 +29,7 @@ _DEFAULT = "mttp-runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class SetupTarget:
     """Where a transport writes to."""
 
     name: str
@@ -59,7 +59,7 @@ def stated(url: str | None) -> tuple[str, list[str] | None]:
     return "OTEL_* variables", None
 
 
-def targets(given: list[str] | None) -> Iterator[Target]:
+def targets(given: list[str] | None) -> Iterator[SetupTarget]:
     """
     Return the targets of addresses; None stands for OpenTelemetry's variables, and without them the default.
 
@@ -70,14 +70,14 @@ def targets(given: list[str] | None) -> Iterator[Target]:
         return
     exporters = environment.from_environment()
     if exporters is None:
-        yield Target(name=f"file://{_DEFAULT}/<run id>/, the default", folder=Path(_DEFAULT).absolute())
+        yield SetupTarget(name=f"file://{_DEFAULT}/<run id>/, the default", folder=Path(_DEFAULT).absolute())
         return
     for exporter in exporters:
         is_ours = isinstance(exporter, OtlpTransport)
-        yield _of_receiver(exporter) if is_ours else Target(name=type(exporter).__name__)  # type: ignore[arg-type]
+        yield _of_receiver(exporter) if is_ours else SetupTarget(name=type(exporter).__name__)  # type: ignore[arg-type]
 
 
-def _of_address(url: str) -> Target:
+def _of_address(url: str) -> SetupTarget:
     if url.startswith(_FOLDERS):
         return open_at(url, {}, _of_folder, "transport")
     scheme = url.partition("://")[0]
@@ -90,17 +90,17 @@ def _of_address(url: str) -> Target:
             return _of_receiver(opened)
         if scheme in ("mttp+http", "mttp+https"):
             return _of_url(url.removeprefix("mttp+").partition("?")[0], without_secrets(url))
-        return Target(name=without_secrets(url))
+        return SetupTarget(name=without_secrets(url))
     finally:
         _close(opened)
 
 
-def _of_project(address: str, options: Mapping[str, object]) -> Target:
+def _of_project(address: str, options: Mapping[str, object]) -> SetupTarget:
     from mttp.transports.wandb import WandbRuns, project_of
 
     take(options, WandbRuns)
     project_of(address)
-    return Target(name=address)
+    return SetupTarget(name=address)
 
 
 def _close(opened: Transport) -> None:
@@ -114,29 +114,29 @@ def _need(scheme: str) -> None:
         raise MissingExtra(package=package, extra=scheme, purpose=f"{scheme}://")
 
 
-def _of_folder(address: str, options: Mapping[str, object]) -> Target:
+def _of_folder(address: str, options: Mapping[str, object]) -> SetupTarget:
     """Return the target of a file or folder, whose options are checked."""
     scheme, path = address.partition("://")[0], Path(unquote(path_of(address))).expanduser().absolute()
     if scheme == "tensorboard":
         _need(scheme)
-        return Target(name=address, folder=path)
+        return SetupTarget(name=address, folder=path)
     taken = take(options, FileTransport)
     is_folder = address.endswith("/") or path.is_dir()
     ending = str(taken.get("suffix", "")) if is_folder else path.suffix
     if ending.endswith(".zst") and find_spec("zstandard") is None:
         raise MissingExtra(package="zstandard", extra="zstd", purpose="writing .zst")
     return (
-        Target(name=address, folder=path)
+        SetupTarget(name=address, folder=path)
         if is_folder
-        else Target(name=address, folder=path.parent, file=path)
+        else SetupTarget(name=address, folder=path.parent, file=path)
     )
 
 
-def _of_receiver(transport: OtlpTransport) -> Target:
+def _of_receiver(transport: OtlpTransport) -> SetupTarget:
     settings = transport.settings
     is_http = settings.protocol == "http"
     parts = urlsplit(settings.endpoint if is_http else f"//{settings.endpoint}")
-    return Target(
+    return SetupTarget(
         name=repr(transport),
         url=settings.endpoint if is_http else "",
         host=parts.hostname or "",
@@ -146,7 +146,9 @@ def _of_receiver(transport: OtlpTransport) -> Target:
     )
 
 
-def _of_url(url: str, name: str) -> Target:
+def _of_url(url: str, name: str) -> SetupTarget:
     parts = urlsplit(url)
     port = parts.port or _PORTS[parts.scheme]
-    return Target(name=name, url=url, host=parts.hostname or "", port=port, secure=parts.scheme == "https")
+    return SetupTarget(
+        name=name, url=url, host=parts.hostname or "", port=port, secure=parts.scheme == "https"
+    )
