@@ -407,7 +407,7 @@ def test_a_function_that_raises_is_counted_and_logged_once(caplog: pytest.LogCap
                 episode.final_observation(CANARY)
 
     assert {"redaction_failed": 2} == dict(session.stats.faults)
-    assert 1 == len(caplog.messages)
+    assert 1 == len([line for line in caplog.messages if "mttp doctor" not in line])
     assert CANARY not in caplog.text
 
 

@@ -119,6 +119,13 @@ RUNS: dict[str, list[list[str]]] = {
     ],
     "probe": [[f"http://{EVIL}"], ["HTTP", "--query", f"tempo://{EVIL}"], ["HTTP"], ["GRPC", "--json"]],
     "size": [[], ["--workers", EVIL], ["--to", EVIL], ["--to", "collector", "--profile", EVIL, "--json"]],
+    "doctor": [
+        ["--transport", f"http://{EVIL}"],
+        ["--transport", f"file://{NAME}/"],
+        ["--transport", f"file://{NAME}.jsonl?suffix={EVIL}", "--json"],
+        ["--transport", "HTTP", "--timeout", "1"],
+        ["--transport", "GRPC", "--json"],
+    ],
     "schema": [[EVIL], []],
     "eval show": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--tasks"]],
     "message check": [[f"{NAME}.mttp"], [f"{NAME}.mttp", "--json"], [f"{NAME}.missing"]],

@@ -1162,7 +1162,7 @@ def test_a_fault_is_logged_once_for_each_grader_and_component(caplog: pytest.Log
     assert [1, 1] == [sum(f"component_invalid: {name} is nan" in line for line in logged) for name in "xy"]
     assert 1 == sum("reward_invalid: judge is nan" in line for line in logged)
     assert 1 == sum("reward_invalid: other is nan" in line for line in logged)
-    assert 100 == sum("component_invalid" in line for line in logged)
+    assert 100 == sum("component_invalid: " in line for line in logged)
     assert (306, 6) == (
         session.stats.faults["component_invalid"],
         session.stats.faults["reward_invalid"],

@@ -598,7 +598,7 @@ def test_what_can_not_be_judged_is_lost_rather_than_shown(
     assert 4 <= lossy.lost["withholding_failed"] <= 5
     (gap,) = [record.attributes for record in veiled.records() if record.name == "gap"]
     assert ("withholding_failed", 1) == (gap[a.GAP_REASON], gap[a.GAP_EPISODES])
-    assert 2 == len(caplog.messages)
+    assert 2 == len([line for line in caplog.messages if "mttp doctor" not in line])
 
 
 def test_where_nothing_can_be_judged_nothing_is_shown_and_the_session_stays_idle(
@@ -626,7 +626,7 @@ def test_where_nothing_can_be_judged_nothing_is_shown_and_the_session_stays_idle
         stats.pending,
         stats.lost_episodes,
     )
-    assert 2 == len(caplog.messages)
+    assert 2 == len([line for line in caplog.messages if "mttp doctor" not in line])
 
 
 def test_a_view_that_takes_its_time_is_given_up_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from mttp.otlp.deadlines import Deadline
 from mttp.otlp.replies import MESSAGE_CHARACTERS, printable, redacted
 from mttp.otlp.request_errors import RequestError, request_error
 
-__all__ = ["HttpClient", "NoReply", "Reply"]
+__all__ = ["HttpClient", "NoReply", "Reply", "proxy_of"]
 
 _PIECE = 1 << 14
 """Bytes of one write; each TLS record has the socket's whole timeout, so records are small."""
@@ -83,7 +83,7 @@ class HttpClient:
     """
 
     def __init__(self, url: str, *, tls: ssl.SSLContext | None = None, is_direct: bool = False) -> None:
-        self._proxy = None if is_direct else _proxy_of(urlsplit(url))
+        self._proxy = None if is_direct else proxy_of(urlsplit(url))
         self._tls = tls
         self._open()
 
@@ -241,7 +241,7 @@ def _read(response: Any, limit: int, timeout: float) -> tuple[bytes, RequestErro
     return b"".join(pieces), cut
 
 
-def _proxy_of(url: SplitResult) -> SplitResult | None:
+def proxy_of(url: SplitResult) -> SplitResult | None:
     """Return the proxy of the environment for a URL; raises TransportError for an unsupported one."""
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")

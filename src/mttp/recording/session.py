@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -36,6 +37,7 @@ from mttp.recording.arguments import check_names
 from mttp.recording.current import inert_episode
 from mttp.recording.episode_context import EpisodeContext
 from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
+from mttp.recording.loss_summary import loss_summary
 from mttp.recording.observers import Observers
 from mttp.recording.open_episode import OpenEpisode, Template, template
 from mttp.recording.remote_episode import RemoteEpisode
@@ -50,6 +52,8 @@ from mttp.transports.sampling import Sampling
 from mttp.transports.stats import Stats
 
 __all__ = ["Session"]
+
+_log = logging.getLogger("mttp")
 
 FLUSH_SECONDS = 30.0
 """The default time limit of `flush`."""
@@ -231,7 +235,7 @@ class Session:
         End the run, write all spans, and shut down the transports; later calls do nothing.
 
         Spans that are not written within `timeout` seconds are lost, and counted; by default the timeout is
-        30 seconds for a file and 10 for a collector.
+        30 seconds for a file and 10 for a collector. If anything was lost, one line of the log summarizes it.
         Return whether everything that the session recorded was delivered.
         """
         with self._lock:
@@ -247,6 +251,12 @@ class Session:
         finally:
             self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
             self._after_close_callbacks.close()
+            self._log_losses()
+
+    def _log_losses(self) -> None:
+        """Log once what the session lost."""
+        if line := loss_summary(self.run_id, self.stats.as_dict()):
+            _log.warning("%s", line)
 
     def _run_before_close(self) -> None:
         try:

@@ -29,8 +29,10 @@ from mttp.transports.routes import Destination, Route, check
 from mttp.transports.sampling import Sampling, from_environment
 
 __all__ = [
+    "CONTENT_VARIABLE",
     "RUN_ID_VARIABLE",
     "TRANSPORT_VARIABLE",
+    "addresses",
     "close_with_child",
     "close_with_this_child",
     "is_off",
@@ -118,9 +120,9 @@ def open_session(
     if isolation is not None:
         isolation.opened.append(session)
     publish(session, RUN_ID_VARIABLE, identity)
-    addresses = [address for target in own if (address := getattr(target.transport, "address", None))]
-    if addresses:
-        publish(session, TRANSPORT_VARIABLE, ",".join(map(str, addresses)))
+    own_addresses = [address for target in own if (address := getattr(target.transport, "address", None))]
+    if own_addresses:
+        publish(session, TRANSPORT_VARIABLE, ",".join(map(str, own_addresses)))
     if any(map(_is_stricter, own)):
         publish(session, CONTENT_VARIABLE, "false")
     if str(secrets):
@@ -184,13 +186,18 @@ def _default_transport(
 ) -> Destination | Sequence[Destination]:
     stated = _variable(TRANSPORT_VARIABLE, isolation)
     if stated:
-        return _ADDRESS_SEPARATOR.split(stated)
+        return addresses(stated)
     if isolation is not None:
         return isolation.transports[0]
     exporters = environment.from_environment(profile)
     if exporters is not None:
         return _FromVariables(exporters)
     return f"file://mttp-runs/{_UNSAFE_IN_PATH.sub('-', run_id)}/"
+
+
+def addresses(stated: str) -> list[str]:
+    """Return the addresses in a value of MTTP_TRANSPORT, which commas separate."""
+    return _ADDRESS_SEPARATOR.split(stated.strip())
 
 
 def _open_targets(routes: Sequence[Route], **views: Any) -> list[ExportTarget]:

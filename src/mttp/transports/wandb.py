@@ -11,7 +11,7 @@ from mttp.errors import MissingExtra, TransportError
 from mttp.transports.curves import CurveTransport
 from mttp.transports.options import path_of, take
 
-__all__ = ["open"]
+__all__ = ["WandbRuns", "open", "project_of"]
 
 _AXES = {
     "episode": ("episode/number", ("episode/*", "component/*")),
@@ -28,10 +28,16 @@ def open(address: str, options: Mapping[str, object]) -> CurveTransport:
     Raises TransportError for another address, or if W&B has no key; and MissingExtra without wandb.
     """
     take(options, WandbRuns)
+    project, entity = project_of(address)
+    return CurveTransport("wandb", address, WandbRuns(project, entity))
+
+
+def project_of(address: str) -> tuple[str, str]:
+    """Return project and entity of an address; raises TransportError if it names no project."""
     entity, slash, project = unquote(path_of(address)).rstrip("/").rpartition("/")
     if not project or (slash and not entity) or "/" in entity:
         raise TransportError("write wandb://PROJECT or wandb://ENTITY/PROJECT")
-    return CurveTransport("wandb", address, WandbRuns(project, entity))
+    return project, entity
 
 
 class WandbRuns:

@@ -29,7 +29,7 @@ from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import record
 
-__all__ = ["HELPER_VARIABLE", "here", "hurry", "is_waiting", "lines", "losses", "messages"]
+__all__ = ["HELPER_VARIABLE", "here", "hurry", "is_off", "is_waiting", "lines", "losses", "messages"]
 
 _log = logging.getLogger("mttp")
 
@@ -77,6 +77,11 @@ def _of_record(whole: SpanRecord) -> Row:
     return (*row, None, rest)
 
 
+def is_off() -> bool:
+    """Whether a variable keeps encoding in this process."""
+    return os.environ.get(HELPER_VARIABLE, "").strip().lower() in _OFF
+
+
 def is_waiting() -> bool:
     """Whether a request to the encoding process is pending."""
     return _encoding.is_waiting()
@@ -105,7 +110,7 @@ class _Encoding:
         self._helper: Process | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_start() and os.environ.get(HELPER_VARIABLE, "").lower() not in _OFF
+        self._may_help = can_start() and not is_off()
         self.deaths = 0
         """Number of lost encoding processes."""
         self._lost_at: deque[float] = deque(maxlen=DEATHS)

@@ -23,7 +23,7 @@ from mttp.transports.options import (
 )
 from mttp.transports.otlp.profiles import Profile, guessed, named
 
-__all__ = ["TRACES_PATH", "Settings", "resolve", "variable"]
+__all__ = ["TRACES_PATH", "VARIABLES", "Settings", "parse_variable", "resolve", "variable"]
 
 TRACES_PATH = "/v1/traces"
 """Path for traces of an OTLP receiver over HTTP."""
@@ -32,7 +32,7 @@ _MAX_BYTES = {"http": 20 * 2**20 - 2**16, "grpc": 4 * 2**20 - 2**14}
 """The default limits of the Collector, less a margin."""
 _MOST_BYTES = 64 * 2**20
 """The largest request of the official exporters."""
-_VARIABLES = ("headers", "compression", "timeout", "certificate", "client_key", "client_certificate")
+VARIABLES = ("headers", "compression", "timeout", "certificate", "client_key", "client_certificate")
 """Options that OpenTelemetry's variables can set."""
 
 
@@ -127,6 +127,11 @@ def _split(url: str) -> SplitResult:
 
 
 def _from_variables() -> dict[str, Any]:
-    kinds = parsers(Settings) | {"headers": escaped_headers}
-    from_variables = {name: variable(name.upper()) for name in _VARIABLES}
-    return {name: parse(kinds[name], value, full) for name, (full, value) in from_variables.items() if full}
+    found = {name: variable(name.upper()) for name in VARIABLES}
+    return {name: parse_variable(name, value, full) for name, (full, value) in found.items() if full}
+
+
+def parse_variable(option: str, value: str, full: str) -> Any:
+    """Parse the value of the variable `full`, which sets an option; raises TransportError."""
+    parser = escaped_headers if option == "headers" else parsers(Settings)[option]
+    return parse(parser, value, full)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from mttp.codec.secrets import without_secrets
 from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
-from mttp.transports.otlp.answers import OtlpSender
+from mttp.transports.otlp.answers import ExportResponse, OtlpSender
 from mttp.transports.otlp.batches import Export
 from mttp.transports.otlp.settings import TRACES_PATH, Settings, resolve
 from mttp.transports.partial_export import PartialExport
@@ -98,6 +98,13 @@ class OtlpTransport(SpanExporter):
             )
         self._log_message(export.message)
         return SpanExportResult.SUCCESS
+
+    def ping(self, timeout: float) -> ExportResponse:
+        """Send a request without spans, and return the outcome within `timeout` seconds."""
+        sender = self._connected()
+        if sender is None:
+            return ExportResponse(verdict="again", cause="shutdown", message="the transport is closed")
+        return sender.send(b"", 0, timeout)
 
     def shutdown(self) -> None:
         """Close the connection; a gRPC request in progress is cancelled."""

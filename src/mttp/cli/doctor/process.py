@@ -1,0 +1,74 @@
+"""Checks of this process's surroundings: the tracer provider, and the worker process that encodes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
+
+from mttp.cli.doctor.findings import SetupFinding, ok, warning
+from mttp.cli.rendering.words import duration
+from mttp.otlp.encoding import rows
+from mttp.otlp.encoding.encoder import HELPER_VARIABLE, is_off
+from mttp.otlp.encoding.tasks import MESSAGES
+from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+
+__all__ = ["tracer_provider", "worker"]
+
+_GROUP = "opentelemetry_tracer_provider"
+_USUAL = {"default_tracer_provider", "sdk_tracer_provider"}
+"""The entry points of OpenTelemetry's own packages."""
+_SECONDS = 10.0
+"""How long the worker process may take to start and answer."""
+_THREAD = "encoding stays in the program's process, which may slow a training loop of small calls down"
+
+
+def tracer_provider() -> Iterator[SetupFinding]:
+    """Say whether a variable or another package sets a tracer provider."""
+    others = sorted({point.name for point in entry_points(group=_GROUP)} - _USUAL)
+    if named := os.environ.get(OTEL_PYTHON_TRACER_PROVIDER, "").strip():
+        yield warning(
+            "provider",
+            f"{OTEL_PYTHON_TRACER_PROVIDER}={named}: spans of other instrumentations go to it",
+            f"unset {OTEL_PYTHON_TRACER_PROVIDER}, or give it mttp's spans: configure(mirror=True)",
+        )
+    elif others:
+        yield ok("provider", f"mttp's own; installed, and not selected: {', '.join(others)}")
+    else:
+        yield ok("provider", "mttp's own, unless the program sets another one")
+
+
+def worker() -> Iterator[SetupFinding]:
+    """Start the worker process that encodes, and have it answer."""
+    if is_off():
+        yield ok("worker", f"{HELPER_VARIABLE} turns it off: {_THREAD}")
+        return
+    if not can_start():
+        yield warning("worker", f"this Python can't start one: {_THREAD}", "run a plain Python on POSIX")
+        return
+    begun = time.monotonic()
+    try:
+        process = Process("mttp.otlp.encoding", environment=own_environment())
+    except (OSError, RuntimeError) as problem:
+        yield warning("worker", f"it can't be started: {problem}", _limits())
+        return
+    try:
+        status, answer = process.ask(rows.pack([]), _SECONDS, kind=MESSAGES)
+    except ProcessLostError as problem:
+        yield warning("worker", f"the worker process was lost: {problem}", _limits())
+    else:
+        if status == DONE:
+            yield ok("worker", f"the worker process answered in {duration(time.monotonic() - begun)}")
+        else:
+            yield warning(
+                "worker", f"the worker process failed: {answer.decode(errors='replace')}", _limits()
+            )
+    finally:
+        process.close()
+
+
+def _limits() -> str:
+    return f"check limits of processes and memory, or set {HELPER_VARIABLE}=off"
