@@ -70,6 +70,7 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--tokenizer", NAME],
     ],
     "view": [[f"{NAME}.missing"], [f"{NAME}.jsonl", "--host", EVIL], [f"{NAME}.jsonl", "--tokenizer", NAME]],
+    "compact": [[f"{NAME}.missing"], [f"{NAME}.dataset", "--json"], [f"s3://{EVIL}@x/y"]],
     "tail": [
         [f"{NAME}.jsonl", "--no-follow"],
         [f"{NAME}.jsonl", "--no-follow", "--json", "--lines", "1"],
@@ -99,6 +100,8 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.missing"],
     ],
     "convert": [
+        [f"{NAME}.jsonl", f"{NAME}.dataset", "--partition"],
+        [f"{NAME}.jsonl", f"{NAME}.rows.jsonl", "--as", "verl"],
         [f"{NAME}.jsonl", f"{NAME}.parquet"],
         [f"{NAME}.jsonl", f"{NAME}.txt"],
         [f"{NAME}.jsonl", f"{NAME}.sft.jsonl", "--as", "sft", "--text"],
