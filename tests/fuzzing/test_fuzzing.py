@@ -27,6 +27,11 @@ FOUND = [
         "import-agent_traces",
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": [1]}]}]}]}]}',
     ),
+    (
+        "listener",
+        b'\0\1{"version":"1","id":"a","source":"b","type":"health.ping","timestamp_ns":1,"payload":{},'
+        b'"checksum":"\x80"}',
+    ),
     ("labels-json", DEEP),
     ("store-jaeger", DEEP),
     ("store-jaeger", b'{"result": {"resourceSpans": [%b]}}' % NESTED),
