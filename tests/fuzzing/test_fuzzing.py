@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,59 @@ FOUND = [
         "import-agent_traces",
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": [1]}]}]}]}]}',
     ),
+    (
+        "listener",
+        b'\0\1{"version":"1","id":"a","source":"b","type":"health.ping","timestamp_ns":1,"payload":{},'
+        b'"checksum":"\x80"}',
+    ),
     ("labels-json", DEEP),
     ("store-jaeger", DEEP),
     ("store-jaeger", b'{"result": {"resourceSpans": [%b]}}' % NESTED),
     ("store-tempo", b'{"trace": {"resourceSpans": [%b]}}' % NESTED),
 ]
 """Inputs, cut down, that led to other errors than those of `mttp.errors`."""
+
+
+def _zip(**changes: int) -> bytes:
+    """A zip file of one member, with other bytes at places of its central directory."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", b'{"a": "%b"}' % (b"x" * 500))
+    data = bytearray(buffer.getvalue())
+    directory = data.index(b"PK\x01\x02")
+    for place, value in changes.items():
+        data[directory + int(place[1:])] = value
+    return bytes(data)
+
+
+@pytest.mark.parametrize("data", [_zip(_6=246), _zip(_8=1), _zip(_10=9)])
+def test_a_zip_file_that_python_can_not_read_is_refused(data: bytes, tmp_path: Path) -> None:
+    """
+    Of a later version, encrypted, or compressed in a way that Python does not know.
+    """
+    from mttp.formats.zip_files import json_member
+
+    path = tmp_path / "log.eval"
+    path.write_bytes(data)
+
+    assert run(TARGETS["import-inspect"], data) is None
+    with pytest.raises(ReadError):
+        json_member(path, "header.json")
+
+
+def test_a_damaged_member_of_a_zip_file_is_refused(tmp_path: Path) -> None:
+    """
+    Its deflated bytes are none.
+    """
+    from mttp.formats.zip_files import json_member
+
+    data = bytearray(_zip())
+    start = 30 + len("header.json")
+    data[start : start + 4] = b"\xff" * 4
+    path = tmp_path / "log.eval"
+    path.write_bytes(data)
+    with pytest.raises(ReadError):
+        json_member(path, "header.json")
 
 
 @pytest.mark.parametrize(("name", "data"), FOUND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ _MOST = 1 << 28
 """Size of a member that is read."""
 
 
+_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile)
+"""What reading a damaged or encrypted member, or one of an unknown format, raises."""
+
+
 def json_member(path: Path, name: str) -> Any:
     """Return the JSON value of a member; raises ReadError if there is none, and MissingExtra without zstd."""
     try:
@@ -28,7 +33,7 @@ def json_member(path: Path, name: str) -> Any:
                 raise ReadError(f"{path}: {name} has {info.file_size:,} bytes, more than {_MOST:,}")
             content = _zstd(path, info) if info.compress_type == _ZSTD else archive.read(info)
         return json.loads(content)
-    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, NotImplementedError) as error:
+    except _UNREADABLE as error:
         raise ReadError(f"{path}: {name}: {error}") from error
 
 
@@ -45,9 +50,12 @@ def _zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
         file.seek(sum(_HEADER.unpack(header)), 1)
         compressed = file.read(info.compress_size)
     try:
-        found: bytes = zstandard.ZstdDecompressor().decompressobj().decompress(compressed)
+        with zstandard.ZstdDecompressor().stream_reader(compressed) as stream:
+            found: bytes = stream.read(info.file_size + 1)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
     if len(found) != info.file_size:
-        raise ValueError(f"it has {len(found):,} bytes, expected {info.file_size:,}")
+        raise ValueError(
+            f"it has {'more' if len(found) > info.file_size else 'fewer'} than {info.file_size:,} bytes"
+        )
     return found

@@ -144,7 +144,8 @@ class _Inbox:
         except SendError as error:
             return self._refusal(503, str(error), {})
         if line.error is not None:
-            return PlainTextResponse(f"{line.error}\n", 400)
+            reason = f"{line.error}\n".encode("utf-8", "backslashreplace")  # it may quote half a surrogate
+            return PlainTextResponse(reason, 400)
         return Response(status_code=202)
 
     def _refusal(self, status: int, reason: str, headers: Mapping[str, str]) -> Response:
