@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport PYTHONDONTWRITEBYTECODE  # else each of the tests' processes compiles all that it imports again
 
-.PHONY: viewer viewer-check test-viewer help demo test test-long soak fuzz test-integrations lint types docs docs-version pictures dist dist-check fixtures semconv semconv-check bench bench-install clean
+.PHONY: viewer viewer-check test-viewer help demo test test-long soak fuzz test-integrations lint types docs docs-version pictures dist dist-check audit sbom reproducible fixtures semconv semconv-check bench bench-install clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -100,6 +100,24 @@ bench-install: $(VENV)/.dev  ## Install what the benchmarks compare with, each i
 
 bench: bench-install  ## Measure all rows and write them into docs/benchmarks.md; some by ARGS="caller --rounds 5".
 	$(BIN)/python benchmarks --json .bench/figures.json --docs docs/benchmarks.md $(ARGS)
+
+RESOLVED := $(BIN)/uv pip compile --quiet --no-header --no-annotate pyproject.toml
+
+audit: $(BIN)/uv  ## Compare what `mttp[all]` resolves to with PyPI's list of vulnerabilities; needs PyPI itself.
+	@mkdir -p dist
+	$(RESOLVED) --extra all --output-file dist/all.txt
+	$(BIN)/uv tool run --from 'pip-audit>=2.9,<3' pip-audit --strict --vulnerability-service pypi --no-deps --disable-pip --requirement dist/all.txt
+
+sbom: $(BIN)/uv  ## Write what the core resolves to into dist/mttp.cdx.json, as CycloneDX.
+	@mkdir -p dist
+	$(RESOLVED) --output-file dist/core.txt
+	$(BIN)/uv venv --quiet --clear dist/core
+	$(BIN)/uv pip install --quiet --python dist/core/bin/python --requirement dist/core.txt
+	$(BIN)/uv tool run --from 'cyclonedx-bom>=7,<8' cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/mttp.cdx.json dist/core/bin/python
+	rm -rf dist/core
+
+reproducible: $(BIN)/uv  ## Check that two builds of the wheel have the same bytes.
+	.ci/reproducible $(BIN)/uv
 
 clean:  ## Forget the environment and the caches.
 	rm -rf $(VENV) site .integrations .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

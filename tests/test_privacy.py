@@ -397,6 +397,56 @@ def test_token_ids_have_a_switch_of_their_own(
     assert found == (kept.tokens is not None and kept.tokens.ids is not None, kept.observation)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tenant-pin": "4711x"},
+        {"env": {"ACME_TENANT_PIN": "4711x"}},
+        {"headers": {"X-Tenant-Pin": "4711x"}},
+        ["train.py", "--tenant-pin", "4711x"],
+        "train.py --tenant-pin 4711x",
+        "TENANT_PIN=4711x train.py",
+        "curl -H 'X-Tenant-Pin: 4711x'",
+        '{"tenant_pin": "4711x"}',
+        "https://me:4711x@example.org/a.git",
+    ],
+)
+def test_own_names_of_secrets_are_redacted_wherever_they_stand(value: object) -> None:
+    """
+    In configs, environment variables, headers, command lines and git remotes; what was redacted is named.
+    """
+    with mttp.configure("file://a.jsonl", config={"x": value}, secret_keys=["tenant_pin"]):
+        pass
+    (run,) = mttp.read("a.jsonl").runs
+
+    assert "4711x" not in Path("a.jsonl").read_text()
+    (omission,) = run.omissions
+    assert omission.startswith("mttp.run.config.json.x")
+    assert omission.endswith(": redacted as a secret")
+
+
+def test_neither_environment_nor_command_line_nor_git_remotes_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Only the commit is, whatever the address of the repository's remote.
+    """
+    for command in (
+        "init -q",
+        "remote add origin https://me:4711x@example.org/a.git",
+        "-c user.name=a -c user.email=a@example.org commit -q --allow-empty -m first",
+    ):
+        subprocess.run(["git", *command.split()], check=True)
+    monkeypatch.setenv("ACME_TENANT", "4711x")
+    monkeypatch.setattr("sys.argv", ["train.py", "--tenant=4711x"])
+    with mttp.configure("file://a.jsonl"):
+        pass
+    (run,) = mttp.read("a.jsonl").runs
+
+    assert run.revision
+    assert "4711x" not in Path("a.jsonl").read_text()
+
+
 def test_a_function_that_raises_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """
     By the attribute and the error's class, not by its message.

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from typer.main import get_command
 
 import mttp
 from mttp import cli
-from mttp.cli.app import COMMANDS
+from mttp.cli.app import COMMANDS, app
 from mttp.mist.messages import HealthPing, Message
 from mttp.testing import Behaviour, OtlpReceiver
 
@@ -206,11 +207,23 @@ def printed(*arguments: str) -> str:
     return text
 
 
+def commands(group: Any = None, before: str = "") -> Iterator[str]:
+    """The full name of each command of the app, whichever way it was added."""
+    group = get_command(app) if group is None else group
+    for name, command in group.commands.items():
+        full = f"{before} {name}".strip()
+        if hasattr(command, "commands"):
+            yield from commands(command, full)
+        else:
+            yield full
+
+
 def test_every_command_is_tried() -> None:
     """
-    A command that is added needs arguments here.
+    A command that is added needs arguments here, also one that is not in the table.
     """
-    assert set(COMMANDS) == set(RUNS)
+    assert set(COMMANDS) == set(RUNS) == set(commands())
+    assert all(RUNS.values())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -224,6 +237,20 @@ def test_nothing_that_a_command_prints_acts_on_the_terminal(command: str, receiv
         text = printed(*command.split(), *(known.get(argument, argument) for argument in arguments))
 
         assert [] == ACTING.findall(text), (arguments, text)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_takes_what_acts_on_the_terminal(command: str) -> None:
+    """
+    Hostile text as the value of each option, with arguments that name no file.
+    """
+    shown = printed(*command.split(), "--help")
+    given = re.findall(r"^│ (?:-o, )?(--[\w-]+) +[A-Z]", shown, re.MULTILINE)
+    arguments = re.findall(r"^Usage: .*", shown.lstrip(), re.MULTILINE)[0].partition("[OPTIONS]")[2].split()
+    for option in given:
+        text = printed(*command.split(), *[f"{NAME}.missing" for _ in arguments], option, NAME)
+
+        assert [] == ACTING.findall(text), (option, text)
 
 
 def test_with_colours_only_colours_act(monkeypatch: pytest.MonkeyPatch) -> None:

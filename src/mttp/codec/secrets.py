@@ -83,6 +83,7 @@ class Secrets:
         self.further = tuple(further)
         strong = "|".join([*_STRONG, *(re.escape(_words(word)) for word in self.further)])
         self._names = re.compile(f"(?:^|_)(?:{strong})(?:_|$)|(?:^|_)(?:{_LAST})(?:_?[0-9]+)?$")
+        self._headers = _headers_named(self.further)
         self._hints = (*_HINTS, *(_words(word).partition("_")[0] for word in self.further))
         self._known: dict[str, bool] = {}
 
@@ -174,6 +175,8 @@ class Secrets:
         for sign, pattern in _IN_TEXT:
             if sign in text:
                 kept = pattern.sub(self._replacement, kept)
+        if self._headers is not None:
+            kept = self._headers.sub(self._replacement, kept)
         if kept != text:
             found.append(path)
         return kept
@@ -184,6 +187,15 @@ class Secrets:
             return match[0]
         quote = value[0] if value[0] in "'\"" else ""
         return f"{before}{quote}{REDACTED}{quote}"
+
+
+def _headers_named(further: Sequence[str]) -> re.Pattern[str] | None:
+    """Return the pattern of headers in a text whose names contain one of the further names."""
+    if not further:
+        return None
+    words = "|".join(re.escape(_words(word)).replace("_", "[-_]") for word in further)
+    name = rf"(?<![\w-])(?:[\w-]{{0,60}}[-_])?(?:{words})(?:[-_][\w-]{{0,60}})?"
+    return re.compile(rf"(?P<before>(?P<name>{name})\s*:\s*)(?P<value>[^\r\n,'\"]+)", re.IGNORECASE)
 
 
 def _words(name: str) -> str:

@@ -31,8 +31,10 @@ except ImportError as error:
         package="starlette, uvicorn and httptools", extra="receive", purpose="listening"
     ) from error
 
-__all__ = ["CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
+__all__ = ["BODY_SECONDS", "CONNECTIONS", "HEAD_BYTES", "IDLE_SECONDS", "AppServer"]
 
+BODY_SECONDS = 10.0
+"""Seconds that the body of a request may take, for apps that set no other limit."""
 CONNECTIONS = 512
 """Maximum number of connections; further ones wait."""
 IDLE_SECONDS = 30.0

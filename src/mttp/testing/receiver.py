@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mttp.otlp.app_server import AppServer  # first: it says which extra is missing
+from mttp.otlp.app_server import BODY_SECONDS, AppServer  # first: it says which extra is missing
 
 # isort: split
+from anyio import move_on_after
 from google.protobuf.json_format import MessageToJson
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import RetryInfo
@@ -115,6 +116,7 @@ class OtlpReceiver:
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._max_http_bytes = max_http_bytes
         self._max_grpc_bytes = max_grpc_bytes
+        self._body_seconds = BODY_SECONDS
         self._records: list[SpanRecord] = []
         self._behaviours: list[Behaviour] = []
         self._forever: Behaviour | None = None
@@ -272,11 +274,14 @@ async def _respond(receiver: OtlpReceiver, scope: Scope, receive: Receive, send:
 
 
 async def _read_request(receiver: OtlpReceiver, request: Request) -> Behaviour:
-    """Read a request, up to the size limit, and return the behaviour for the response."""
+    """Read a request, up to the limits of size and time, and return the behaviour for the response."""
     limit, size, body = receiver._max_http_bytes, 0, bytearray()
-    async for chunk in request.stream():
-        size += len(chunk)
-        body += chunk[: limit + 1 - len(body)]
+    with move_on_after(receiver._body_seconds) as reading:
+        async for chunk in request.stream():
+            size += len(chunk)
+            body += chunk[: limit + 1 - len(body)]
+    if reading.cancelled_caught:
+        return Behaviour(status=408, message=f"the body took more than {receiver._body_seconds:g} s")
     if request.url.path != "/v1/traces":
         return Behaviour(status=404, message="no such path")
     try:

@@ -11,13 +11,16 @@ from typing import Any
 import msgspec
 
 from mttp.errors import ConfigureError, MissingExtra, MttpError
+from mttp.otlp import app_server
 from mttp.otlp.app_server import AppServer
 from mttp.viewing.html import asset, view_html
 from mttp.viewing.live import LivePages
 
 try:
+    from anyio import move_on_after
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
@@ -132,10 +135,13 @@ def _with_token(request: Request, token: str) -> Response:
 async def _query(request: Request) -> dict[str, Any]:
     """The query of a request's body; raises ConfigureError if it is none."""
     body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MOST_BODY:
-            raise ConfigureError(f"the query is longer than {_MOST_BODY:,} bytes")
+    with move_on_after(app_server.BODY_SECONDS) as reading:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > _MOST_BODY:
+                raise ConfigureError(f"the query is longer than {_MOST_BODY:,} bytes")
+    if reading.cancelled_caught:
+        raise HTTPException(408, f"the query took more than {app_server.BODY_SECONDS:g} s")
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
