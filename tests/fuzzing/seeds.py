@@ -21,6 +21,7 @@ from mttp.cli.files import Format, writer
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_request, encode_span
+from mttp.testing import counting_ids, frozen_clock
 
 __all__ = [
     "compressed",
@@ -43,11 +44,19 @@ _SPECS = _TESTS.parent / "examples" / "specs"
 @cache
 def json_lines() -> list[bytes]:
     """Recordings as lines of OTLP JSON, and one of OpenTelemetry's own exporter."""
-    for record in (record_everything, record_training, record_environment):
-        record()
+    with counting_ids(), frozen_clock(tick=0.001):  # the same bytes each time
+        for record in (record_everything, record_training, record_environment):
+            record()
     names = ("everything.jsonl", "training.jsonl", "environment.jsonl")
     official = _TESTS / "reading" / "data" / "official.jsonl"
-    return [*(Path(name).read_bytes() for name in names), official.read_bytes()]
+    return [*(_fixed(Path(name).read_bytes()) for name in names), official.read_bytes()]
+
+
+def _fixed(content: bytes) -> bytes:
+    """The lines with fixed times, process id and instance id."""
+    content = re.sub(rb'"1[78]\d{17}"', b'"1735689600000000000"', content)
+    content = re.sub(rb'(process\.pid","value":\{"intValue":")\d+', rb"\g<1>1", content)
+    return re.sub(rb'(service\.instance\.id","value":\{"stringValue":")[^"]+', rb"\g<1>1", content)
 
 
 def training_lines() -> list[bytes]:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from fuzzing import parent
-from fuzzing.targets import TARGETS, Target
+from fuzzing.targets import TARGETS, Target, _store_address
 from fuzzing.worker import inputs, run
+from programs import told
 
 from mttp.errors import ReadError
 
@@ -20,6 +21,13 @@ pytest.importorskip("pyarrow")
 DEEP = b"[" * 100_000
 NESTED = b'{"a":' * 600 + b"1" + b"}" * 600
 HUGE = b"1" * 400
+UNCOUNTED = (
+    b'{"scopeSpans": [{"spans": [{"traceId": "%b", "spanId": "%b", "name": "run", "kind": 1, '
+    b'"startTimeUnixNano": "1", "endTimeUnixNano": "2", "attributes": ['
+    b'{"key": "mttp.run.id", "value": {"stringValue": "RUN"}}, '
+    b'{"key": "mttp.run.status", "value": {"stringValue": "completed"}}, '
+    b'{"key": "mttp.run.episode_count", "value": {}}]}]}]}'
+) % (b"5" * 32, b"7" * 16)
 
 FOUND = [
     ("import-wandb", b'{"trace_id": "a", "id": "b", "op_name": "c", "started_at": %b}' % HUGE),
@@ -101,6 +109,16 @@ def test_a_reply_that_can_not_be_parsed_is_a_success(kind: str, body: bytes) -> 
     assert "taken" == _taken(kind, body, 10, {}).verdict
 
 
+def test_a_run_without_its_count_is_read_from_a_store() -> None:
+    """
+    The attribute is there, and has no value.
+    """
+    run_id = _store_address("tempo").partition("run=")[2].partition("&")[0]
+    document = b'{"trace": {"resourceSpans": [%b]}}' % UNCOUNTED.replace(b"RUN", run_id.encode())
+    for blanks in range(6):  # they decide which reply of the store is exchanged
+        assert run(TARGETS["store-tempo"], document + b" " * blanks) is None
+
+
 def test_an_error_of_mttp_is_no_fault_and_any_other_is() -> None:
     """
     The fault has its traceback.
@@ -165,3 +183,18 @@ def test_inputs_follow_from_their_number() -> None:
 
     assert [first(number) for number in (5, 6)] == [again(number) for number in (5, 6)]
     assert first(5) != inputs("a", target, 8)(5)
+
+
+def test_seeds_are_the_same_in_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Else the input of a number would be another one in the process that saves it.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    code = """
+        import json, os, tempfile, zlib
+        os.chdir(tempfile.mkdtemp(dir="."))
+        from fuzzing import seeds
+        print(json.dumps([zlib.crc32(line) for line in seeds.json_lines()]))
+    """
+
+    assert told(code) == told(code)

@@ -74,7 +74,8 @@ class Store(ABC):
             self._episodes.add(span.trace_id)
         elif a.RUN_STATUS in span.attributes:
             self._has_end = True
-            self._stated[span.span_id] = int(span.attributes.get(a.RUN_EPISODE_COUNT, 0))
+            count = span.attributes.get(a.RUN_EPISODE_COUNT)
+            self._stated[span.span_id] = int(count) if isinstance(count, (int, float)) else 0
 
     @property
     def is_part(self) -> bool:
