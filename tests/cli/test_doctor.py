@@ -361,6 +361,18 @@ def test_a_closed_port_is_named(scheme: str) -> None:
     assert "is a receiver running there" in advice
 
 
+def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is what is connected to.
+    """
+    proxy = f"127.0.0.1:{closed_port()}"
+    monkeypatch.setenv("http_proxy", f"http://user:{SECRET}@{proxy}")
+    ((check, status, text, _),) = wrong("--transport", "http://example.org:4318/v1/traces")
+
+    assert ("connection", "error") == (check, status)
+    assert f"{proxy} (a proxy, set in the environment): connection refused" == text
+
+
 @pytest.mark.parametrize("scheme", ["https", "grpcs", "mttp+https"])
 def test_tls_to_a_port_without_it_is_named(scheme: str, receiver: OtlpReceiver) -> None:
     """

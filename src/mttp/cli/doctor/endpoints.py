@@ -39,7 +39,7 @@ def connection(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     try:
         socket.create_connection((host, port), timeout).close()
     except OSError as problem:
-        yield _failed("connection", f"{host}:{port}", problem, timeout)
+        yield _failed("connection", f"{host}:{port}{through}", problem, timeout)
     else:
         yield ok("connection", f"{host}:{port}{through} in {_since(begun)}")
 
@@ -49,7 +49,7 @@ def _place(target: SetupTarget) -> tuple[str, int, str]:
     proxy = proxy_of(urlsplit(target.url)) if target.url else None
     if proxy is None:
         return target.host, target.port, ""
-    return str(proxy.hostname), proxy.port or 80, ", a proxy of the environment,"
+    return str(proxy.hostname), proxy.port or 80, " (a proxy, set in the environment)"
 
 
 def tls(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
