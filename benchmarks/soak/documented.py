@@ -24,7 +24,8 @@ def documented(found: dict[str, Any]) -> str:
     kinds = Counter(fault["kind"] for fault in found["faults"])
     checks = checked(found, [found["training"], *found["children"]])
     cores = sum(found["cpu_share"].values())
-    lost = ", ".join(f"{count:,} as `{cause}`" for cause, count in sorted(receiver["refused"].items()))
+    refused, lost = receiver["refused"], found["training"]["stats"]["lost"]
+    queue = {cause: count for cause, count in lost.items() if cause not in refused}
     rows = [
         ("time", f"{found['seconds'] / 60:.1f} minutes, seed {found['asked']['seed']}"),
         ("rate", f"{found['steps_per_second']:,.0f} steps per second, {cores:.2f} cores for everything"),
@@ -34,12 +35,17 @@ def documented(found: dict[str, Any]) -> str:
             f"{files['distinct']:,} spans of {files['complete_episodes']:,} episodes, none twice",
         ),
         ("at the receiver", f"{receiver['distinct']:,} spans, and {receiver['duplicates']:,} of them again"),
-        ("refused by the receiver", lost or "none"),
+        ("refused by the receiver", _causes(refused)),
+        ("lost before they were sent", _causes(queue)),
         *((f"memory of the {name} process", _memory(found["memory"][name])) for name in found["memory"]),
         ("checks that hold", f"{sum(check.holds for check in checks)} of {len(checks)}"),
         *(("**does not hold**", f"{check.name}: {check.found}") for check in checks if not check.holds),
     ]
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def _causes(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} as `{cause}`" for cause, count in sorted(counts.items())) or "none"
 
 
 def _memory(figures: dict[str, Any]) -> str:
