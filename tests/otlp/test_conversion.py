@@ -190,7 +190,7 @@ def test_each_is_counted_and_logged_once(
                 call(trace.get_current_span())
 
     assert 2 == opened.stats.faults[fault]
-    assert 1 == sum(fault in line for line in caplog.messages)
+    assert 1 == sum(f"mttp: {fault}:" in line for line in caplog.messages)
 
 
 def test_ok_is_final() -> None:

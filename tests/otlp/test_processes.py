@@ -421,7 +421,7 @@ def test_a_fork_within_an_episode_leaves_the_episode_to_the_parent(tmp_path: Pat
 
     told, *warnings = program_output(program)
     assert "True" == told
-    assert 1 == sum("episode_of_parent" in line for line in warnings)
+    assert 1 == sum("episode_of_parent:" in line for line in warnings)
     recording = mttp.read(tmp_path / "runs")
     (outer,) = [episode for episode in recording if episode.task == "outer"]
     assert {"outer": 1, "inner": 1} == tasks(recording)
