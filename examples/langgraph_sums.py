@@ -2,7 +2,7 @@
 """
 An agent of LangGraph, recorded by another package's instrumentation: a tool call and an answer in one step.
 
-    pip install 'mttp[cli]' langgraph langchain-openai openinference-instrumentation-langchain
+    pip install 'mttp[cli]' langchain langchain-openai openinference-instrumentation-langchain
     python examples/langgraph_sums.py
     mttp show runs/langgraph.jsonl --episode last
 
