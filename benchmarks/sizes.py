@@ -138,7 +138,7 @@ class Player:
 
 
 def options(workload: Workload) -> dict[str, Any]:
-    """Return what `mttp.configure` is told about content."""
+    """Return the arguments of `mttp.configure` for content and token ids."""
     return {"content": workload.content, "token_ids": workload.token_ids}
 
 

@@ -1,5 +1,5 @@
 """
-An OTLP receiver in a process of its own, which misbehaves as it is told and keeps a ledger.
+An OTLP receiver in a process of its own: it causes the faults it is asked for, and counts the spans it gets.
 
 It reads one command per line, as JSON, and answers each with a line. It ends with its standard input.
 """

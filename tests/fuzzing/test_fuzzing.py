@@ -153,7 +153,7 @@ def test_a_process_that_dies_is_a_fault_and_another_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    All inputs are taken, and the number of the first that kills is told.
+    All inputs are tried, and the report has the number of the first one that kills the process.
     """
     program = (
         "import fuzzing.targets as t, os, zlib\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from mttp import formats
 from mttp.cli.files import Format, replace, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.rendering.words import count, visible
@@ -194,7 +195,7 @@ def convert(
         raise typer.BadParameter("give an output file OUT, or --beside")
     elif is_curves:
         _write_curves(paths[:-1], paths[-1], strict=strict)
-    elif as_ is not None and as_ not in (Dataset.SFT, Dataset.DPO, Dataset.GRPO):
+    elif as_ is not None and as_.value in formats.WRITABLE:
         if wrong not in ([], ["--where"]):
             raise typer.BadParameter(f"{wrong[-1]} can't be combined with --as {as_.value}")
         _write_records(
@@ -316,7 +317,6 @@ def _write_records(
     sources: list[str], target: Path, format: str, *, where: Sequence[str], overwrite: bool, strict: bool
 ) -> None:
     """Write episodes as the library saves them that they are from."""
-    from mttp import formats
     from mttp.reading import read
     from mttp.reading.conditions import condition
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ __all__ = ["LibraryPatches"]
 _handles: dict[type[LibraryPatches], LibraryPatches] = {}
 
 
-class LibraryPatches(Patches):
+class LibraryPatches(Patches, ABC):
     """
     The patches of a library's classes and functions.
 
@@ -63,9 +64,9 @@ class LibraryPatches(Patches):
         handle = _handles.get(cls)
         return handle if isinstance(handle, cls) and handle.attached else None
 
+    @abstractmethod
     def patch_library(self) -> None:
         """Install the patches, or have them installed on import."""
-        raise NotImplementedError
 
     def patch_on_import(self, module: str, patch: Callable[[Any], None], label: str = "") -> None:
         """
