@@ -1,11 +1,11 @@
-"""`mttp push`: send recorded files to an OTLP receiver, such as a Collector, Jaeger or Tempo."""
+"""`mttp push`: send recorded files, or a spool, to an OTLP receiver, such as a Collector, Jaeger or Tempo."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +13,17 @@ from typing import Annotated, Any
 import typer
 
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
+from mttp.cli.push_spool import PushOptions, interruptible, push_spool
 from mttp.cli.rendering.problems import problem_lines
-from mttp.cli.rendering.words import count, duration, visible
+from mttp.cli.rendering.pushing import push_document, push_lines
+from mttp.cli.rendering.words import visible
 from mttp.otlp.recording_files import File
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.pushing import Push, Pushed, PushState, latest
+from mttp.transports.spool import is_spool
 
 __all__ = ["push"]
 
@@ -32,8 +35,14 @@ def push(
     paths: Sources,
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="URL", help="The receiver: http://HOST:4318 or grpc://HOST:4317.")
-    ],
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="URL",
+            help="The receiver: http://HOST:4318 or grpc://HOST:4317.",
+            show_default="for a spool, the receiver of its spans",
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -90,12 +99,16 @@ def push(
     Run the same command again to resume an interrupted push. Spans that arrive twice have the same ids, so
     a reader counts them once.
 
+    A spool is the directory of the option spool=DIR of an address, where spans wait for their receiver.
+    Its spans are sent as they are, in order, and deleted from it; those of running processes stay.
+
     \b
     Examples:
       mttp push runs/cartpole.jsonl --to http://localhost:4318
       mttp push runs/ --to http://localhost:6006 --content
       mttp push runs/ --to grpc://tempo:4317 --profile tempo --now
       mttp push 'runs/*.jsonl' --to http://localhost:4318 --rate 2000 --dry-run
+      mttp push spool/
 
     \b
     Exit codes:
@@ -104,51 +117,68 @@ def push(
       2  Wrong usage, unreadable input, or the receiver accepted nothing.
     130  Interrupted; run the same command again to resume.
     """
-    transport = receiver(to, header=header, profile=profile)
-    withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
-    about = _about(paths, transport, content=content, token_ids=content or token_ids, now=now)
-    progress_file = PushState(state or _beside(paths, to), about)
-    so_far = {} if dry_run else progress_file.load(restart=restart)
-    shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
-
-    def save(pushed: Pushed) -> None:
-        progress_file.save(spans=pushed.spans, shift=shift, lost=dict(pushed.lost))
-
-    job = Push(
-        transport=transport,
-        withholding=withholding,
-        shift=shift,
-        rate=rate,
-        max_retry_seconds=max_retry_seconds,
-        dry=dry_run,
-        on_trouble=lambda message: say(visible(f"mttp: {message}"), error=True),
-        on_progress=None if dry_run else save,
-        pushed=Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {}))),
-    )
-    if not dry_run:
-        save(job.pushed)  # fails before anything is sent
+    sending: PushOptions = {
+        "rate": rate,
+        "max_retry_seconds": max_retry_seconds,
+        "dry": dry_run,
+        "on_trouble": lambda message: say(visible(f"mttp: {message}"), error=True),
+    }
     began = time.monotonic()
-    with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
-        scan = Scan(paths, arrays=True, as_written=True, progress=advance)
-        try:
-            job.run(scan, done=so_far.get("spans", 0))
-        except KeyboardInterrupt:
-            resume = "" if dry_run else "; run the same command again to resume"
-            say(
-                f"mttp: interrupted after {count(job.pushed.spans, 'span')}{resume}",
-                error=True,
-            )
-            raise
-    transport.shutdown()
-    if not dry_run:
-        progress_file.remove()
-    document = _document(job, dry_run=dry_run, seconds=time.monotonic() - began)
-    if json:
-        print_json(document | {"problems": scan.problems})
+    if len(paths) == 1 and is_spool(Path(paths[0])):
+        unsupported = {"--content": content, "--token-ids": token_ids, "--now": now, "--state": state}
+        _refuse(unsupported | {"--restart": restart})
+        job, notes = push_spool(Path(paths[0]), to, header=header, profile=profile, sending=sending)
+        problems: Sequence[Problem] = ()
+    elif to is None:
+        raise typer.BadParameter("give the receiver, such as http://localhost:4318", param_hint="--to")
     else:
-        _print_report(job, document, scan.problems)
+        transport = receiver(to, header=header, profile=profile)
+        withholding = replace(transport.withholding, content=content, token_ids=content or token_ids)
+        job = Push(transport=transport, withholding=withholding, **sending)
+        about = _about(paths, transport, content=content, token_ids=content or token_ids, now=now)
+        progress_file = PushState(state or _beside(paths, to), about)
+        problems, notes = _push_recordings(job, paths, progress_file, now=now, restart=restart), []
+    job.transport.shutdown()
+    document = push_document(job, seconds=time.monotonic() - began)
+    if json:
+        print_json(document | {"problems": problems, "notes": notes})
+    else:
+        for line in (*push_lines(job, document), *notes):
+            say(line)
+        if problems:
+            console().print("", problem_lines(problems), sep="\n")
     if job.pushed.lost:
         raise typer.Exit(1)
+
+
+def _refuse(given: Mapping[str, object]) -> None:
+    """Raise BadParameter for options that a spool does not have."""
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter("a spool is sent as it is", param_hint=option)
+
+
+def _push_recordings(
+    job: Push, paths: Sequence[str], progress_file: PushState, *, now: bool, restart: bool
+) -> Sequence[Problem]:
+    """Send the spans of recordings, and return their problems."""
+    so_far = {} if job.dry else progress_file.load(restart=restart)
+    job.shift = so_far.get("shift", time.time_ns() - latest(Scan(paths, arrays=False)) if now else 0)
+    job.pushed = Pushed(spans=so_far.get("spans", 0), lost=Counter(so_far.get("lost", {})))
+
+    def save(pushed: Pushed) -> None:
+        progress_file.save(spans=pushed.spans, shift=job.shift, lost=dict(pushed.lost))
+
+    if not job.dry:
+        job.on_progress = save
+        save(job.pushed)  # fails before anything is sent
+    with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
+        scan = Scan(paths, arrays=True, as_written=True, progress=advance)
+        with interruptible(job, "run the same command again to resume"):
+            job.run(scan, done=so_far.get("spans", 0))
+    if not job.dry:
+        progress_file.remove()
+    return scan.problems
 
 
 def _files(paths: Sequence[str]) -> list[Path]:
@@ -166,43 +196,3 @@ def _beside(paths: Sequence[str], to: str) -> Path:
     files = _files(paths)
     digest = hashlib.sha256("\n".join([to, *paths]).encode()).hexdigest()[:8]
     return (files[0].parent if files else Path()) / f".push-{digest}"
-
-
-def _document(job: Push, *, dry_run: bool, seconds: float) -> dict[str, Any]:
-    pushed: Pushed = job.pushed
-    omitted = [
-        {"attribute": key, "reason": why, "spans": number}
-        for (key, why), number in sorted(pushed.omitted.items())
-    ]
-    return {
-        "to": repr(job.transport),
-        "profile": job.transport.profile,
-        "dry_run": dry_run,
-        "spans": pushed.spans,
-        "resumed": pushed.resumed,
-        "traces": len(pushed.traces),
-        **({"bytes": pushed.bytes} if dry_run else {}),
-        "shifted_seconds": job.shift / 1e9,
-        "seconds": seconds,
-        "lost": dict(pushed.lost),
-        "message": pushed.message,
-        "left_out": omitted,
-    }
-
-
-def _print_report(job: Push, document: dict[str, Any], problems: Sequence[Problem]) -> None:
-    pushed = job.pushed
-    verb = "would push" if document["dry_run"] else "pushed"
-    what = f"{count(pushed.spans - pushed.resumed, 'span')} of {count(len(pushed.traces), 'trace')}"
-    size = f", {pushed.bytes:,} bytes" if document["dry_run"] else ""
-    say(f"{verb} {what}{size} to {document['to']}, profile {document['profile']}")
-    if pushed.resumed:
-        say(f"an earlier push sent {count(pushed.resumed, 'span')}")
-    if job.shift:
-        say(f"times are shifted by {duration(job.shift / 1e9)}")
-    for item in document["left_out"]:
-        say(f"  omitted: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})")
-    for cause, number in pushed.lost.items():
-        say(f"  rejected: {count(number, 'span')} ({cause}) {visible(pushed.message)}")
-    if problems:
-        console().print("", problem_lines(problems), sep="\n")

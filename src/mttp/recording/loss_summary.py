@@ -12,15 +12,18 @@ def loss_summary(run_id: str, counters: Mapping[str, Any]) -> str:
     """
     Return what a session lost, from `Stats.as_dict()`, in one line; spans count once for each transport.
 
-    The line is empty if nothing was lost and no fault occurred.
+    The line is empty if nothing was lost, nothing waits on disk and no fault occurred.
     """
-    lost, faults = dict(counters["lost"]), counters["faults"]
-    if counters["pending"]:
-        lost["not_written"] = counters["pending"]
-    if not any(lost.values()) and not faults:
+    lost, faults, spooled = dict(counters["lost"]), counters["faults"], counters["spooled"]
+    if counters["pending"] > spooled:
+        lost["not_written"] = counters["pending"] - spooled
+    if not any(lost.values()) and not faults and not spooled:
         return ""
     parts = [f"{counters['recorded']:,} spans recorded, {counters['delivered']:,} delivered"]
-    parts += [f"{sum(lost.values()):,} lost{_by_cause(lost)}"]
+    if spooled:
+        parts.append(f"{spooled:,} wait in the spool, which `mttp push` sends")
+    if any(lost.values()) or not spooled:
+        parts.append(f"{sum(lost.values()):,} lost{_by_cause(lost)}")
     if faults:
         total = sum(faults.values())
         parts.append(f"{total:,} fault{'s' * (total != 1)}{_by_cause(faults)}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.codec.withholding import Withholding
+
+if TYPE_CHECKING:
+    from mttp.transports.spool import Spool
 
 __all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "MAX_BLOCK_SECONDS", "SEGMENT_BYTES", "ExportTarget", "Transport"]
 
@@ -61,6 +64,8 @@ class ExportTarget:
     """Seconds that a closing session waits for the last spans."""
     takes_columns: bool = False
     """Whether it takes steps without handles packed in columns."""
+    spool: Spool | None = None
+    """The spool for spans that it does not accept now."""
     owned: bool = True
     """Whether the session shuts it down."""
 
@@ -86,6 +91,7 @@ class ExportTarget:
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
+                "spool",
             )
             if hasattr(transport, name)
         }

@@ -36,7 +36,7 @@ try:
 except ImportError:  # not on Windows: there a file belongs to one process
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FileTransport", "open"]
+__all__ = ["FileTransport", "open", "process_name", "readable_line"]
 
 _log = logging.getLogger("mttp")
 
@@ -143,7 +143,7 @@ class FileTransport(SpanExporter):
 
     def _append_readable(self, spans: Sequence[ReadableSpan]) -> None:
         """Append each span as its own line; raises PartialExport for spans that are too long for readers."""
-        lines = list(map(_readable_line, spans))
+        lines = list(map(readable_line, spans))
         self.append(b"".join(lines))
         if too_large := lines.count(b""):
             message = f"{too_large} spans exceed the longest readable line, {READABLE_LINE_BYTES} bytes"
@@ -185,8 +185,7 @@ class FileTransport(SpanExporter):
     def _own_file(self) -> Path:
         if not self.directory:
             return self.path
-        host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
-        return self.path / f"{host}-{os.getpid()}-{os.urandom(3).hex()}{self._suffix}"
+        return self.path / f"{process_name()}{self._suffix}"
 
     def _part(self, number: int) -> Path:
         """Return the path of a part of the file; the first part, 0, has no number."""
@@ -305,7 +304,13 @@ class FileTransport(SpanExporter):
         self._close()
 
 
-def _readable_line(span: ReadableSpan) -> bytes:
+def process_name() -> str:
+    """Return a new name for a file of this process: host, process id and a random part."""
+    host = re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname()) or "host"
+    return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+def readable_line(span: ReadableSpan) -> bytes:
     """Return the line of the span, reduced until readers accept it; empty if it stays too long."""
     line = encoder.lines([span])
     forms = smaller(span, f"the span has {len(line)} bytes, more than a line may have")

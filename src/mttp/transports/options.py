@@ -24,6 +24,7 @@ from mttp.otlp import regular_files
 __all__ = [
     "MAX_CERTIFICATE",
     "ByteCount",
+    "Directory",
     "Flag",
     "Headers",
     "Positive",
@@ -211,6 +212,16 @@ def _readable(value: object) -> str:
     return str(path)
 
 
+def _directory(value: object) -> str:
+    """Return the absolute path of a directory, which may not exist yet; raises ValueError."""
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise ValueError("expected the path of a directory")
+    try:
+        return str(Path(value).expanduser().absolute())
+    except (OSError, RuntimeError) as error:  # the home or the working directory is unknown
+        raise ValueError(str(error)) from error
+
+
 def _headers(given: object, decode: Callable[[str], str] = str) -> dict[str, str]:
     """Parse headers by lower-case name; errors omit values, which may be secrets."""
     if isinstance(given, str):
@@ -235,4 +246,5 @@ ByteCount: TypeAlias = Annotated[int, byte_count]
 Seconds: TypeAlias = Annotated[float, _seconds]
 Flag: TypeAlias = Annotated[bool, flag]
 ReadableFile: TypeAlias = Annotated[str, _readable]
+Directory: TypeAlias = Annotated[str, _directory]
 Headers: TypeAlias = Annotated[Mapping[str, str], _headers]

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mttp.codec import blocks
-from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import unpacked
 from mttp.codec.withholding import Kept, Withholding
 from mttp.errors import ConfigureError, TransportError
@@ -26,6 +25,8 @@ from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.otlp.batches import Export
 from mttp.transports.partial_export import PartialExport
+from mttp.transports.spool import SpoolFolder
+from mttp.transports.spool.folder import spans_of
 
 __all__ = ["Push", "Pushed", "PushState", "latest", "shifted"]
 
@@ -84,6 +85,7 @@ class Push:
     pushed: Pushed = field(default_factory=Pushed)
     """The progress so far."""
     _reported: str = field(default="", init=False, repr=False)
+    _began: float = field(default_factory=monotonic, init=False, repr=False)
 
     def run(self, records: Iterable[SpanRecord], *, done: int = 0) -> Pushed:
         """
@@ -92,15 +94,31 @@ class Push:
         Raises TransportError if the receiver accepts nothing, or rejects the whole first request.
         """
         self.pushed.spans = self.pushed.resumed = done
-        began = monotonic()
-        for batch in _batches(islice(self._prepared(records), done, None), self._batch_spans()):
+        self._send_all(islice(self._prepared(records), done, None))
+        return self.pushed
+
+    def run_spool(self, folders: Iterable[SpoolFolder]) -> Pushed:
+        """
+        Send the spans of folders of a spool, delete what was sent, and return the progress.
+
+        Raises TransportError like `run`; what was not sent then stays.
+        """
+        for folder in folders:
+            while lines := folder.take(BATCH_BYTES):
+                self._send_all(self._prepared(spans_of(lines)))
+                folder.advance(delete=not self.dry)
+            if not self.dry:
+                folder.remove()
+        return self.pushed
+
+    def _send_all(self, spans: Iterator[Restored]) -> None:
+        for batch in _batches(spans, self._batch_spans()):
             if self.rate is not None and not self.dry:
-                due = began + (self.pushed.spans - done) / self.rate
+                due = self._began + (self.pushed.spans - self.pushed.resumed) / self.rate
                 sleep(max(due - monotonic(), 0.0))
             self._send(batch)
             if self.on_progress is not None:
                 self.on_progress(self.pushed)
-        return self.pushed
 
     def _batch_spans(self) -> int:
         """Return the batch size, which is at most one second's spans if the rate is limited."""
@@ -210,7 +228,7 @@ def _batches(spans: Iterator[Restored], count: int) -> Iterator[list[Restored]]:
     taken = 0
     for span in spans:
         batch.append(span)
-        taken += wire_bytes(span.record.attributes)
+        taken += span.size
         if len(batch) >= count or taken >= BATCH_BYTES:
             yield batch
             batch, taken = [], 0

@@ -43,6 +43,10 @@ class TransportStats:
     """Spans that sampling excluded; they are not counted as recorded."""
     blocked_seconds: float = 0.0
     """Seconds for which a full queue blocked callers."""
+    spooled: int = 0
+    """Spans that wait on disk; they are counted as pending."""
+    forwarded: Counter[str] = field(default_factory=Counter)
+    """Spans of ended processes that were sent from the spool: `delivered`, or the cause of their loss."""
     waiting_bytes: int = 0
     """Approximate bytes in the queue at the last check."""
 
@@ -71,9 +75,11 @@ class TransportStats:
                 "recorded": recorded,
                 "delivered": self.delivered,
                 "pending": recorded - self.delivered - sum(self.lost.values()),
+                "spooled": self.spooled,
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
                 "sampled_out": self.sampled_out,
+                "forwarded": dict(self.forwarded),
                 "blocked_seconds": self.blocked_seconds,
             }
 
@@ -145,6 +151,17 @@ class Stats:
         return self._sum("pending")
 
     @property
+    def spooled(self) -> int:
+        """Spans that wait on disk; they are counted as pending."""
+        return self._sum("spooled")
+
+    @property
+    def forwarded(self) -> Counter[str]:
+        """Spans of ended processes that were sent from a spool: `delivered`, or the cause of their loss."""
+        with self.lock:
+            return sum((each.forwarded for each in self.transports.values()), Counter())
+
+    @property
     def lost(self) -> Counter[str]:
         """Spans lost, by cause."""
         with self.lock:
@@ -201,9 +218,11 @@ class Stats:
                 "recorded": sum(one["recorded"] for one in found),
                 "delivered": self.delivered,
                 "pending": sum(one["pending"] for one in found),
+                "spooled": self.spooled,
                 "lost": dict(self.lost),
                 "lost_episodes": self.lost_episodes,
                 "sampled_out": self.sampled_out,
+                "forwarded": dict(self.forwarded),
                 "faults": dict(self.faults),
                 "blocked_seconds": self.blocked_seconds,
                 "transports": each,

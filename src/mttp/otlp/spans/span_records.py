@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext
 
+from mttp.codec import kinds
+from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import Profile, arrays
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import RecordingSpan, SpanOrigin
+from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin
 from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
+from mttp.semconv import spans as names
 
 __all__ = ["Restored", "record"]
 
@@ -20,14 +24,32 @@ _NO_RESOURCE = Resource.get_empty()
 """An explicit resource; without one the SDK would detect the machine's for each span."""
 
 
-class Restored(ReadableSpan):
+class Restored(EndedSpan):
     """A record as a span, which mttp's transports can export."""
 
     def __init__(self, record: SpanRecord) -> None:
-        context = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
-        super().__init__(record.name, context, resource=_NO_RESOURCE)
+        self._identity = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
+        super().__init__(record.name, self._identity, resource=_NO_RESOURCE)
         self.record = record
         """The record; of OpenTelemetry's properties only name and ids are set."""
+        self.trace_id = self._identity.trace_id
+        self.size = wire_bytes(record.attributes)
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its span context."""
+        return self._identity
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its attributes."""
+        return dict(self.record.attributes)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last span of its trace, or of a process's part of the trace."""
+        is_root = not self.record.parent_id
+        return is_root or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
 
 def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:

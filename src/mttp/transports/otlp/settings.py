@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, urlsplit
 from mttp.errors import TransportError
 from mttp.otlp.tls import tls_context
 from mttp.transports.options import (
+    ByteCount,
+    Directory,
     Headers,
     ReadableFile,
     Seconds,
@@ -69,6 +71,10 @@ class Settings:
     """Maximum bytes of one request, uncompressed."""
     profile: Annotated[Profile, named]
     """The limits of the receiver."""
+    spool: Directory | None = None
+    """The directory where spans wait that the receiver does not accept now."""
+    spool_bytes: ByteCount = 2**30
+    """Maximum bytes of that directory."""
 
     def tls(self) -> SSLContext:
         """Return the TLS context for HTTP; raises TransportError if a file can't be used."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from opentelemetry import context as otel_context
@@ -18,6 +19,8 @@ from mttp.transports.otlp.answers import ExportResponse, OtlpSender
 from mttp.transports.otlp.batches import Export
 from mttp.transports.otlp.settings import TRACES_PATH, Settings, resolve
 from mttp.transports.partial_export import PartialExport
+from mttp.transports.spool import Spool
+from mttp.transports.spool.folder import SpoolDestination
 
 __all__ = ["OtlpTransport"]
 
@@ -30,7 +33,8 @@ class OtlpTransport(SpanExporter):
 
     Options default to the OTEL_EXPORTER_OTLP variables; `profile` defaults to a guess from the address.
     The first export opens the connection.
-    Raises TransportError for a wrong option or variable, or a file that can't be read.
+    With `spool`, a directory, spans that the receiver does not accept now wait there, up to `spool_bytes`.
+    Raises TransportError for a wrong option or variable, or a file or directory that can't be used.
     """
 
     name: ClassVar[str] = "otlp"
@@ -56,6 +60,8 @@ class OtlpTransport(SpanExporter):
         self.close_timeout = self.settings.profile.close_seconds
         self._url = url
         self._place = without_secrets(url)
+        self.spool = self._open_spool()
+        """The spool; None without the option."""
         given = [name for name, value in options.items() if value is not None and name != "headers"]
         self._given = {name: getattr(self.settings, name) for name in given}
         if "profile" in self._given:
@@ -64,6 +70,12 @@ class OtlpTransport(SpanExporter):
         self._lock = threading.Lock()
         self._sender: OtlpSender | None = None
         self._closed = False
+
+    def _open_spool(self) -> Spool | None:
+        if self.settings.spool is None:
+            return None
+        destination = SpoolDestination(self._place, self.profile)
+        return Spool(Path(self.settings.spool), self.settings.spool_bytes, destination)
 
     @property
     def profile(self) -> str:
@@ -113,6 +125,8 @@ class OtlpTransport(SpanExporter):
             sender, self._sender = self._sender, None
         if sender is not None:
             sender.close()
+        if self.spool is not None:
+            self.spool.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:  # noqa: ARG002 - the SDK's signature
         """Return True: `export` sends synchronously."""
@@ -121,6 +135,8 @@ class OtlpTransport(SpanExporter):
     def after_fork(self) -> None:
         """Replace the lock in a forked child: a thread of the parent may hold it."""
         self._lock = threading.Lock()
+        if self.spool is not None:
+            self.spool.after_fork()
 
     def __repr__(self) -> str:
         return self._place

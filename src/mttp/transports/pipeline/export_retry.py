@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.otlp.spans import EndedSpan
+from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.partial_export import PartialExport, RejectedSpans
+from mttp.transports.pipeline.disk_queue import DiskQueue
 from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
 from mttp.transports.pipeline.span_queue import SpanQueue
 from mttp.transports.stats import TransportStats
@@ -46,6 +49,7 @@ class ExportRetry:
 
     After a failure episodes are exported one by one, failed ones last, since one of them may be the cause.
     Such an episode is dropped after `REFUSALS` attempts; an OSError (full disk, no network) never drops one.
+    With a spool, spans that a receiver does not accept are moved to disk, and so are all that follow them.
     """
 
     def __init__(
@@ -61,6 +65,9 @@ class ExportRetry:
         self._losses = losses
         self._lock = lock
         self._refusals: dict[int, tuple[int, int]] = {}
+        self._disk = DiskQueue(target.spool, stats, losses) if target.spool is not None else None
+        self._failures = 0
+        self._pause_until = float("-inf")
         self._logged = float("-inf")
         self._is_failing = False
         self._released = False
@@ -70,10 +77,84 @@ class ExportRetry:
         """Bytes in the queue and in the segment being exported."""
         return self.queue.bytes + self._segment.bytes
 
-    def offer(self) -> bool:
-        """Export the next segment; return whether all of it was delivered or rejected."""
-        if time.monotonic() < self.not_before:
+    @property
+    def has_disk(self) -> bool:
+        """Whether the transport has a spool."""
+        return self._disk is not None
+
+    @property
+    def has_own(self) -> bool:
+        """Whether spans of this process wait, in memory or on disk."""
+        return bool(self.queue) or (self._disk is not None and self._disk.has_own)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any spans wait, those included that ended processes have left on disk."""
+        return bool(self.queue) or (self._disk is not None and self._disk.has_work)
+
+    @property
+    def spool_cause(self) -> str:
+        """The cause of losses while the spool takes no spans; empty if it does, or there is none."""
+        return self._disk.full_cause if self._disk is not None else ""
+
+    @property
+    def exported(self) -> int:
+        """Spans that were exported, those of ended processes included."""
+        return self._stats.delivered + self._stats.forwarded["delivered"]
+
+    def offer(self, *, at_once: bool) -> bool:
+        """
+        Export the next spans; return whether all of them were delivered or rejected.
+
+        `at_once` does not wait between attempts, unless the receiver has asked for a delay.
+        """
+        now = time.monotonic()
+        is_waiting = now < self.not_before or (now < self._pause_until and not at_once)
+        if self._disk is not None and self.queue and (is_waiting or self._disk.has_own):
+            self.spill()
+        if is_waiting:
             return False
+        if self._disk is not None and (self._disk.has_own or not self.queue):
+            answer, offered = self._offer_from_disk(self._disk)
+        else:
+            answer, offered = self._offer_from_memory()
+        self.failing = not answer.taken
+        self._failures = 0 if answer.taken else self._failures + 1
+        self.not_before = time.monotonic() + answer.retry_after
+        self._log(answer, offered)
+        if self._disk is not None and not answer.taken:
+            self._pause_until = time.monotonic() + backoff.wait(self._failures)
+            self.spill()
+        return answer.taken
+
+    def spill(self) -> None:
+        """Move spans from memory to disk, as long as the spool takes them."""
+        while self._disk is not None and self.queue:
+            with self._lock:
+                segment = self._segment = self.queue.take(self._target.segment_bytes)
+            left = self._disk.put(segment.spans)
+            with self._lock:
+                if segment is self._segment:
+                    self._segment = SpanQueue()
+                    self._put_first(left)
+            if left:
+                return
+
+    def take_back(self) -> None:
+        """Return the segment of an export that hangs to the queue."""
+        with self._lock:
+            segment, self._segment = self._segment, SpanQueue()
+            self._put_first(segment.spans)
+
+    def _offer_from_disk(self, disk: DiskQueue) -> tuple[_ExportOutcome, Sequence[EndedSpan]]:
+        offered = disk.take(self._target.segment_bytes)
+        answer = self._export(offered) if offered else _ExportOutcome()
+        with self._lock:
+            if disk.settle(answer.kept, Counter({one.cause: one.spans for one in answer.rejections})):
+                self._count(offered, answer)
+        return answer, offered
+
+    def _offer_from_memory(self) -> tuple[_ExportOutcome, Sequence[EndedSpan]]:
         with self._lock:
             segment = self.queue.take(self._target.segment_bytes, traces=1 if self.failing else None)
             self._segment = segment
@@ -87,9 +168,7 @@ class ExportRetry:
                     self._segment = SpanQueue()
                     self._settle(segment, offered, answer)
                 self.failing = not answer.taken
-        self.not_before = time.monotonic() + answer.retry_after
-        self._log(answer, offered)
-        return answer.taken
+        return answer, offered
 
     def give_up(self) -> SpanQueue:
         """Remove and return all remaining spans."""
@@ -127,7 +206,8 @@ class ExportRetry:
             else _ExportOutcome(kept=spans, error=RuntimeError("the transport refused them"))
         )
 
-    def _settle(self, segment: SpanQueue, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
+    def _count(self, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
+        """Count spans as delivered or rejected."""
         if answer.rejections:
             again = set(map(id, answer.kept))
             gone = [span for span in offered if id(span) not in again]
@@ -135,6 +215,9 @@ class ExportRetry:
                 self._losses.reject(rejection, gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += len(offered) - len(answer.kept) - rejected
+
+    def _settle(self, segment: SpanQueue, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
+        self._count(offered, answer)
         if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
                 self._refusals.pop(trace_id, None)
@@ -147,7 +230,18 @@ class ExportRetry:
         for trace_id in kept.traces:
             if trace_id in self._losses:
                 self._losses.add(trace_id, kept.drop(trace_id))
-        self.queue.put_back(kept)
+        if self._disk is not None:
+            self._put_first(kept.spans)
+        else:
+            self.queue.put_back(kept)
+
+    def _put_first(self, spans: Sequence[EndedSpan]) -> None:
+        """Return spans to the head of the queue: those of a spool keep their order."""
+        queue = SpanQueue()
+        for span in spans:
+            queue.add(span)
+        queue.extend(self.queue)
+        self.queue = queue
 
     def _refused(self, segment: SpanQueue) -> None:
         """Drop the one episode of a segment after `REFUSALS` failures while others were delivered."""

@@ -267,14 +267,30 @@ class Pipeline:
             with self._changed:
                 self._await(lambda: self._closed, self._deadline - time.monotonic())
             if not self._closed:
+                self._quietly(self._spill)
                 self._give_up()
                 self._release()
         return self._delivered_all()
 
     def _delivered_all(self) -> bool:
-        """Whether nothing was lost; spans that ended after the session do not count."""
+        """Whether nothing was lost or waits on disk; spans that ended after the session do not count."""
         with self._lock:
-            return not self._given_up and self._stats.lost.total() == self._stats.lost["session_closed"]
+            is_complete = not self._given_up and not self._stats.spooled
+            return is_complete and self._stats.lost.total() == self._stats.lost["session_closed"]
+
+    def _spill(self) -> None:
+        """Move the spans that wait for a transport that hangs to its spool, if it has one."""
+        if not self._retry.has_disk:
+            return
+        with self._lock:
+            if self._preparing:  # filtering hangs: unfiltered spans must not be written
+                return
+            self._gather()
+            fresh, self._gathered = self._gathered, SpanQueue()
+            self._preparing = fresh
+        self._prepare(fresh)
+        self._retry.take_back()
+        self._retry.spill()
 
     def _release(self) -> None:
         """Shut down a transport that hangs, on a thread that is not waited for."""
@@ -308,7 +324,7 @@ class Pipeline:
             lost = self._retry.queue.drop(trace_id) + self._gathered.drop(trace_id)
             if lost:
                 self._waited.pop(trace_id)
-                self._losses.add(trace_id, lost, "buffer_full")
+                self._losses.add(trace_id, lost, self._retry.spool_cause or "buffer_full")
         return fits
 
     def _await(self, condition: Callable[[], bool], seconds: float) -> bool:
@@ -379,20 +395,36 @@ class Pipeline:
                 self._preparing = fresh
                 self._weigh()
             self._prepare(fresh)
-            while self._retry.queue and self._retry.offer():
-                with self._changed:
-                    self._changed.notify_all()
+            is_done = self._export()
             self._losses.log()
             self._quietly(self._owner.wrote)
+            has_work = self._retry.has_work
             with self._changed:
-                written = not self._retry.queue
-                self._awake = self._awake or not written
-                self._requests.answer(ticket, written=written, lost=self._stats.lost.total())
+                self._awake = self._awake or has_work
+                if is_done:
+                    written = not self._retry.has_own
+                    self._requests.answer(ticket, written=written, lost=self._stats.lost.total())
                 self._weigh()
                 losses = [] if self._retry.failing else self._losses.unreported()
                 self._changed.notify_all()
             for loss in losses:
                 self._quietly(partial(self._owner.gap, loss, self))
+
+    def _export(self) -> bool:
+        """
+        Export what waits; return False if time ran out before all spans of this process were exported.
+
+        Spans on disk may be many: newer ones have to be taken from the inbox meanwhile.
+        """
+        until = time.monotonic() + INTERVAL
+        while self._retry.has_work:
+            if not self._retry.offer(at_once=self._closing or self._requests.is_pending):
+                return True
+            with self._changed:
+                self._changed.notify_all()
+            if not self._retry.queue and time.monotonic() > until:
+                return not self._retry.has_own
+        return True
 
     def _prepare(self, fresh: SpanQueue) -> None:
         """Filter and pack new spans, then queue them for export."""
@@ -446,13 +478,16 @@ class Pipeline:
         with self._turn():
             fruitless = 0
             while not self._closed and fruitless <= len(RESTS):
-                delivered, self._retry.not_before = self._stats.delivered, 0.0
+                exported, self._retry.not_before = self._retry.exported, 0.0
                 self._quietly(self._write)
-                if not self._inbox and not self._retry.queue:
+                if not self._inbox and not self._retry.has_work:
                     break
-                fruitless = 0 if self._stats.delivered > delivered else fruitless + 1
+                if not self._retry.queue and time.monotonic() > self._deadline:
+                    break  # the rest is on disk
+                fruitless = 0 if self._retry.exported > exported else fruitless + 1
                 if fruitless and not self._rest(fruitless):
                     break
+            self._quietly(self._retry.spill)
             self._quietly(self._retry.shutdown)
         self._give_up()
 
@@ -475,8 +510,9 @@ class Pipeline:
             left.extend(self._gathered)
             self._preparing, self._gathered = SpanQueue(), SpanQueue()
             self._given_up += len(left)
+            cause = self._retry.spool_cause or "write_failed"
             for trace_id in left.traces:
-                self._losses.leave(trace_id, left.drop(trace_id), "write_failed")
+                self._losses.leave(trace_id, left.drop(trace_id), cause)
             if self._sampler is not None:
                 self._sampler.close()
             self._weigh()

@@ -1,0 +1,154 @@
+"""Spans of a pipeline that wait in a spool, and those of ended processes that it sends too."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mttp.codec.profiles import unpacked
+from mttp.model.spans import SpanRecord
+from mttp.otlp.encoding import encoder
+from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans.span_records import Restored
+from mttp.otlp.streams import READABLE_LINE_BYTES
+from mttp.transports.file import readable_line
+from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
+from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
+from mttp.transports.spool.folder import spans_of
+from mttp.transports.stats import TransportStats
+
+__all__ = ["DiskQueue"]
+
+_log = logging.getLogger("mttp")
+
+
+class DiskQueue:
+    """
+    A queue of spans in a spool, in the order in which they ended.
+
+    Only the thread that exports calls it, but for `put`. Spans of this process come first; then those that
+    ended processes have left, which `stats.forwarded` counts.
+    """
+
+    def __init__(self, spool: Spool, stats: TransportStats, losses: Losses) -> None:
+        self.full_cause = ""
+        """The cause of losses while nothing can be put: spool_full or spool_failed; else empty."""
+        self._spool = spool
+        self._stats = stats
+        self._losses = losses
+        self._source: SpoolFolder | None = None
+        """The folder of the spans in `_batch`."""
+        self._batch: list[Restored] = []
+        """Spans of the last batch that are to be sent again."""
+        self._logged = float("-inf")
+
+    @property
+    def has_own(self) -> bool:
+        """Whether spans of this process wait."""
+        return self._stats.spooled > 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any spans wait; looks for those of ended processes."""
+        return self.has_own or self._spool.adopted() is not None
+
+    def put(self, spans: Sequence[EndedSpan]) -> Sequence[EndedSpan]:
+        """Write spans to the spool, and return them if that is impossible."""
+        lines, count = self._encoded(spans)
+        before = self._spool.own
+        try:
+            if lines:
+                self._spool.append(lines)
+        except OSError as error:
+            self._fail(error)
+            return spans
+        self.full_cause = ""
+        with self._stats.lock:
+            if self._spool.own is not before:
+                self._lose_own("spool_damaged")  # somebody deleted the folder
+            self._stats.spooled += count
+        return ()
+
+    def _encoded(self, spans: Sequence[EndedSpan]) -> tuple[bytes, int]:
+        """Return the lines of the spans and their number; spans that can't be encoded are lost."""
+        try:
+            lines = encoder.lines(spans)
+        except Exception:  # spans of other libraries may be invalid
+            lines = b""
+        if lines and len(lines) <= READABLE_LINE_BYTES:
+            return lines, len(spans)
+        written = [(span, self._line(span)) for span in spans]
+        return b"".join(line for _, line in written), sum(bool(line) for _, line in written)
+
+    def _line(self, span: EndedSpan) -> bytes:
+        cause = "too_large"
+        try:
+            line = readable_line(span)
+        except Exception:
+            line, cause = b"", "invalid"
+        if not line:
+            with self._stats.lock:
+                self._losses.add(span.trace_id, [span], cause)
+        return line
+
+    def _fail(self, error: OSError) -> None:
+        self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
+        now = time.monotonic()
+        if now - self._logged > LOG_SECONDS:
+            self._logged = now
+            place = self._spool.directory
+            _log.warning("mttp: spans can't be written to the spool %s and wait in memory: %s", place, error)
+
+    def take(self, max_bytes: int) -> list[Restored]:
+        """Return the next spans, about `max_bytes` of them; the same ones until `settle` takes them."""
+        while not self._batch and self.has_work:
+            self._source = self._spool.own if self.has_own else self._spool.adopted()
+            lines = self._source.take(max_bytes) if self._source is not None else []
+            self._batch = [_span(record) for record in spans_of(lines)]
+            if lines and not self._batch and self._source is not None:
+                self._source.advance()
+            if not lines:
+                self._end_of_folder()
+        return self._batch
+
+    def _end_of_folder(self) -> None:
+        """Delete a folder without further spans; what its process counted beyond them is lost."""
+        if not self.has_own:
+            self._spool.remove_adopted()
+            return
+        self._spool.remove_own()
+        with self._stats.lock:
+            self._lose_own("spool_damaged")
+
+    def _lose_own(self, cause: str) -> None:
+        if self._stats.spooled:
+            self._stats.lose(cause, self._stats.spooled)
+            self._stats.spooled = 0
+
+    def settle(self, kept: Sequence[EndedSpan], rejected: Counter[str]) -> bool:
+        """
+        Keep these spans of the last batch, and forget the others, which were sent or rejected.
+
+        Return whether the batch was of this process. Called under the lock of the counters.
+        """
+        gone = len(self._batch) - len(kept)
+        is_own = self._source is not None and self._source is self._spool.own
+        if is_own:
+            self._stats.spooled = max(self._stats.spooled - gone, 0)
+        else:
+            self._stats.forwarded.update(rejected)
+            self._stats.forwarded["delivered"] += gone - rejected.total()
+        named = set(map(id, kept))
+        self._batch = [span for span in self._batch if id(span) in named]
+        if not self._batch and self._source is not None:
+            self._source.advance()
+            if is_own and not self._stats.spooled:
+                self._spool.remove_own()
+        return is_own
+
+
+def _span(record: SpanRecord) -> Restored:
+    return Restored(replace(record, attributes=unpacked(record.attributes)))
