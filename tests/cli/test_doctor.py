@@ -500,3 +500,46 @@ def test_a_check_that_fails_is_named_and_the_others_run(monkeypatch: pytest.Monk
 
     assert [("broken", "error"), ("transport", "ok")] == [(row["check"], row["status"]) for row in rows]
     assert SECRET not in str(rows)
+
+
+def test_a_spool_is_checked_and_not_created(receiver: OtlpReceiver, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    address = f"{receiver.http_address}?spool={spool}"
+    assert [] == [one for one in wrong("--transport", address) if one[0] in ("folder", "spool", "transport")]
+    assert ["0 B of 1.07 GB wait"] == [
+        one["found"] for one in found("--transport", address) if one["check"] == "spool"
+    ]
+    assert not spool.exists()
+
+
+def test_spans_of_ended_processes_are_named_with_the_command_that_sends_them(
+    receiver: OtlpReceiver, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    receiver.behave(Behaviour(status=503), forever=True)
+    address = f"{receiver.http_address}?spool={spool}"
+    with mttp.configure(address), mttp.episode(env="toy"):
+        pass
+    (warned,) = [one for one in wrong("--transport", address) if one[0] == "spool"]
+    assert "warning" == warned[1]
+    assert "1 folder of ended processes" in warned[2]
+    assert f"`mttp push {spool}` sends them" == warned[3]
+
+
+def test_a_spool_that_is_almost_full_is_named(receiver: OtlpReceiver, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    receiver.behave(Behaviour(status=503), forever=True)
+    with mttp.configure(f"{receiver.http_address}?spool={spool}"), mttp.episode(env="toy"):
+        pass
+    address = f"{receiver.http_address}?spool={spool}&spool_bytes=2000"
+    (warned,) = [one for one in wrong("--transport", address) if one[0] == "spool"]
+    assert "warning" == warned[1]
+    assert "raise spool_bytes" in warned[3]
+
+
+@pytest.mark.parametrize("given", ["spool=", "spool=x&spool_bytes=none"])
+def test_a_wrong_option_of_a_spool_is_named(given: str) -> None:
+    address = f"http://localhost:4318?{given}"
+    (named,) = [one for one in wrong("--transport", address) if one[0] == "transport"]
+    assert "error" == named[1]
+    assert "spool" in named[2]

@@ -26,7 +26,8 @@ DOCS = Path(__file__).parents[2] / "docs"
         (
             "transports",
             Settings,
-            "headers compression timeout certificate client_key client_certificate max_bytes profile",
+            "headers compression timeout certificate client_key client_certificate max_bytes profile"
+            " spool spool_bytes",
         ),
         ("native", HttpOutlet, "timeout max_bytes headers certificate"),
         ("native", ChannelOutlet, "capacity full"),

@@ -85,7 +85,7 @@ class Push:
     pushed: Pushed = field(default_factory=Pushed)
     """The progress so far."""
     _reported: str = field(default="", init=False, repr=False)
-    _began: float = field(default_factory=monotonic, init=False, repr=False)
+    _began: float | None = field(default=None, init=False, repr=False)
 
     def run(self, records: Iterable[SpanRecord], *, done: int = 0) -> Pushed:
         """
@@ -112,9 +112,10 @@ class Push:
         return self.pushed
 
     def _send_all(self, spans: Iterator[Restored]) -> None:
+        began = self._began = monotonic() if self._began is None else self._began
         for batch in _batches(spans, self._batch_spans()):
             if self.rate is not None and not self.dry:
-                due = self._began + (self.pushed.spans - self.pushed.resumed) / self.rate
+                due = began + (self.pushed.spans - self.pushed.resumed) / self.rate
                 sleep(max(due - monotonic(), 0.0))
             self._send(batch)
             if self.on_progress is not None:

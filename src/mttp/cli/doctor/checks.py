@@ -23,7 +23,11 @@ CHECKS: tuple[Callable[[], Iterable[SetupFinding]], ...] = (
     process.worker,
 )
 """Checks of the machine and the environment."""
-FOLDER_CHECKS: tuple[Callable[[SetupTarget], Iterable[SetupFinding]], ...] = (folders.writable, folders.disk)
+FOLDER_CHECKS: tuple[Callable[[SetupTarget], Iterable[SetupFinding]], ...] = (
+    folders.writable,
+    folders.disk,
+    folders.spool,
+)
 """Checks of a transport's folder."""
 ENDPOINT_CHECKS: tuple[Callable[[SetupTarget, float], Iterable[SetupFinding]], ...] = (
     endpoints.connection,

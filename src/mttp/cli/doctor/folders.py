@@ -1,4 +1,4 @@
-"""Checks of the folder of a file transport: permissions and free space."""
+"""Checks of the folder of a file transport or a spool: permissions, free space, and spans that wait."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from pathlib import Path
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
 from mttp.cli.doctor.targets import SetupTarget
 from mttp.cli.rendering.sizes import byte_text
+from mttp.cli.rendering.words import count
+from mttp.transports.spool import SpoolFolder, bytes_of, folders
+from mttp.transports.spool.folder import lock
 
-__all__ = ["disk", "writable"]
+__all__ = ["disk", "spool", "writable"]
 
 FEW_BYTES = 10**9
 """Free bytes below which there is a warning."""
 TOO_FEW_BYTES = 64 * 10**6
 """Free bytes below which there is an error: less than a queue may hold."""
+MOST_OF_SPOOL = 0.8
+"""Share of a spool's limit beyond which there is a warning."""
 
 
 def writable(target: SetupTarget) -> Iterator[SetupFinding]:
@@ -55,6 +60,38 @@ def disk(target: SetupTarget) -> Iterator[SetupFinding]:
         yield warning("disk", found, "`mttp size` estimates what a training needs")
     else:
         yield ok("disk", found)
+
+
+def spool(target: SetupTarget) -> Iterator[SetupFinding]:
+    """Check the locks of a spool's file system, and what waits in it."""
+    if target.folder is None or not target.spool_bytes:
+        return
+    try:
+        with tempfile.TemporaryFile(dir=_existing(target.folder)) as file:
+            lock(file.fileno())
+    except OSError as problem:
+        reason = f"{target.folder} can't be locked: {problem.strerror}"
+        yield error("spool", reason, "choose a directory on a disk with file locks")
+        return
+    waiting = folders(target.folder)
+    used = sum(map(bytes_of, waiting))
+    left = sum(map(_is_left, waiting))
+    found = f"{byte_text(used)} of {byte_text(target.spool_bytes)} wait"
+    send = f"`mttp push {target.folder}` sends them"
+    if used > MOST_OF_SPOOL * target.spool_bytes:
+        yield warning("spool", found, f"{send}; or raise spool_bytes: spans are lost when it is full")
+    elif left:
+        yield warning("spool", f"{found}, {count(left, 'folder')} of ended processes", send)
+    else:
+        yield ok("spool", found)
+
+
+def _is_left(path: Path) -> bool:
+    """Whether the process of a spool's folder has ended."""
+    folder = SpoolFolder.adopt(path)
+    if folder is not None:
+        folder.close()
+    return folder is not None
 
 
 def _existing(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,11 +13,11 @@ from mttp import transports
 from mttp.codec.secrets import without_secrets
 from mttp.errors import MissingExtra
 from mttp.recording.session_factory import TRANSPORT_VARIABLE, addresses
-from mttp.transports import environment
-from mttp.transports.export_target import Transport
+from mttp.transports import environment, otlp
 from mttp.transports.file import FileTransport
 from mttp.transports.options import open_at, path_of, take
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.otlp.settings import Settings
 
 __all__ = ["SetupTarget", "stated", "targets"]
 
@@ -48,6 +48,8 @@ class SetupTarget:
     """Whether it uses TLS."""
     receiver: OtlpTransport | None = None
     """The transport to an OTLP receiver."""
+    spool_bytes: int = 0
+    """The limit of the folder, if it is a spool."""
 
 
 def stated(url: str | None) -> tuple[str, list[str] | None]:
@@ -80,19 +82,29 @@ def targets(given: list[str] | None) -> Iterator[SetupTarget]:
 def _of_address(url: str) -> SetupTarget:
     if url.startswith(_FOLDERS):
         return open_at(url, {}, _of_folder, "transport")
+    if url.startswith(transports.RECEIVERS):
+        return open_at(url, {}, _of_otlp, "transport")
     scheme = url.partition("://")[0]
     if scheme == "wandb":
         _need(scheme)
         return open_at(url, {}, _of_project, "transport")
     opened = transports.open(url)
     try:
-        if isinstance(opened, OtlpTransport):
-            return _of_receiver(opened)
         if scheme in ("mttp+http", "mttp+https"):
             return _of_url(url.removeprefix("mttp+").partition("?")[0], without_secrets(url))
         return SetupTarget(name=without_secrets(url))
     finally:
-        _close(opened)
+        opened.shutdown()
+
+
+def _of_otlp(address: str, options: Mapping[str, object]) -> SetupTarget:
+    """Return the target of a receiver, without creating its spool."""
+    given = take(options, Settings)
+    transport = otlp.open(address, {**options, "spool": None})
+    target = _of_receiver(transport)
+    if "spool" not in given:
+        return target
+    return replace(target, folder=Path(given["spool"]), spool_bytes=transport.settings.spool_bytes)
 
 
 def _of_project(address: str, options: Mapping[str, object]) -> SetupTarget:
@@ -101,11 +113,6 @@ def _of_project(address: str, options: Mapping[str, object]) -> SetupTarget:
     take(options, WandbRuns)
     project_of(address)
     return SetupTarget(name=address)
-
-
-def _close(opened: Transport) -> None:
-    if not isinstance(opened, OtlpTransport):  # which connects when it is used
-        opened.shutdown()
 
 
 def _need(scheme: str) -> None:

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from errno import ENOLCK
 from pathlib import Path
 
 from typing_extensions import Self
 
-from mttp.errors import TransportError
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
 from mttp.otlp.json_decode import LineError, decode_line, decode_spans
@@ -25,7 +25,7 @@ try:
 except ImportError:  # not on Windows, where `Spool` raises an error
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["OWNER", "SpoolDestination", "SpoolFolder", "can_lock", "destination_of", "spans_of"]
+__all__ = ["OWNER", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock", "spans_of"]
 
 _log = logging.getLogger("mttp")
 
@@ -55,12 +55,13 @@ class SpoolFolder:
     Its owner has locked the file `owner`; the lock ends with the process.
     """
 
-    def __init__(self, path: Path, destination: SpoolDestination, lock: int) -> None:
+    def __init__(self, path: Path, destination: SpoolDestination, locked: int) -> None:
+        """`locked` is the descriptor of its locked file `owner`."""
         self.path = path
         """The folder."""
         self.destination = destination
         """Where its spans are to be sent."""
-        self._lock: int | None = lock
+        self._locked: int | None = locked
         self._fd: int | None = None
         self._last = max(self._numbers(), default=0)
         self._number, self._offset = self._position()
@@ -71,10 +72,10 @@ class SpoolFolder:
         """Create a folder of this process; raises OSError."""
         path = directory / f"{time.time_ns()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
-        lock = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(lock, json.dumps({"to": destination.to, "profile": destination.profile}).encode())
-        return cls(path, destination, lock)
+        fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        lock(fd)
+        os.write(fd, json.dumps({"to": destination.to, "profile": destination.profile}).encode())
+        return cls(path, destination, fd)
 
     @classmethod
     def adopt(cls, path: Path, *, to: str | None = None) -> Self | None:
@@ -88,16 +89,16 @@ class SpoolFolder:
         if destination is None or to not in (None, destination.to):
             return None
         try:
-            lock = os.open(path / OWNER, os.O_RDWR)
+            fd = os.open(path / OWNER, os.O_RDWR)
         except OSError:
             return None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # else another process has sent everything meanwhile
-                return cls(path, destination, lock)
+            lock(fd)
+            if os.fstat(fd).st_nlink:  # else another process has sent everything meanwhile
+                return cls(path, destination, fd)
         except OSError:
             pass
-        os.close(lock)
+        os.close(fd)
         return None
 
     # Writing.
@@ -170,7 +171,7 @@ class SpoolFolder:
         """Go beyond the lines of the last `take`; store that they were sent, unless `delete` is False."""
         passed = range(self._number, self._next[0])
         self._number, self._offset = self._next
-        if not delete or self._lock is None:  # another process may own the folder by now
+        if not delete or self._locked is None:  # another process may own the folder by now
             return
         with suppress(OSError):
             partial = self.path / f"{_SENT}.partial"
@@ -182,10 +183,10 @@ class SpoolFolder:
     def close(self) -> None:
         """Unlock the folder; another process may then take it over."""
         self._close_file()
-        lock, self._lock = self._lock, None
-        if lock is not None:
+        locked, self._locked = self._locked, None
+        if locked is not None:
             with suppress(OSError):
-                os.close(lock)
+                os.close(locked)
 
     def remove(self) -> None:
         """Delete the folder."""
@@ -196,16 +197,6 @@ class SpoolFolder:
             (self.path / OWNER).unlink(missing_ok=True)
             self.path.rmdir()
         self.close()
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of its files, those of lines that were sent included."""
-        return sum(self._size(number) for number in self._numbers())
-
-    def _size(self, number: int) -> int:
-        with suppress(OSError):
-            return self._file(number).stat().st_size
-        return 0
 
     def _file(self, number: int) -> Path:
         return self.path / f"{number:06}.jsonl"
@@ -237,16 +228,21 @@ def destination_of(path: Path) -> SpoolDestination | None:
         return None
 
 
-def can_lock(path: Path) -> None:
-    """Create a directory, and lock a file in it; raises OSError, or TransportError without file locks."""
+def lock(fd: int) -> None:
+    """Lock a file until it is closed; raises OSError if another process has it, or there are no locks."""
     if fcntl is None:
-        raise TransportError("a spool needs file locks, which this system lacks; leave out spool=")
+        raise OSError(ENOLCK, "this system has no file locks")
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def check_locks(path: Path) -> None:
+    """Create a directory, and lock a file in it; raises OSError."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     probe = path / f".{process_name()}"
     try:
         fd = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(fd)
         finally:
             os.close(fd)
     finally:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from mttp.errors import TransportError
-from mttp.transports.spool.folder import OWNER, SpoolDestination, SpoolFolder, can_lock, destination_of
+from mttp.transports.spool.folder import OWNER, SpoolDestination, SpoolFolder, check_locks, destination_of
 
-__all__ = ["Spool", "SpoolFullError", "folders", "is_spool"]
+__all__ = ["Spool", "SpoolFullError", "bytes_of", "folders", "is_spool"]
 
 LOOK_SECONDS = 5.0
 """Seconds between two looks at the folders of other processes: their sizes, and whether they were left."""
@@ -41,7 +41,7 @@ class Spool:
         self._adopted: SpoolFolder | None = None
         self._others, self._measured, self._looked = 0, float("-inf"), float("-inf")
         try:
-            can_lock(directory)
+            check_locks(directory)
         except OSError as error:
             raise TransportError(
                 f"can't use spool={directory}: {error.strerror}; choose another directory on a disk with "
@@ -51,7 +51,7 @@ class Spool:
     def append(self, lines: bytes | bytearray) -> None:
         """Append whole lines; raises SpoolFullError, or another OSError if they can't be written."""
         with self._lock:
-            own = self._own.bytes if self._own is not None else 0
+            own = bytes_of(self._own.path) if self._own is not None else 0
             if own + self._others_bytes() + len(lines) > self.max_bytes:
                 raise SpoolFullError(f"the spool {self.directory} has reached spool_bytes={self.max_bytes}")
             if self._own is not None and not (self._own.path / OWNER).exists():
@@ -113,7 +113,7 @@ class Spool:
     def _others_bytes(self) -> int:
         """Return the bytes of the files of other processes."""
         if time.monotonic() - self._measured > LOOK_SECONDS:
-            self._others, self._measured = sum(map(_bytes, self._other_folders())), time.monotonic()
+            self._others, self._measured = sum(map(bytes_of, self._other_folders())), time.monotonic()
         return self._others
 
 
@@ -129,7 +129,8 @@ def is_spool(directory: Path) -> bool:
     return directory.is_dir() and any(destination_of(path) is not None for path in folders(directory))
 
 
-def _bytes(folder: Path) -> int:
+def bytes_of(folder: Path) -> int:
+    """Return the bytes of the spans in a folder."""
     total = 0
     for path in folder.glob("*.jsonl"):
         with suppress(OSError):
