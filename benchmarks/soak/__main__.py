@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from checks import checked, memory
+from checks import checked, live_growth, memory
 from files import Parts, children
 from sampling import cpu_seconds, descendants, sampled
 from schedule import FAULTS, RECEIVER, Fault, schedule
@@ -124,6 +124,7 @@ class Soak:
             for name, used in (("training", training_cpu), ("receiver", receiver_cpu), ("soak", own_cpu))
         }
         self.found["memory"] = {name: memory(self.found["samples"], name) for name in ("training", "worker")}
+        self.found["live"] = live_growth(self.found["samples"])
         self.found["workers"] = len(self._restarts)
         return [last, *children(self.folder)]
 
@@ -174,6 +175,7 @@ class Soak:
             "is_quiet": self._current is None and not told["own"]["children"],
             "fault": self._current.kind if self._current else None,
             "training": sampled(self.training.pid),
+            "live": told["own"]["live"],
             "steps": told["own"]["steps"],
             "skipped_s": round(told["own"]["skipped_s"], 1),
         }

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sampling import slope
 
-__all__ = ["Check", "checked", "memory", "total"]
+__all__ = ["Check", "checked", "live_growth", "memory", "total"]
 
 _MOST_GROWTH = 1.0
 """Megabytes per hour above which a significant slope of memory is a leak."""
@@ -15,6 +15,12 @@ _WARM_UP = 0.25
 """The part of the time before memory is judged: by then each fault has happened."""
 _OWN_CAUSES = ("buffer_full", "write_failed", "session_closed")
 """Causes of loss on mttp's side."""
+_LIVE = {"blocks": 1.0, "malloc": 1e6}
+"""What is measured within the training process, and its unit."""
+_MOST_LIVE_GROWTH = {"blocks": 10_000.0, "malloc": 1.0}
+"""Growth per hour of what is in use above which it is a leak; 10,000 blocks have about a megabyte."""
+_FEW_PENDING = 5_000
+"""Spans that wait, below which what is in use is comparable: those of a second or two."""
 _FEWEST = 8
 """Minutes below which there is no slope worth the name."""
 _STRADDLING = {
@@ -70,6 +76,35 @@ def memory(samples: list[dict[str, Any]], name: str) -> dict[str, float]:
         "last_mb": round(values[-1], 1),
         "highest_mb": round(max(sample[name]["rss"] for sample in samples if name in sample) / 1e6, 1),
     }
+
+
+def live_growth(samples: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """
+    The growth per hour of what is in use, after the warm-up: Python's blocks, and megabytes of malloc.
+
+    Of each minute the lowest value counts, of moments when no spans wait and nothing fails.
+    """
+    last = samples[-1]["at"]
+    calm = [
+        each
+        for each in samples
+        if each["at"] >= _WARM_UP * last and each["is_quiet"] and each["otlp"]["pending"] < _FEW_PENDING
+    ]
+    found = {}
+    for name, unit in _LIVE.items():
+        floors: dict[int, float] = {}
+        for sample in calm:
+            if name in sample["live"]:
+                minute = int(sample["at"] // 60)
+                floors[minute] = min(floors.get(minute, float("inf")), sample["live"][name] / unit)
+        if len(floors) >= _FEWEST:
+            growth = slope([minute / 60 for minute in floors], list(floors.values()))
+            found[name] = {
+                "per_hour": round(growth.value, 3),
+                "low": round(growth.low, 3),
+                "high": round(growth.high, 3),
+            }
+    return found
 
 
 def checked(found: dict[str, Any], reports: list[dict[str, Any]]) -> list[Check]:
@@ -163,6 +198,10 @@ def _flat(found: dict[str, Any]) -> list[Check]:
         shown = f"{figures['mb_per_hour']:+.2f} MB/h ({figures['low']:+.2f} to {figures['high']:+.2f})"
         is_flat = figures["mb_per_hour"] < _MOST_GROWTH or figures["low"] <= 0
         checks.append(Check(f"memory of {name} is flat", shown, is_flat))
+    for name, growth in found["live"].items():
+        shown = f"{growth['per_hour']:+,.2f}/h ({growth['low']:+,.2f} to {growth['high']:+,.2f})"
+        is_flat = growth["per_hour"] < _MOST_LIVE_GROWTH[name] or growth["low"] <= 0
+        checks.append(Check(f"{name} in use of training are flat", shown, is_flat))
     samples = [each for each in found["samples"] if "training" in each and each["is_quiet"]]
     for name in ("fds", "threads"):
         counts = [each["training"][name] for each in samples]

@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from live import live
+
 import mttp
 
 __all__ = ["Loop"]
@@ -137,6 +139,7 @@ def main() -> None:
             "episodes": loop.episodes,
             "skipped_s": skipped,
             "children": len(children),
+            "live": live(),
         }
         own |= {"failed_children": failed_children}
         print(json.dumps({"stats": session.stats.as_dict(), "own": own, **more}), flush=True)
