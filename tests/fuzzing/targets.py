@@ -127,6 +127,27 @@ def _labels(kind: str, data: bytes) -> None:
     rows(path)
 
 
+def _spool(name: str, data: bytes) -> None:
+    """A folder of a spool, of which one file is changed."""
+    from mttp.transports.spool import SpoolFolder, folders
+    from mttp.transports.spool.folder import spans_of
+
+    path = Path("spool/1-host-1-a")
+    path.mkdir(parents=True, exist_ok=True)
+    files = {"owner": _OWNER, "sent": b"1 0", "000001.jsonl": seeds.json_lines()[0], name: data}
+    for file, content in files.items():
+        (path / file).write_bytes(content)
+    for found in folders(Path("spool")):
+        if (folder := SpoolFolder.adopt(found)) is not None:
+            while lines := folder.take(2**20):
+                list(spans_of(lines))
+                folder.advance()
+            folder.remove()
+
+
+_OWNER = b'{"to": "http://localhost:4318/v1/traces", "profile": "collector"}'
+
+
 # Web apps, in process: the first two bytes select the headers.
 
 _ENCODINGS = (b"", b"gzip", b"deflate", b"identity", b"br")
@@ -318,6 +339,9 @@ TARGETS: dict[str, Target] = {
         for name in formats.FORMATS
         if name not in ("trl", "art")  # `art` and `trl` read Parquet
     },
+    "spool": Target(seeds.json_lines, partial(_spool, "000001.jsonl")),
+    "spool-owner": Target(lambda: [_OWNER], partial(_spool, "owner")),
+    "spool-sent": Target(lambda: [b"1 0", b"1 4096"], partial(_spool, "sent")),
     "spec": Target(seeds.specs, _spec),
     "spec-file": Target(seeds.specs, _spec_file),
     "spec-lock": Target(_lock_seeds, _spec_lock),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -36,6 +37,7 @@ _SENT = "sent"
 FILE_BYTES = 16 * 2**20
 """Size from which lines are appended to the next file; a file is deleted once its spans were sent."""
 _MAX_OWNER = 1 << 16
+_FILE = re.compile(r"([0-9]{6,9})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +142,16 @@ class SpoolFolder:
 
         The same lines come again until `advance` is called. A file that can't be read is skipped.
         """
-        number, offset = self._number, self._offset
-        while number <= self._last:
+        for number in self._numbers():
+            offset = self._offset if number == self._number else 0
             try:
-                lines, end = self._read(number, offset, max_bytes)
+                lines, end = self._read(number, offset, max_bytes) if number >= self._number else ([], 0)
             except OSError as error:
-                if not isinstance(error, FileNotFoundError):
-                    _log.warning("mttp: %s can't be read: %s", self._file(number), error.strerror)
-                lines, end = [], offset
+                _log.warning("mttp: %s can't be read: %s", self._file(number), error.strerror)
+                continue
             if lines:
                 self._next = number, end
                 return lines
-            number, offset = number + 1, 0
-        self._next = number, 0
         return []
 
     def _read(self, number: int, offset: int, max_bytes: int) -> tuple[list[bytes], int]:
@@ -169,7 +168,6 @@ class SpoolFolder:
 
     def advance(self, *, delete: bool = True) -> None:
         """Go beyond the lines of the last `take`; store that they were sent, unless `delete` is False."""
-        passed = range(self._number, self._next[0])
         self._number, self._offset = self._next
         if not delete or self._locked is None:  # another process may own the folder by now
             return
@@ -177,8 +175,9 @@ class SpoolFolder:
             partial = self.path / f"{_SENT}.partial"
             partial.write_text(f"{self._number} {self._offset}")
             partial.replace(self.path / _SENT)
-        for number in passed:
-            self._file(number).unlink(missing_ok=True)
+        for number in self._numbers():
+            if number < self._number:
+                self._file(number).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Unlock the folder; another process may then take it over."""
@@ -202,15 +201,18 @@ class SpoolFolder:
         return self.path / f"{number:06}.jsonl"
 
     def _numbers(self) -> list[int]:
-        return sorted(int(path.stem) for path in self.path.glob("*.jsonl") if path.stem.isdecimal())
+        found = (_FILE.fullmatch(path.name) for path in self.path.glob("*.jsonl"))
+        return sorted(int(match[1]) for match in found if match)
 
     def _position(self) -> tuple[int, int]:
-        first = min(self._numbers(), default=1)
+        """Return the number of a file and the offset in it up to which lines were sent."""
         try:
-            number, offset = (self.path / _SENT).read_text().split()
-            return (int(number), int(offset)) if int(number) >= first else (first, 0)
+            number, offset = map(int, regular_files.read(self.path / _SENT, _MAX_OWNER).split())
+            if 0 <= offset <= self._file(number).stat().st_size:
+                return number, offset
         except (OSError, ValueError):
-            return first, 0
+            pass
+        return 0, 0
 
     def _close_file(self) -> None:
         fd, self._fd = self._fd, None
@@ -224,7 +226,7 @@ def destination_of(path: Path) -> SpoolDestination | None:
     try:
         found = json.loads(regular_files.read(path / OWNER, _MAX_OWNER))
         return SpoolDestination(str(found["to"]), str(found["profile"]))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
