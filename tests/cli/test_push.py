@@ -462,3 +462,29 @@ def test_a_page_for_people_is_no_receiver() -> None:
         said = push("c.jsonl", "--to", f"http://{place}", code=2).stderr
 
     assert "200 OK: Welcome (an HTML page: is a proxy or a user interface at that port?)" in said
+
+
+@pytest.mark.parametrize(
+    "damage", [(b'"intValue":"', b'"intValue":"9'), (b"<i", b"<q"), (b"int64", b"int65"), (b"[[", b"[")]
+)
+def test_damaged_arrays_stop_no_push(damage: tuple[bytes, bytes], tmp_path: Path) -> None:
+    """
+    Whatever is wrong with layouts and counts, all other spans arrive.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}"):
+        for number in range(4):
+            with mttp.episode(env="toy", task=f"task/{number}") as episode:
+                for index in range(5):
+                    with episode.step() as step:
+                        step.observation([index, 1])
+                        step.tokens([1, 2, 3], logprobs=[-0.1, -0.2, -0.3])
+                        step.reward(1.0)
+    path.write_bytes(path.read_bytes().replace(*damage))
+    with OtlpReceiver() as receiver:
+        done = CliRunner().invoke(
+            app, ["push", str(path), "--to", receiver.http_address, "--profile", "phoenix"]
+        )
+        assert done.exit_code in (0, 1), done.output
+        arrived = {episode.task for episode in mttp.read(receiver)}
+    assert {f"task/{number}" for number in range(4)} == arrived

@@ -129,6 +129,9 @@ def _labels(kind: str, data: bytes) -> None:
 
 def _spool(name: str, data: bytes) -> None:
     """A folder of a spool, of which one file is changed."""
+    from mttp.transports.otlp.answers import ExportResponse
+    from mttp.transports.otlp.batches import Export
+    from mttp.transports.pipeline.disk_queue import restored
     from mttp.transports.spool import SpoolFolder, folders
     from mttp.transports.spool.folder import spans_of
 
@@ -140,9 +143,22 @@ def _spool(name: str, data: bytes) -> None:
     for found in folders(Path("spool")):
         if (folder := SpoolFolder.adopt(found)) is not None:
             while lines := folder.take(2**20):
-                list(spans_of(lines))
+                export = Export(lambda *_: ExportResponse(verdict="taken"), 4 * 2**20)
+                export.run([restored(record) for record in spans_of(lines)])
                 folder.advance()
             folder.remove()
+
+
+def _push(data: bytes) -> None:
+    """A push of a recording that sends nothing."""
+    from mttp.reading.scanning import Scan
+    from mttp.transports.otlp import OtlpTransport
+    from mttp.transports.pushing import Push
+
+    Path("pushed.jsonl").write_bytes(data)
+    transport = OtlpTransport("http://localhost:4318/v1/traces", profile="phoenix")
+    job = Push(transport=transport, withholding=transport.withholding, dry=True)
+    job.run(Scan(["pushed.jsonl"], arrays=True, as_written=True))
 
 
 _OWNER = b'{"to": "http://localhost:4318/v1/traces", "profile": "collector"}'
@@ -339,6 +355,7 @@ TARGETS: dict[str, Target] = {
         for name in formats.FORMATS
         if name not in ("trl", "art")  # `art` and `trl` read Parquet
     },
+    "push": Target(seeds.json_lines, _push),
     "spool": Target(seeds.json_lines, partial(_spool, "000001.jsonl")),
     "spool-owner": Target(lambda: [_OWNER], partial(_spool, "owner")),
     "spool-sent": Target(lambda: [b"1 0", b"1 4096"], partial(_spool, "sent")),

@@ -10,10 +10,14 @@ import numpy as np
 from mttp.codec import blocks, content, tokens
 from mttp.codec.plain import Plain
 
-__all__ = ["Profile", "arrays", "full", "packed", "unpacked"]
+__all__ = ["DAMAGE", "Profile", "arrays", "full", "packed", "unpacked"]
 
 Profile: TypeAlias = Callable[[Mapping[str, Plain]], dict[str, Plain]]
 """Converts a span's recorded attributes to the attributes for a transport."""
+
+
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+"""Errors of arrays and layouts that were damaged after they were written."""
 
 
 def full(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -46,10 +50,17 @@ def _listed(attributes: dict[str, Plain]) -> dict[str, Plain]:
 
 
 def unpacked(attributes: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Return attributes from `packed` or `arrays` with numpy arrays, as they were recorded."""
-    projected = dict(attributes)
-    content.unpack(projected)
-    tokens.unpack(projected)
-    if blocks.is_block(projected):
-        blocks.unpack(projected)
-    return projected
+    """
+    Return attributes from `packed` or `arrays` with numpy arrays, as they were recorded.
+
+    Arrays of a damaged recording that can't be unpacked stay as they are.
+    """
+    found = dict(attributes)
+    for unpack in (content.unpack, tokens.unpack, *([blocks.unpack] if blocks.is_block(found) else ())):
+        tried = dict(found)
+        try:
+            unpack(tried)
+        except DAMAGE:
+            continue
+        found = tried
+    return found

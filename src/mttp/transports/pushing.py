@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mttp.codec import blocks
-from mttp.codec.profiles import unpacked
+from mttp.codec.conformity import Conformity
+from mttp.codec.profiles import DAMAGE, unpacked
 from mttp.codec.withholding import Kept, Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.model.spans import Link, SpanEvent, SpanRecord
@@ -128,19 +129,27 @@ class Push:
     def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[Restored]:
         """Yield spans with arrays unpacked, times shifted, and unsupported attributes omitted."""
         spent: dict[str, int] = {}
+        conformity = Conformity()
         for record in records:
-            values = unpacked(record.attributes)
-            kept = self.withholding.keep(
-                values,
-                spent=spent.get(record.trace_id, 0),
-                status=record.status_message,
-                marks=[
-                    *(event.attributes for event in record.events),
-                    *(link.attributes for link in record.links),
-                ],
-            )
+            taken = spent.get(record.trace_id, 0)
+            try:
+                kept = self._kept(record, taken)
+            except DAMAGE:
+                record, _ = conformity.examine(record)
+                kept = self._kept(record, taken)
             spent[record.trace_id] = kept.spent
             yield Restored(shifted(_with(record, kept), self.shift))
+
+    def _kept(self, record: SpanRecord, spent: int) -> Kept:
+        return self.withholding.keep(
+            unpacked(record.attributes),
+            spent=spent,
+            status=record.status_message,
+            marks=[
+                *(event.attributes for event in record.events),
+                *(link.attributes for link in record.links),
+            ],
+        )
 
     def _send(self, batch: list[Restored]) -> None:
         self._count(batch)

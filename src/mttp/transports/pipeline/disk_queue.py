@@ -20,7 +20,7 @@ from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
 from mttp.transports.spool.folder import spans_of
 from mttp.transports.stats import TransportStats
 
-__all__ = ["DiskQueue"]
+__all__ = ["DiskQueue", "restored"]
 
 _log = logging.getLogger("mttp")
 
@@ -107,7 +107,7 @@ class DiskQueue:
         while not self._batch and self.has_work:
             self._source = self._spool.own if self.has_own else self._spool.adopted()
             lines = self._source.take(max_bytes) if self._source is not None else []
-            self._batch = [_span(record) for record in spans_of(lines)]
+            self._batch = [restored(record) for record in spans_of(lines)]
             if lines and not self._batch and self._source is not None:
                 self._source.advance()
             if not lines:
@@ -150,5 +150,6 @@ class DiskQueue:
         return is_own
 
 
-def _span(record: SpanRecord) -> Restored:
+def restored(record: SpanRecord) -> Restored:
+    """Return a span of a file as it was before it was packed."""
     return Restored(replace(record, attributes=unpacked(record.attributes)))

@@ -256,10 +256,16 @@ def spans_of(lines: list[bytes]) -> Iterator[SpanRecord]:
     for line in lines:
         try:
             yield from decode_line(line)
-        except LineError:
-            try:
-                good, faults = decode_spans(line)
-            except LineError as error:
-                good, faults = [], [str(error)]
-            _log.warning("mttp: a line of the spool is damaged, and its rest is skipped: %s", faults[0])
+        except LineError as error:
+            good, faults = _readable(line)
+            reason = faults[0] if faults else str(error)
+            _log.warning("mttp: spans of a damaged line of the spool are skipped: %s", reason)
             yield from good
+
+
+def _readable(line: bytes) -> tuple[list[SpanRecord], list[str]]:
+    """Return the valid spans of a damaged line, and what is wrong with the others."""
+    try:
+        return decode_spans(line)
+    except LineError as error:
+        return [], [str(error)]
