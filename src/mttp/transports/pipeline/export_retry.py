@@ -48,7 +48,8 @@ class ExportRetry:
     Keeps spans whose export failed, and exports them again.
 
     After a failure episodes are exported one by one, failed ones last, since one of them may be the cause.
-    Such an episode is dropped after `REFUSALS` attempts; an OSError (full disk, no network) never drops one.
+    Such an episode is dropped after `REFUSALS` attempts; no episode is dropped for an OSError (full disk, no
+    network) or a MemoryError.
     With a spool, spans that a receiver does not accept are moved to disk, and so are all that follow them.
     """
 
@@ -225,7 +226,7 @@ class ExportRetry:
         kept = SpanQueue()
         for arrival in answer.kept:
             kept.add(arrival)
-        if len(kept) == 1 and not isinstance(answer.error, (OSError, PartialExport)):
+        if len(kept) == 1 and not isinstance(answer.error, (OSError, MemoryError, PartialExport)):
             self._refused(kept)
         for trace_id in kept.traces:
             if trace_id in self._losses:
