@@ -5,27 +5,38 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
-from mttp.cli.push_spool import PushOptions, interruptible, push_spool
 from mttp.cli.rendering.problems import problem_lines
 from mttp.cli.rendering.pushing import push_document, push_lines
-from mttp.cli.rendering.words import visible
+from mttp.cli.rendering.words import count, visible
 from mttp.otlp.recording_files import File
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.pushing import Push, Pushed, PushState, latest
-from mttp.transports.spool import is_spool
+from mttp.transports.spool import SpoolFolder, is_spool
+from mttp.transports.spool.selection import SpoolSelection, select
 
 __all__ = ["push"]
+
+
+class PushOptions(TypedDict):
+    """Options of `Push` for recordings and spools."""
+
+    rate: float | None
+    max_retry_seconds: float
+    dry: bool
+    on_trouble: Callable[[str], None]
+
 
 _BAR_FROM = 1
 """Bytes from which a push shows a progress bar: a slow receiver delays a small push, too."""
@@ -127,7 +138,7 @@ def push(
     if len(paths) == 1 and is_spool(Path(paths[0])):
         unsupported = {"--content": content, "--token-ids": token_ids, "--now": now, "--state": state}
         _refuse(unsupported | {"--restart": restart})
-        job, notes = push_spool(Path(paths[0]), to, header=header, profile=profile, sending=sending)
+        job, notes = _push_spool(select(Path(paths[0]), to), header=header, profile=profile, sending=sending)
         problems: Sequence[Problem] = ()
     elif to is None:
         raise typer.BadParameter("give the receiver, such as http://localhost:4318", param_hint="--to")
@@ -158,6 +169,36 @@ def _refuse(given: Mapping[str, object]) -> None:
             raise typer.BadParameter("a spool is sent as it is", param_hint=option)
 
 
+def _push_spool(
+    chosen: SpoolSelection, *, header: Sequence[str] | None, profile: str | None, sending: PushOptions
+) -> tuple[Push, list[str]]:
+    """Send the spans that ended processes left in a spool; return the push, and notes about the rest."""
+    transport = receiver(chosen.address, header=header, profile=profile or chosen.profile)
+    withholding = replace(transport.withholding, content=True, token_ids=True)
+    job = Push(transport=transport, withholding=withholding, **sending)
+    with ExitStack() as stack:
+        adopted = [folder for path in chosen.folders if (folder := SpoolFolder.adopt(path)) is not None]
+        for folder in adopted:
+            stack.callback(folder.close)
+        with _interruptible(job, "the rest stays in the spool"):
+            job.run_spool(adopted)
+    running = len(chosen.folders) - len(adopted)
+    notes = [f"not sent: {count(running, 'folder')} of running processes, which send their own spans"]
+    others = [f"not sent: {count(chosen.others, 'folder')} for another receiver"]
+    return job, notes * bool(running) + others * bool(chosen.others)
+
+
+@contextmanager
+def _interruptible(job: Push, rest: str) -> Iterator[None]:
+    """Say on Ctrl-C how many spans were sent."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        more = "" if job.dry else f"; {rest}"
+        say(f"mttp: interrupted after {count(job.pushed.spans, 'span')}{more}", error=True)
+        raise
+
+
 def _push_recordings(
     job: Push, paths: Sequence[str], progress_file: PushState, *, now: bool, restart: bool
 ) -> Sequence[Problem]:
@@ -174,7 +215,7 @@ def _push_recordings(
         save(job.pushed)  # fails before anything is sent
     with progress(paths, doing="pushing", least=_BAR_FROM) as advance:
         scan = Scan(paths, arrays=True, as_written=True, progress=advance)
-        with interruptible(job, "run the same command again to resume"):
+        with _interruptible(job, "run the same command again to resume"):
             job.run(scan, done=so_far.get("spans", 0))
     if not job.dry:
         progress_file.remove()

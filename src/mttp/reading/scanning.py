@@ -15,7 +15,7 @@ from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import Progress
 from mttp.reading import copies, lines
-from mttp.reading.engines import PartitionedDataset
+from mttp.reading.engines import PartitionedDataset, SpanTable
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
@@ -90,8 +90,9 @@ class Scan:
 
     @property
     def stores(self) -> list[str]:
-        """Trace stores, as `scheme:url`, and datasets, in order."""
-        return [repr(item) for item in self._items if isinstance(item, (Store, PartitionedDataset))]
+        """Trace stores, as `scheme:url`, datasets and tables, in order."""
+        kinds = (Store, PartitionedDataset, SpanTable)
+        return [repr(item) for item in self._items if isinstance(item, kinds)]
 
     @property
     def problems(self) -> list[Problem]:
@@ -179,11 +180,16 @@ class Scan:
         if isinstance(item, PartitionedDataset):
             yield from self._dataset_blocks(item)
             return True
+        if isinstance(item, SpanTable):
+            found = item.records(arrays=self._arrays, traces=self._traces)
+            yield self._conforming(found if self._arrays else map(without_arrays, found), repr(item))
+            self._add_losses(item)
+            return True
         if isinstance(item, RecordedSpans):
             records = item.records() if self._arrays else map(without_arrays, item.records())
             yield self._conforming(records, repr(item) if isinstance(item, Store) else None)
-            for message in item.losses if isinstance(item, Store) else ():
-                self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
+            if isinstance(item, Store):
+                self._add_losses(item)
             return True
         if is_parquet(item.path):
             return (yield from self._parquet(item))
@@ -195,6 +201,10 @@ class Scan:
             return True
         decoded = self._decode(item.path, progress=self._progress)
         return (yield from lines.read_blocks(item, decoded, self._problems))
+
+    def _add_losses(self, item: Store | SpanTable) -> None:
+        for message in item.losses:
+            self._problems.add(Problem(kind="store_loss", message=message, file=repr(item)))
 
     def _conforming(self, records: Iterable[SpanRecord], source: str | None) -> Iterator[SpanRecord]:
         """The spans without invalid values; spans of lines are checked when they are decoded."""

@@ -13,7 +13,13 @@ from mttp.errors import ReadError
 __all__ = ["DatasetAddress", "Selection"]
 
 _SELECTING = ("run", "env", "task", "split", "slice", "trace", "since", "until")
-_OWN = {"s3": ("endpoint", "region"), "gs": ("endpoint",), "spark": ("path",), "file": ()}
+_OWN = {
+    "s3": ("endpoint", "region"),
+    "gs": ("endpoint",),
+    "spark": ("path",),
+    "clickhouse": ("table", "tls"),
+    "file": (),
+}
 _TIMEOUT = 60.0
 _CLUSTER_TIMEOUT = 600.0
 _NO_CREDENTIALS = (
@@ -54,7 +60,7 @@ class DatasetAddress:
     """The parsed address of a dataset."""
 
     scheme: str
-    """file, s3, gs or spark."""
+    """file, s3, gs, spark or clickhouse."""
     place: str
     """The address without options: a path, or SCHEME://HOST/PATH."""
     selection: Selection = Selection()
@@ -99,6 +105,8 @@ class DatasetAddress:
 def _example(scheme: str) -> str:
     if scheme == "spark":
         return "spark://HOST:7077?path=s3a://BUCKET/PATH"
+    if scheme == "clickhouse":
+        return "clickhouse://HOST:8123/DATABASE"
     return f"{scheme}:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PATH"
 
 

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from mttp.reading.engines import layout
-from mttp.reading.engines import open as open_dataset
+from mttp.reading.engines import layout, open_dataset
 from mttp.reading.engines.writing import DatasetWriter, writable
 
 __all__ = ["Compaction", "compact"]

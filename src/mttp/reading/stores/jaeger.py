@@ -15,21 +15,15 @@ from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import StoreNotFound, UnknownPath, ask
 from mttp.reading.stores.store import Store
-from mttp.reading.stores.texts import EMPTY, typed, untyped
+from mttp.reading.stores.texts import EMPTY, TEXTS, StringLosses, typed
 from mttp.semconv import attributes as a
 
 __all__ = ["Jaeger", "open"]
 
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
-_TEXTS = (
-    "this store keeps strings only: attributes of the convention are converted back to numbers and arrays, "
-    "others, such as metadata, stay strings"
-)
 _EMPTY = (
     f"this store returns {EMPTY!r} for an empty string: empty strings and {EMPTY!r} can't be distinguished"
 )
-_MAX_NAMED = 20
-"""Largest number of attributes of unknown type that are listed as losses."""
 _OLDER = (
     "this store has Jaeger's older API only: times have microseconds, flags are lost, "
     "and maps and lists of mixed types are strings"
@@ -51,8 +45,7 @@ class Jaeger(Store):
         self._decoded: dict[str, list[SpanRecord]] = {}
         """Traces from a search by the newer API."""
         self._has_newer = True
-        self._untyped: set[str] = set()
-        """Attributes of unknown type that were listed as losses."""
+        self._strings = StringLosses()
 
     def search(self) -> Iterator[str]:
         """Search by service, and by run if given."""
@@ -138,22 +131,16 @@ class Jaeger(Store):
 
     def _typed(self, found: Sequence[SpanRecord]) -> list[SpanRecord]:
         """The spans with the types of the convention; attributes of unknown type are listed as losses."""
-        if _TEXTS not in self.losses and _keeps_text(found):
-            self.losses.append(_TEXTS)
+        if TEXTS not in self.losses and _keeps_text(found):
+            self.losses.append(TEXTS)
         spans = [replace(span, attributes=typed(span.attributes)) for span in found]
-        if _TEXTS in self.losses:
+        if TEXTS in self.losses:
             for span in spans:
                 self._name_untyped(span)
         return spans
 
     def _name_untyped(self, span: SpanRecord) -> None:
-        written_as_json = {str(one).partition(": ")[0] for one in span.attributes.get(a.OMISSIONS) or ()}
-        for key in untyped(span.attributes):
-            if len(self._untyped) < _MAX_NAMED and key not in self._untyped | written_as_json:
-                self._untyped.add(key)
-                self.losses.append(
-                    f"{key} is returned as a string and stays one; its original type is unknown"
-                )
+        self.losses += self._strings.of(span.attributes)
         if _EMPTY not in self.losses and EMPTY in span.attributes.values():
             self.losses.append(_EMPTY)
 

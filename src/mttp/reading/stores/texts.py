@@ -10,10 +10,20 @@ from typing import Any
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 
-__all__ = ["EMPTY", "typed", "untyped"]
+__all__ = ["EMPTY", "TEXTS", "StringLosses", "typed"]
 
 EMPTY = "-"
 """What VictoriaTraces returns for an empty string."""
+
+TEXTS = (
+    "this store keeps strings only: attributes of the convention are converted back to numbers and arrays, "
+    "others, such as metadata, stay strings"
+)
+"""The loss of a store that keeps strings only."""
+_MAX_NAMED = 20
+"""Largest number of attributes of unknown type that are listed as losses."""
+_NO_JSON = "json: unsupported value: "
+"""What the Collector writes before NaN and infinities."""
 
 _DTYPES = {
     a.OBSERVATION_VALUE: a.OBSERVATION_DTYPE,
@@ -29,7 +39,22 @@ def typed(found: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _converted(_type(key, found), value) for key, value in found.items()}
 
 
-def untyped(found: Mapping[str, Any]) -> Iterator[str]:
+class StringLosses:
+    """Names the attributes whose original types a store of strings does not tell, each once."""
+
+    def __init__(self) -> None:
+        self._named: set[str] = set()
+
+    def of(self, attributes: Mapping[str, Any]) -> Iterator[str]:
+        """The losses of a span's attributes that were not named yet."""
+        written_as_json = {str(one).partition(": ")[0] for one in attributes.get(a.OMISSIONS) or ()}
+        for key in _untyped(attributes):
+            if len(self._named) < _MAX_NAMED and key not in self._named | written_as_json:
+                self._named.add(key)
+                yield f"{key} is returned as a string and stays one; its original type is unknown"
+
+
+def _untyped(found: Mapping[str, Any]) -> Iterator[str]:
     """Keys whose strings may have been numbers, booleans or lists: the registry allows any type."""
     for key, value in found.items():
         if type(value) is str and _type(key, found) == "any" and _is_json(value):
@@ -75,7 +100,9 @@ def _integer(value: Any) -> Any:
 
 
 def _double(value: Any) -> Any:
-    return float(value) if type(value) in (str, int) else value
+    if type(value) is str:
+        return float(value.removeprefix(_NO_JSON))
+    return float(value) if type(value) is int else value
 
 
 def _boolean(value: Any) -> Any:
