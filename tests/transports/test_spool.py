@@ -248,13 +248,17 @@ def test_with_space_in_memory_nothing_is_lost_at_the_limit(receiver: OtlpReceive
     assert session.stats.recorded == session.stats.delivered == len(set(got(receiver)))
 
 
+@pytest.mark.parametrize("refused", [b"resourceSpans", b'"to"'])
 def test_a_disk_that_is_full_loses_nothing_while_memory_lasts(
-    receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+    refused: bytes, receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """
+    Neither the lines of the spans nor the file that names the receiver can be written.
+    """
     real = os.write
 
     def full(fd: int, data: Any) -> int:
-        if b"resourceSpans" in bytes(data[:40]):
+        if refused in bytes(data[:40]):
             real(fd, data[:30])  # the disk takes a part of it
             raise OSError(28, "No space left on device")
         return real(fd, data)
@@ -265,6 +269,7 @@ def test_a_disk_that_is_full_loses_nothing_while_memory_lasts(
         session.flush(1)
         assert 0 == session.stats.spooled
         assert 0 == sum(path.stat().st_size for path in spool.rglob("*.jsonl"))
+        assert len(list(spool.iterdir())) == (refused == b"resourceSpans")
         monkeypatch.setattr(spool_folder.os, "write", real)
         record(10, first=10)
         assert eventually(lambda: session.stats.spooled == session.stats.recorded)

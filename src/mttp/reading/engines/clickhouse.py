@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from mttp.errors import MissingExtra, MttpError, ReadError
+from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import KEPT_LISTS, Link, Scope, SpanEvent, SpanRecord
-from mttp.otlp.replies import redacted
 from mttp.reading.engines.address import DatasetAddress
+from mttp.reading.engines.failures import readable
 from mttp.reading.stores.texts import TEXTS, StringLosses, typed
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -27,8 +26,9 @@ __all__ = ["SpanTable"]
 
 TABLE = "otel_traces"
 """The exporter's own name of the table."""
+PASSWORD = "CLICKHOUSE_PASSWORD"
+"""The variable of the password."""
 _BATCH_ROWS = 2_000
-_MESSAGE = 500
 _COLUMNS = (
     "Timestamp",
     "TraceId",
@@ -85,7 +85,7 @@ class SpanTable:
 
         With `traces`, only the spans of these. Raises ReadError if ClickHouse can't be asked or has none.
         """
-        with self._readable():
+        with readable(self, secret=os.environ.get(PASSWORD, "")):
             spans = self._spans()
             if traces is not None:
                 spans = spans.filter(spans.TraceId.isin(sorted(traces)))
@@ -102,7 +102,7 @@ class SpanTable:
 
     def check(self) -> None:
         """Raise ReadError unless the table can be read."""
-        with self._readable():
+        with readable(self, secret=os.environ.get(PASSWORD, "")):
             self._spans()
 
     def _spans(self) -> Any:
@@ -132,7 +132,7 @@ class SpanTable:
             port=parts.port or (8443 if is_secure else 8123),
             database=parts.path.strip("/") or "default",
             user=os.environ.get("CLICKHOUSE_USER") or "default",
-            password=os.environ.get("CLICKHOUSE_PASSWORD") or "",
+            password=os.environ.get(PASSWORD, ""),
             secure=is_secure,
             connect_timeout=self.address.timeout,
             send_receive_timeout=self.address.timeout,
@@ -163,19 +163,6 @@ class SpanTable:
         if chosen.until is not None:
             conditions.append(episodes.start < chosen.until)
         return episodes.filter(*conditions).select("TraceId", "run")
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Raise ReadError for any exception: the client raises many types."""
-        try:
-            yield
-        except (MttpError, GeneratorExit):
-            raise
-        except Exception as error:
-            reason = redacted(" ".join(f"{type(error).__name__}: {error}".split()), {})
-            password = os.environ.get("CLICKHOUSE_PASSWORD")
-            shown = reason.replace(password, "…") if password else reason
-            raise ReadError(f"{self}: {shown[:_MESSAGE]}") from error
 
 
 # Expressions.

@@ -8,13 +8,12 @@ spans were written, and `SpanAggregator` merges them as it does those of a file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mttp.errors import MttpError, ReadError
+from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord
-from mttp.otlp.replies import redacted
 from mttp.reading.engines.address import DatasetAddress
+from mttp.reading.engines.failures import readable
 from mttp.reading.engines.layout import EPISODES, REST, SPANS
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ __all__ = ["Engine", "PartitionedDataset"]
 
 _FEW = 1000
 """Largest number of ids that are part of a condition; more are joined."""
-_MESSAGE = 500
 
 
 class Engine(Protocol):
@@ -56,7 +54,7 @@ class PartitionedDataset:
 
     def check(self) -> None:
         """Raise ReadError unless there is a dataset that can be read."""
-        with self._readable():
+        with readable(self):
             self._table(EPISODES)
 
     def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
@@ -65,7 +63,7 @@ class PartitionedDataset:
 
         A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
         """
-        with self._readable():
+        with readable(self):
             episodes = self._table(EPISODES, self.address.selection.run)
             columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
             found = False
@@ -86,7 +84,7 @@ class PartitionedDataset:
 
         With `traces`, only the spans of these.
         """
-        with self._readable():
+        with readable(self):
             if traces is not None:
                 spans = self._of_traces(sorted(traces))
             elif not self.address.selection.is_everything:
@@ -101,7 +99,7 @@ class PartitionedDataset:
 
     def partition(self, run: str) -> Iterator[SpanRecord]:
         """The spans in the partitions of a run, in the order in which they were written."""
-        with self._readable():
+        with readable(self):
             spans = self._table(SPANS, [run])
             yield from self._spans(spans.filter(spans.run == run), arrays=True)
 
@@ -188,14 +186,3 @@ class PartitionedDataset:
     def _check_found(self, found: bool) -> None:
         if not found:
             raise ReadError(f"{self}: nothing was found; check the options of the address")
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Raise ReadError for any exception: engines raise many types."""
-        try:
-            yield
-        except (MttpError, GeneratorExit):
-            raise
-        except Exception as error:
-            reason = redacted(" ".join(f"{type(error).__name__}: {error}".split()), {})
-            raise ReadError(f"{self}: {reason[:_MESSAGE]}") from error

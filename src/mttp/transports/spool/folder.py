@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import ENOLCK
+from errno import ENOLCK, ENOSPC
 from pathlib import Path
 
 from typing_extensions import Self
@@ -74,10 +74,21 @@ class SpoolFolder:
         """Create a folder of this process; raises OSError."""
         path = directory / f"{time.time_ns()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
-        fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        lock(fd)
-        os.write(fd, json.dumps({"to": destination.to, "profile": destination.profile}).encode())
-        return cls(path, destination, fd)
+        try:
+            fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError:
+            path.rmdir()
+            raise
+        folder = cls(path, destination, fd)
+        try:
+            lock(fd)
+            about = json.dumps({"to": destination.to, "profile": destination.profile}).encode()
+            if os.write(fd, about) < len(about):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+        except OSError:
+            folder.remove()
+            raise
+        return folder
 
     @classmethod
     def adopt(cls, path: Path, *, to: str | None = None) -> Self | None:
