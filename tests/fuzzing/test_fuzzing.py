@@ -29,6 +29,14 @@ UNCOUNTED = (
     b'{"key": "mttp.run.episode_count", "value": {}}]}]}]}'
 ) % (b"5" * 32, b"7" * 16)
 
+
+def _span(name: str, *attributes: tuple[str, str, str]) -> bytes:
+    """A line with one span."""
+    pairs = [{"key": key, "value": {kind: value}} for key, kind, value in attributes]
+    span = {"traceId": "1" * 32, "spanId": "2" * 16, "name": name, "attributes": pairs}
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode() + b"\n"
+
+
 FOUND = [
     ("import-wandb", b'{"trace_id": "a", "id": "b", "op_name": "c", "started_at": %b}' % HUGE),
     (
@@ -44,6 +52,23 @@ FOUND = [
     ("store-jaeger", DEEP),
     ("store-jaeger", b'{"result": {"resourceSpans": [%b]}}' % NESTED),
     ("store-tempo", b'{"trace": {"resourceSpans": [%b]}}' % NESTED),
+    (
+        "push",
+        _span(
+            "steps",
+            ("mttp.steps.count", "intValue", "9000000000"),
+            ("mttp.steps.layout", "stringValue", "[]"),
+        ),
+    ),
+    (
+        "push",
+        _span(
+            "step", ("mttp.token.encoding", "stringValue", "array"), ("mttp.token.layout", "stringValue", "[")
+        ),
+    ),
+    ("spool", b'{"\0": []}\n'),
+    ("spool-owner", DEEP),
+    ("spool-sent", b"1 99999999999999999999999"),
 ]
 """Inputs, cut down, that led to other errors than those of `mttp.errors`."""
 
@@ -60,10 +85,13 @@ def _zip(**changes: int) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("data", [_zip(_6=246), _zip(_8=1), _zip(_10=9)])
+@pytest.mark.parametrize(
+    "data", [_zip(_6=246), _zip(_8=1), _zip(_10=9), _zip(_9=8, _46=255), _zip(_10=93, _23=127)]
+)
 def test_a_zip_file_that_python_can_not_read_is_refused(data: bytes, tmp_path: Path) -> None:
     """
-    Of a later version, encrypted, or compressed in a way that Python does not know.
+    Of a later version, encrypted, compressed in a way that Python does not know, with a name that is no text,
+    or with a size beyond the file's.
     """
     from mttp.formats.zip_files import json_member
 

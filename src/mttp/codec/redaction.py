@@ -166,7 +166,7 @@ class ContentRule:
         try:
             tokens.unpack(kept)
         except Exception:  # a layout that another program wrote
-            del kept[a.TOKEN_DATA]
+            kept.pop(a.TOKEN_DATA, None)
             missing[a.TOKEN_DATA] = "the layout of its arrays can't be read"
 
     def _token_ids(self, key: str, kept: dict[str, Plain], missing: dict[str, str]) -> None:

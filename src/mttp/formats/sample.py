@@ -40,7 +40,7 @@ def sample(path: Path) -> FileSample:
             with zipfile.ZipFile(path) as archive:
                 return FileSample(path=path, members=tuple(archive.namelist()))
         return FileSample(path=path, row=first_record(path))
-    except (OSError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise ReadError(f"{path}: {error}") from error
 
 

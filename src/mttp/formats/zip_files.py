@@ -48,7 +48,7 @@ def _zstd(path: Path, info: zipfile.ZipInfo) -> bytes:
         if len(header) < _HEADER.size:
             raise ValueError("its header is cut off")
         file.seek(sum(_HEADER.unpack(header)), 1)
-        compressed = file.read(info.compress_size)
+        compressed = file.read(min(info.compress_size, path.stat().st_size))  # a damaged size may be huge
     try:
         with zstandard.ZstdDecompressor().stream_reader(compressed) as stream:
             found: bytes = stream.read(info.file_size + 1)

@@ -132,6 +132,8 @@ class Push:
         conformity = Conformity()
         for record in records:
             taken = spent.get(record.trace_id, 0)
+            if blocks.is_block(record.attributes):  # a damaged count of steps may be huge
+                record, _ = conformity.examine(record)
             try:
                 kept = self._kept(record, taken)
             except DAMAGE:
