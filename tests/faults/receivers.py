@@ -99,7 +99,7 @@ def collector_slow(folder: Path) -> Account:
             loop.train(1.5)
         account.arrived = arrived_at(receiver)
     account.check()
-    assert account.longest < 0.25
+    assert account.longest < 0.5
     account.note = f"the slowest episode took {account.longest * 1e3:.0f} ms"
     return account
 
@@ -117,8 +117,8 @@ def collector_hangs(folder: Path) -> Account:
             receiver.release()
             loop.train()
         account.arrived = arrived_at(receiver)
-    account.check()
-    assert account.longest < 0.5
+    account.check(again=True)  # on a busy machine half a second may not be enough for an answer
+    assert account.longest < 1
     return account
 
 

@@ -22,6 +22,7 @@ import mttp
 from mttp.cli import main
 from mttp.errors import TransportError
 from mttp.model.values import differences
+from mttp.otlp.encoding import encoder
 from mttp.recording import configuration
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.spool import folder as spool_folder
@@ -277,6 +278,46 @@ def test_a_disk_that_is_full_loses_nothing_while_memory_lasts(
     assert {} == session.stats.lost
     assert session.stats.recorded == session.stats.delivered == len(set(got(receiver)))
     assert 20 == len(mttp.read(receiver))
+
+
+def test_without_memory_for_the_lines_spans_wait(
+    receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> bytes:
+        raise MemoryError
+
+    with mttp.configure(address(receiver, spool)) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(encoder, "lines", fails)
+            record(5)
+            session.flush(1)
+            assert 0 == session.stats.spooled
+        record(5, first=5)
+        assert eventually(lambda: session.stats.spooled == session.stats.recorded)
+        up(receiver)
+    assert {} == session.stats.lost
+    assert 10 == len(mttp.read(receiver))
+
+
+def test_a_span_that_can_not_be_encoded_is_lost_alone(
+    receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = encoder.lines
+
+    def lines(spans: Any) -> bytes:
+        if any("task/2" in map(str, span.values.values()) and span.is_last for span in spans):
+            raise ValueError("no span")
+        return bytes(real(spans))
+
+    monkeypatch.setattr(encoder, "lines", lines)
+    session = mttp.configure(address(receiver, spool))
+    record(5)
+    session.flush(1)
+    assert {"invalid": 1} == dict(session.stats.lost)
+    up(receiver)
+    session.close()
+    assert holds(session.stats)
+    assert session.stats.delivered == session.stats.recorded - 1 == len(set(got(receiver)))
 
 
 def test_a_deleted_spool_is_counted_and_made_again(receiver: OtlpReceiver, spool: Path) -> None:

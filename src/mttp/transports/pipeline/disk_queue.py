@@ -57,36 +57,41 @@ class DiskQueue:
 
     def put(self, spans: Sequence[EndedSpan]) -> Sequence[EndedSpan]:
         """Write spans to the spool, and return them if that is impossible."""
-        lines, count = self._encoded(spans)
-        before = self._spool.own
+        before, left = self._spool.own, spans
         try:
+            lines, left = self._encoded(spans)
             if lines:
                 self._spool.append(lines)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             self._fail(error)
-            return spans
+            return left
         self.full_cause = ""
         with self._stats.lock:
             if self._spool.own is not before:
-                self._lose_own("spool_damaged")  # somebody deleted the folder
-            self._stats.spooled += count
+                self._lose_own()  # somebody deleted the folder
+            self._stats.spooled += len(left)
         return ()
 
-    def _encoded(self, spans: Sequence[EndedSpan]) -> tuple[bytes, int]:
-        """Return the lines of the spans and their number; spans that can't be encoded are lost."""
+    def _encoded(self, spans: Sequence[EndedSpan]) -> tuple[bytes, Sequence[EndedSpan]]:
+        """Return lines and their spans; spans that can't be encoded are lost."""
         try:
             lines = encoder.lines(spans)
+        except MemoryError:
+            raise
         except Exception:  # spans of other libraries may be invalid
             lines = b""
         if lines and len(lines) <= READABLE_LINE_BYTES:
-            return lines, len(spans)
-        written = [(span, self._line(span)) for span in spans]
-        return b"".join(line for _, line in written), sum(bool(line) for _, line in written)
+            return lines, spans
+        written = [(span, line) for span in spans if (line := self._line(span))]
+        return b"".join(line for _, line in written), [span for span, _ in written]
 
     def _line(self, span: EndedSpan) -> bytes:
+        """Return the line of a span; empty if it is lost."""
         cause = "too_large"
         try:
             line = readable_line(span)
+        except MemoryError:
+            raise
         except Exception:
             line, cause = b"", "invalid"
         if not line:
@@ -94,7 +99,7 @@ class DiskQueue:
                 self._losses.add(span.trace_id, [span], cause)
         return line
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: OSError | MemoryError) -> None:
         self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
         now = time.monotonic()
         if now - self._logged > LOG_SECONDS:
@@ -121,12 +126,13 @@ class DiskQueue:
             return
         self._spool.remove_own()
         with self._stats.lock:
-            self._lose_own("spool_damaged")
+            self._lose_own()
 
-    def _lose_own(self, cause: str) -> None:
+    def _lose_own(self) -> None:
+        """Count what should be on disk as lost. Called under the lock of the counters."""
         if self._stats.spooled:
-            self._stats.lose(cause, self._stats.spooled)
-            self._stats.spooled = 0
+            self._stats.lose("spool_damaged", self._stats.spooled)
+            self._stats.spooled, self._batch = 0, []
 
     def settle(self, kept: Sequence[EndedSpan], rejected: Counter[str]) -> bool:
         """
@@ -134,6 +140,8 @@ class DiskQueue:
 
         Return whether the batch was of this process. Called under the lock of the counters.
         """
+        if not self._batch:
+            return False
         gone = len(self._batch) - len(kept)
         is_own = self._source is not None and self._source is self._spool.own
         if is_own:

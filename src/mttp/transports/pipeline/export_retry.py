@@ -133,11 +133,14 @@ class ExportRetry:
         while self._disk is not None and self.queue:
             with self._lock:
                 segment = self._segment = self.queue.take(self._target.segment_bytes)
-            left = self._disk.put(segment.spans)
-            with self._lock:
-                if segment is self._segment:
-                    self._segment = SpanQueue()
-                    self._put_first(left)
+            left: Sequence[EndedSpan] = segment.spans
+            try:
+                left = self._disk.put(left)
+            finally:
+                with self._lock:
+                    if segment is self._segment:  # else it took so long that it was given up
+                        self._segment = SpanQueue()
+                        self._put_first(left)
             if left:
                 return
 
