@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
 import atheris
@@ -22,9 +21,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 with atheris.instrument_imports(include=["mttp"]):
     from fuzzing.targets import TARGETS
-    from fuzzing.worker import run
-
-    from mttp.errors import MttpError
+    from fuzzing.worker import run, warm_up
 
 
 def main() -> None:
@@ -44,8 +41,7 @@ def main() -> None:
         corpus.mkdir()
         for number, good in enumerate(target.seeds()):
             (corpus / str(number)).write_bytes(good)
-            with suppress(MttpError):  # without limits: imports take seconds
-                target.take(good)
+        warm_up(target)
         atheris.Setup([sys.argv[0], str(corpus), "-max_len=100000", *arguments], take)
         atheris.Fuzz()
 

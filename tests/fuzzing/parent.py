@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzing.targets import TARGETS
-from fuzzing.worker import COUNTER, run
+from fuzzing.worker import COUNTER, run, warm_up
 
 __all__ = ["fuzzed", "main", "options"]
 
@@ -121,6 +121,7 @@ def _replayed(path: Path) -> int:
     name, data = path.name.partition(".")[0], path.read_bytes()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        warm_up(TARGETS[name])
         fault = run(TARGETS[name], data)
     print(fault or f"{name} takes it")
     return 1 if fault else 0

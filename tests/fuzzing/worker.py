@@ -25,7 +25,7 @@ from reading.mutations import change_bytes, change_json, mutated
 
 from mttp.errors import MttpError
 
-__all__ = ["COUNTER", "CPU_SECONDS", "MEMORY", "inputs", "run"]
+__all__ = ["COUNTER", "CPU_SECONDS", "MEMORY", "inputs", "run", "warm_up"]
 
 COUNTER = struct.Struct("<Q")
 """The number of the input that is being taken, in a file that the parent reads."""
@@ -72,6 +72,13 @@ def run(target: Target, data: bytes) -> str | None:
     return None
 
 
+def warm_up(target: Target) -> None:
+    """Take a few good inputs without limits: imports take seconds."""
+    for good in target.seeds()[:3]:
+        with suppress(MttpError):
+            target.take(good)
+
+
 def _too_long(*_: object) -> None:
     raise TookTooLongError(f"an input takes more than {CPU_SECONDS:g} s of CPU time")
 
@@ -106,9 +113,7 @@ def main() -> None:
 
 def _worked(target: Target, made: Callable[[int], bytes], options: argparse.Namespace) -> dict[str, Any]:
     """Take the inputs, and return the count and the faults, each kind with the number of its first input."""
-    for good in target.seeds()[:3]:  # without limits: imports take seconds
-        with suppress(MttpError):
-            target.take(good)
+    warm_up(target)
     faults: dict[str, dict[str, Any]] = {}
     number, until, before = options.first, time.monotonic() + options.seconds, _peak()
     with options.counter.open("r+b") as file, mmap.mmap(file.fileno(), COUNTER.size) as counter:
