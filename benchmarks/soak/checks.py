@@ -189,19 +189,30 @@ def _equal(name: str, found: Any, expected: Any) -> Check:
 
 
 def _flat(found: dict[str, Any]) -> list[Check]:
+    """
+    Whether what the training process uses, the worker's resident memory, descriptors and threads stay flat.
+
+    The training process keeps freed memory for reuse: its resident memory follows the largest backlog,
+    which the limits of the queues bound. A leak grows what is in use at moments without a backlog.
+    """
     checks = []
-    for name in ("training", "worker"):
-        figures = found["memory"][name]
-        if "mb_per_hour" not in figures:
-            checks.append(Check(f"memory of {name}", f"only {figures['minutes']} minutes: not judged", True))
+    for name in _LIVE:
+        growth = found["live"].get(name)
+        if growth is None:
+            checks.append(
+                Check(f"{name} in use of training", "too few quiet minutes: not judged", holds=True)
+            )
             continue
-        shown = f"{figures['mb_per_hour']:+.2f} MB/h ({figures['low']:+.2f} to {figures['high']:+.2f})"
-        is_flat = figures["mb_per_hour"] < _MOST_GROWTH or figures["low"] <= 0
-        checks.append(Check(f"memory of {name} is flat", shown, is_flat))
-    for name, growth in found["live"].items():
         shown = f"{growth['per_hour']:+,.2f}/h ({growth['low']:+,.2f} to {growth['high']:+,.2f})"
         is_flat = growth["per_hour"] < _MOST_LIVE_GROWTH[name] or growth["low"] <= 0
         checks.append(Check(f"{name} in use of training are flat", shown, is_flat))
+    worker = found["memory"]["worker"]
+    if "mb_per_hour" in worker:
+        shown = f"{worker['mb_per_hour']:+.2f} MB/h ({worker['low']:+.2f} to {worker['high']:+.2f})"
+        is_flat = worker["mb_per_hour"] < _MOST_GROWTH or worker["low"] <= 0
+        checks.append(Check("memory of worker is flat", shown, is_flat))
+    else:
+        checks.append(Check("memory of worker", f"only {worker['minutes']} minutes: not judged", holds=True))
     samples = [each for each in found["samples"] if "training" in each and each["is_quiet"]]
     for name in ("fds", "threads"):
         counts = [each["training"][name] for each in samples]

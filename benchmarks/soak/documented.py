@@ -15,6 +15,7 @@ from typing import Any
 
 from checks import checked
 
+_LIVE = {"blocks": "Python's blocks", "malloc": "megabytes of malloc"}
 _BETWEEN = re.compile(r"(<!-- soak:[^\n]*-->\n).*?(\n<!-- end of soak -->)", re.DOTALL)
 
 
@@ -37,7 +38,14 @@ def documented(found: dict[str, Any]) -> str:
         ("at the receiver", f"{receiver['distinct']:,} spans, and {receiver['duplicates']:,} of them again"),
         ("refused by the receiver", _causes(refused)),
         ("lost before they were sent", _causes(queue)),
-        *((f"memory of the {name} process", _memory(found["memory"][name])) for name in found["memory"]),
+        *(
+            (f"in use of the training process: {_LIVE[name]}", _growth(found["live"][name]))
+            for name in found["live"]
+        ),
+        *(
+            (f"resident memory of the {name} process", _memory(found["memory"][name]))
+            for name in found["memory"]
+        ),
         ("checks that hold", f"{sum(check.holds for check in checks)} of {len(checks)}"),
         *(("**does not hold**", f"{check.name}: {check.found}") for check in checks if not check.holds),
     ]
@@ -46,6 +54,10 @@ def documented(found: dict[str, Any]) -> str:
 
 def _causes(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} as `{cause}`" for cause, count in sorted(counts.items())) or "none"
+
+
+def _growth(figures: dict[str, float]) -> str:
+    return f"{figures['per_hour']:+,.1f} per hour ({figures['low']:+,.1f} to {figures['high']:+,.1f})"
 
 
 def _memory(figures: dict[str, Any]) -> str:
