@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mttp
@@ -172,7 +172,16 @@ def _do(one: Any, told: Told, env: Any, session: mttp.Session, *, in_place: bool
         mttp.instrument(env, **_OPTIONS[int(one.what)])
 
 
+OBJECT_THEN_OPTIONS = [
+    (Reset(0, "usual", ""), ""),
+    (Step(0, "object", (False, False), ""), ""),
+    (Act("0"), ""),
+    (Step(0, "usual", (True, False), ""), ""),
+]
+
+
 @given(USES, st.booleans())
+@example(OBJECT_THEN_OPTIONS, True)
 @settings(deadline=None)
 def test_packed_steps_are_those_of_spans_whatever_is_done(
     uses: list[tuple[Any, str]], in_place: bool

@@ -72,7 +72,7 @@ class EnvEpisodes:
         self._options = options
         steps = self.buffered_steps
         if steps is not None:
-            self._observation = _Observation(steps.observation, [], steps.observed_at)
+            self._observation = _Observation(steps.observation, steps.faults, steps.observed_at)
             self._leave_buffered_steps()
 
     @property
