@@ -660,6 +660,22 @@ def test_spans_for_several_receivers_need_a_name(
         assert [] == got(receiver)
 
 
+def test_an_empty_folder_is_pushed_and_deleted(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    As a process leaves it that is killed before its first span.
+    """
+    folder = spool / "1-host-1-a"
+    folder.mkdir(parents=True)
+    (folder / "owner").write_text(
+        json.dumps({"to": f"{receiver.http_address}/v1/traces", "profile": "collector"})
+    )
+    code, document = pushed(capsys, spool)
+    assert (0, 0) == (code, document["spans"])
+    assert [] == list(spool.iterdir())
+
+
 @pytest.mark.parametrize("option", ["--content", "--token-ids", "--now", "--restart"])
 def test_a_spool_has_no_options_of_recordings(
     option: str, receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]

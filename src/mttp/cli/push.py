@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -180,8 +180,12 @@ def _push_spool(
         adopted = [folder for path in chosen.folders if (folder := SpoolFolder.adopt(path)) is not None]
         for folder in adopted:
             stack.callback(folder.close)
-        with _interruptible(job, "the rest stays in the spool"):
-            job.run_spool(adopted)
+        files = [str(file) for folder in adopted for file in sorted(folder.path.glob("*.jsonl"))]
+        with (
+            progress(files, doing="pushing", least=_BAR_FROM) if files else nullcontext() as advance,
+            _interruptible(job, "the rest stays in the spool"),
+        ):
+            job.run_spool(adopted, progress=advance)
     running = len(chosen.folders) - len(adopted)
     notes = [f"not sent: {count(running, 'folder')} of running processes, which send their own spans"]
     others = [f"not sent: {count(chosen.others, 'folder')} for another receiver"]

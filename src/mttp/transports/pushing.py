@@ -98,16 +98,21 @@ class Push:
         self._send_all(islice(self._prepared(records), done, None))
         return self.pushed
 
-    def run_spool(self, folders: Iterable[SpoolFolder]) -> Pushed:
+    def run_spool(
+        self, folders: Iterable[SpoolFolder], *, progress: Callable[[int], object] | None = None
+    ) -> Pushed:
         """
         Send the spans of folders of a spool, delete what was sent, and return the progress.
 
+        `progress` is called with the bytes of each batch.
         Raises TransportError like `run`; what was not sent then stays.
         """
         for folder in folders:
             while lines := folder.take(BATCH_BYTES):
                 self._send_all(self._prepared(spans_of(lines)))
                 folder.advance(delete=not self.dry)
+                if progress is not None:
+                    progress(sum(map(len, lines)))
             if not self.dry:
                 folder.remove()
         return self.pushed
