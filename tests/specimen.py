@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mttp import Episode, Reward, Step, Tokens
+from mttp.codec.secrets import USUAL
 from mttp.model import Agent, Call, Grade, Spec
 from mttp.model.keys import name_key
 
@@ -256,14 +257,19 @@ EVERYTHING = Episode(
 """Whatever can be said about an episode, said once. `reward` is the last of `rewards`."""
 
 
-names = st.text("abcdefghijklmnopqrstuvwxyz0123456789_", min_size=1, max_size=12)
+def _is_shown(name: str) -> bool:
+    """Whether a value of this name is recorded: those of secrets are redacted."""
+    return not USUAL.names(name)
+
+
+names = st.text("abcdefghijklmnopqrstuvwxyz0123456789_", min_size=1, max_size=12).filter(_is_shown)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 int64s = st.integers(-(2**63), 2**63 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 scalars = st.one_of(texts, st.booleans(), int64s, st.floats(), st.binary(max_size=20))
 plain = st.recursive(
     st.none() | scalars,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts.filter(_is_shown), inner, max_size=4),
     max_leaves=12,
 )
 arrays = hnp.arrays(
