@@ -43,7 +43,7 @@ class RolloutSteps:
         buffer = episode._open_buffer(self._schema, at)
         if buffer is None:
             return False
-        self._buffer, self.observation, self.observed_at, self._faults = buffer, observation, at, faults
+        self._buffer, self.observation, self.observed_at, self.faults = buffer, observation, at, faults
         return True
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class RolloutSteps:
         at: int,
     ) -> None:
         """Record the action and the result of a step."""
-        faults, self._faults = self._faults, []
+        faults, self.faults = self.faults, []
         self.count += 1
         kept = self._episodes.keep_action(action, faults)
         if faults or infos.has_reward_facts(info):
@@ -80,5 +80,5 @@ class RolloutSteps:
 
     def observe(self, observation: Any, *, at: int) -> None:
         """Set the next step's observation."""
-        self._faults = []
-        self.observation, self.observed_at = self._episodes.keep_observation(observation, self._faults), at
+        self.faults = []
+        self.observation, self.observed_at = self._episodes.keep_observation(observation, self.faults), at
