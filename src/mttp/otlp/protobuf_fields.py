@@ -26,7 +26,7 @@ _DOUBLE_ITEM = np.dtype([("before", "S3"), ("value", "<f8")])
 _BOOLEAN_ITEM = np.dtype([("before", "S3"), ("value", "u1")])
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 10)
 def varint(value: int) -> bytes:
     """Encode an unsigned integer of at most 64 bits as a varint."""
     if not 0 <= value < 1 << 64:
