@@ -4,6 +4,7 @@ Records for hours while a receiver, a worker process and files fail, and account
     python benchmarks/soak --hours 2 --rate 2000 --json soak.json
     python benchmarks/soak --seconds 120
 
+Ctrl-C or SIGTERM ends it early, and what was recorded so far is judged.
 Exits with 1 if anything does not hold.
 """
 
@@ -41,6 +42,7 @@ class Told:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            start_new_session=True,  # Ctrl-C is for the soak, which ends them
         )
         self.pid = self._process.pid
         self.first = self._answer()
@@ -81,6 +83,7 @@ class Soak:
         self.parts = Parts(folder / "recording")
         self.found: dict[str, Any] = {"samples": [], "faults": [], "disagreements": []}
         self._start = time.monotonic()
+        self._is_over = False
         self._stopped: int | None = None
         self._current: Fault | None = None
         self._restarts: set[int] = set()
@@ -89,7 +92,7 @@ class Soak:
         """Record until the time is over, with faults by the schedule."""
         faults = schedule(self._options.seed, self._options.seconds, self._options.faults)
         coming, next_sample, next_shown = next(faults, None), 5.0, 0.0
-        while (at := time.monotonic() - self._start) < self._options.seconds:
+        while not self._is_over and (at := time.monotonic() - self._start) < self._options.seconds:
             if self._current is not None and at >= self._current.end:
                 self._end(self._current)
             elif self._current is None and coming is not None and at >= coming.start:
@@ -105,6 +108,10 @@ class Soak:
             time.sleep(_TURN)
         if self._current is not None:
             self._end(self._current)
+
+    def stop(self, *_: object) -> None:
+        """End the recording early; a handler of signals."""
+        self._is_over = True
 
     def finish(self) -> list[dict[str, Any]]:
         """End the training, read what is left, and return what its processes report."""
@@ -238,6 +245,8 @@ def main() -> int:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         soak = Soak(options.folder or Path(temporary), options)
+        signal.signal(signal.SIGINT, soak.stop)
+        signal.signal(signal.SIGTERM, soak.stop)
         soak.run()
         reports = soak.finish()
     checks = checked(soak.found, reports)
