@@ -77,7 +77,9 @@ class Soak:
         self.folder = folder
         (folder / "recording").mkdir(parents=True)
         self.receiver = Told("receiver.py", log=folder / "receiver.log")
-        address = f"http://127.0.0.1:{self.receiver.first['port']}"
+        address = f"http://127.0.0.1:{self.receiver.first['port']}?timeout=10&compression=gzip"
+        if options.spool:
+            address += f"&spool={folder / 'spool'}"
         arguments = (str(folder), address, str(options.rate), str(options.seed))
         self.training = Told("training.py", *arguments, log=folder / "training.log")
         self.parts = Parts(folder / "recording")
@@ -212,6 +214,7 @@ def _show(sample: dict[str, Any]) -> None:
         f"  {training['rss'] / 1e6:6.1f} + {worker['rss'] / 1e6:5.1f} MB"
         f"  {training['fds']:3} fds  {training['threads']:2} threads"
         f"  pending {sample['file']['pending']:>7,} {sample['otlp']['pending']:>7,}"
+        f" ({sample['otlp']['spooled']:,} on disk)"
         f"  lost {sample['file']['lost']:,} {sample['otlp']['lost']:,}  {sample['fault'] or ''}",
         flush=True,
     )
@@ -230,6 +233,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=7, help="of the faults and the episodes (default: 7)")
     parser.add_argument(
         "--faults", nargs="+", choices=FAULTS, default=FAULTS, metavar="FAULT", help=", ".join(FAULTS)
+    )
+    parser.add_argument(
+        "--spool", action="store_true", help="what the receiver does not accept waits on disk"
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -251,7 +257,7 @@ def main() -> int:
         reports = soak.finish()
     checks = checked(soak.found, reports)
     figures = soak.found
-    figures["asked"] = {"seconds": options.seconds, "rate": options.rate, "seed": options.seed}
+    figures["asked"] = {name: vars(options)[name] for name in ("seconds", "rate", "seed", "spool")}
     figures["steps_per_second"] = round(reports[0]["own"]["steps"] / figures["seconds"], 1)
     figures["children"] = reports[1:]
     figures["checks"] = [check._asdict() for check in checks]

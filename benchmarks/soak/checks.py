@@ -52,6 +52,11 @@ def total(reports: list[dict[str, Any]], kind: str) -> dict[str, Any]:
                     {name: stats[name] for name in ("recorded", "delivered", "pending", "lost_episodes")}
                 )
                 lost.update(stats["lost"])
+                # What ended children left in the spool is pending there, until another process sends it.
+                forwarded = Counter(stats["forwarded"])
+                found["pending"] -= forwarded.total()
+                found["delivered"] += forwarded.pop("delivered", 0)
+                lost.update(forwarded)
     return {**found, "lost": dict(lost)}
 
 
@@ -82,13 +87,15 @@ def live_growth(samples: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """
     The growth per hour of what is in use, after the warm-up: Python's blocks, and megabytes of malloc.
 
-    Of each minute the lowest value counts, of moments when no spans wait and nothing fails.
+    Of each minute the lowest value counts, of moments when few spans wait in memory and nothing fails.
     """
     last = samples[-1]["at"]
     calm = [
         each
         for each in samples
-        if each["at"] >= _WARM_UP * last and each["is_quiet"] and each["otlp"]["pending"] < _FEW_PENDING
+        if each["at"] >= _WARM_UP * last
+        and each["is_quiet"]
+        and each["otlp"]["pending"] - each["otlp"]["spooled"] < _FEW_PENDING
     ]
     found = {}
     for name, unit in _LIVE.items():

@@ -128,7 +128,7 @@ def main() -> None:
     """Record until told to end."""
     folder, address, rate, seed = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
     recording = f"file://{folder / 'recording' / 'a.jsonl'}?max_bytes=16MB"
-    session = mttp.configure([recording, f"{address}?timeout=10&compression=gzip"], run="soak", seed=seed)
+    session = mttp.configure([recording, address], run="soak", seed=seed)
     loop, children = Loop(seed), set[int]()
     failed_children = 0
     skipped = 0.0
