@@ -1,5 +1,5 @@
 """
-Judges the figures of a soak, and writes them into a page, between the markers `soak` or `soak --spool`.
+Judges the figures of a soak, and writes them into a page, between the markers `soak` or `spool`.
 
     python benchmarks/soak/documented.py soak.json docs/hardening.md
 """
@@ -16,7 +16,7 @@ from typing import Any
 from checks import checked
 
 _LIVE = {"blocks": "Python's blocks", "malloc": "megabytes of malloc"}
-_BETWEEN = r"(<!-- {}:[^\n]*-->\n).*?(\n<!-- end of soak -->)"
+_BETWEEN = r"(<!-- {0}:[^\n]*-->\n).*?(\n<!-- end of {0} -->)"
 
 
 def documented(found: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def _memory(figures: dict[str, Any]) -> str:
 def main() -> None:
     """Replace what is between the markers."""
     found, page = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    between = re.compile(_BETWEEN.format("soak --spool" if found["asked"]["spool"] else "soak"), re.DOTALL)
+    between = re.compile(_BETWEEN.format("spool" if found["asked"]["spool"] else "soak"), re.DOTALL)
     page.write_text(between.sub(lambda at: at[1] + documented(found) + at[2], page.read_text()))
 
 
