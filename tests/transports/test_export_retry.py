@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -308,6 +309,24 @@ def test_a_receiver_that_rejects_everything_does_not_get_it(receiver: Receiver) 
     offered = [name for offer in receiver.offered for name in offer]
     assert (0, session.stats.recorded) == (offered.count("gap"), only(session).lost["http_400"])
     assert (0, 1) == (session.stats.pending, session.stats.lost_episodes)
+
+
+def test_an_episode_whose_first_spans_were_rejected_is_forgotten_with_its_last(receiver: Receiver) -> None:
+    session = mttp.configure(receiver)
+    settle(session)
+    for number in range(5):
+        receiver.answer = rejecting()
+        with mttp.episode() as episode:
+            with episode.step():
+                pass
+            session.flush()
+            receiver.answer = lambda spans: None
+        session.flush()
+        assert session.stats.lost_episodes == number + 1
+    (sent,) = [
+        each for each in gc.get_objects() if isinstance(each, losses.Losses) if each._stats is only(session)
+    ]
+    assert sent._counted == set()
 
 
 def test_a_gap_that_is_rejected_is_counted_and_not_reported_repeatedly(receiver: Receiver) -> None:

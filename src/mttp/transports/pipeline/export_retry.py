@@ -212,11 +212,11 @@ class ExportRetry:
 
     def _count(self, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
         """Count spans as delivered or rejected."""
-        if answer.rejections:
-            again = set(map(id, answer.kept))
-            gone = [span for span in offered if id(span) not in again]
-            for rejection in answer.rejections:
-                self._losses.reject(rejection, gone)
+        again = set(map(id, answer.kept))
+        gone = [span for span in offered if id(span) not in again] if again else offered
+        for rejection in answer.rejections:
+            self._losses.reject(rejection, gone)
+        self._losses.forget(gone)
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += len(offered) - len(answer.kept) - rejected
 

@@ -66,10 +66,14 @@ class Losses:
         episodes = {span.trace_id for span in spans if span.of_episode} - self._counted
         if rejection.spans == len(spans):  # else the receiver does not say which
             self._counted |= episodes
-            self._counted -= {span.trace_id for span in spans if span.is_last}
         lost = min(rejection.episodes, len(episodes))
         self._lose(rejection.cause, rejection.spans, lost).whole = False
         self._mute_at = self._stats.delivered
+
+    def forget(self, spans: Sequence[EndedSpan]) -> None:
+        """Forget the episodes that end with these delivered or rejected spans."""
+        if self._counted:
+            self._counted -= {span.trace_id for span in spans if span.is_last}
 
     def leave(self, trace_id: int, spans: Sequence[EndedSpan], cause: str) -> None:
         """Count spans as lost after the last gap record."""
