@@ -13,12 +13,18 @@ from pathlib import Path
 import pytest
 from polling import eventually
 from programs import told
+from specimen import EVERYTHING
 
 import mttp
+from mttp.codec.profiles import full
 from mttp.otlp.encoding import encoder
 from mttp.otlp.processes import Process, can_start
+from mttp.otlp.protobuf import encode_span
+from mttp.otlp.spans.span_records import record
 from mttp.testing import OtlpReceiver
 from mttp.transports.file import FileTransport
+from mttp.transports.pipeline.disk_queue import restored
+from mttp.transports.spool.folder import spans_of
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
@@ -126,6 +132,18 @@ def test_a_collector_gets_what_a_stopped_helper_does_not_encode(helped: encoder.
 
         assert session.close()
         assert [500] * 4 == [len(one.steps) for one in mttp.read(receiver).episodes]
+
+
+def test_spans_of_a_file_are_encoded_alike(helped: encoder._Encoding) -> None:
+    with mttp.configure(FILE) as session:
+        session.record(EVERYTHING)
+        play(2, steps=5)
+    lines = Path("a.jsonl").read_bytes().splitlines(keepends=True)
+    spans = [restored(one) for one in spans_of(lines)]
+
+    messages = encoder.messages(spans)
+    assert messages is not None
+    assert [encode_span(record(span, full)) for span in spans] == messages
 
 
 @pytest.mark.usefixtures("impatient")

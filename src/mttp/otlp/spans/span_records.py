@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import kinds
 from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import Profile, arrays
-from mttp.model.spans import SpanRecord
+from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin
 from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
 from mttp.semconv import spans as names
@@ -39,6 +39,11 @@ class Restored(EndedSpan):
     def identity(self) -> SpanContext:
         """Its span context."""
         return self._identity
+
+    @property
+    def scope(self) -> Scope:
+        """Its scope, with the resource."""
+        return self.record.scope
 
     @property
     def values(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.encoding import encoder
 from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
 from mttp.otlp.spans import RecordingSpan
-from mttp.otlp.spans.span_records import record
+from mttp.otlp.spans.span_records import Restored, record
 from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.shrinking import smaller
@@ -38,7 +38,7 @@ class _Piece:
 
     def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
         self.span = span
-        if message is not None and isinstance(span, RecordingSpan):
+        if message is not None and isinstance(span, (RecordingSpan, Restored)):
             self.scope, self.data = span.scope, message
         else:
             with encoder.here():
