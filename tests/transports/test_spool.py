@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from mttp.model.values import differences
 from mttp.otlp.encoding import encoder
 from mttp.recording import configuration
 from mttp.testing import Behaviour, OtlpReceiver
+from mttp.transports.otlp import OtlpTransport
+from mttp.transports.pipeline import pipeline
 from mttp.transports.spool import folder as spool_folder
 from mttp.transports.spool import folders
 from mttp.transports.spool import spool as spools
@@ -428,6 +431,49 @@ def test_another_process_sends_what_an_ended_one_left(receiver: OtlpReceiver, sp
     assert set(left) < set(arrived)
     assert len(arrived) == len(set(arrived)) == len(left) + session.stats.delivered
     assert [] == list(spool.iterdir())
+
+
+def test_spans_of_ended_processes_are_sent_while_new_ones_keep_coming(
+    receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A process that always has spans of its own sends those of ended processes too.
+    """
+    where = address(receiver, spool)
+    run("with mttp.configure(address): record(5)", where)
+    left = len(waiting(spool))
+    export = OtlpTransport.export
+
+    def while_recording(self: OtlpTransport, spans: Any) -> Any:
+        recording = Thread(target=record, args=(1,))
+        recording.start()
+        recording.join()
+        return export(self, spans)
+
+    monkeypatch.setattr(OtlpTransport, "export", while_recording)
+    monkeypatch.setattr(pipeline, "DISK_SECONDS", 0.0)
+    up(receiver)
+    with mttp.configure(where) as session:
+        record(1)
+        assert eventually(lambda: session.stats.forwarded["delivered"] == left)
+        monkeypatch.undo()
+
+
+def test_a_backlog_is_sent_without_pauses(
+    receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    While the receiver accepts spans of the disk, the next ones are sent at once.
+    """
+    monkeypatch.setattr(OtlpTransport, "segment_bytes", 2_000)
+    monkeypatch.setattr(pipeline, "DISK_SECONDS", 0.0)
+    with mttp.configure(address(receiver, spool)) as session:
+        record(100)
+        assert eventually(lambda: session.stats.spooled > 200)
+        monkeypatch.setattr(pipeline, "INTERVAL", 2 * SECONDS)
+        up(receiver)
+        record(1)
+        assert eventually(lambda: session.stats.delivered == session.stats.recorded)
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(60)"])

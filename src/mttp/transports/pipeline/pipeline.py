@@ -31,6 +31,8 @@ _log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
 """The longest that an ended span waits before it is exported, in seconds."""
+DISK_SECONDS = 0.2
+"""Seconds of exporting spans from disk after which newer ones are taken from the inbox."""
 URGENT_BYTES = 2**20
 """Inbox size in bytes from which spans are exported at once."""
 LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
@@ -98,6 +100,8 @@ class Pipeline:
         self._retry = ExportRetry(target, stats, self._losses, self._lock)
         self._waited: dict[int, float] = {}
         self._awake = self._closing = self._closed = False
+        self._is_behind = False
+        """Whether spans are left on disk that the transport accepts."""
         self._given_up = 0
         self._requests = FlushRequests()
         self._due = NEVER
@@ -379,7 +383,7 @@ class Pipeline:
 
     def _hurried(self) -> bool:
         much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._retry.failing
-        return much or self._closing or self._requests.is_pending
+        return much or self._is_behind or self._closing or self._requests.is_pending
 
     def _write(self) -> None:
         """Export the spans of now; later ones wait for the next call."""
@@ -401,6 +405,7 @@ class Pipeline:
             has_work = self._retry.has_work
             with self._changed:
                 self._awake = self._awake or has_work
+                self._is_behind = has_work and not self._retry.failing
                 if is_done:
                     written = not self._retry.has_own
                     self._requests.answer(ticket, written=written, lost=self._stats.lost.total())
@@ -414,16 +419,19 @@ class Pipeline:
         """
         Export what waits; return False if time ran out before all spans of this process were exported.
 
-        Spans on disk may be many: newer ones have to be taken from the inbox meanwhile.
+        Spans on disk may be many: after `DISK_SECONDS`, newer ones are taken from the inbox.
         """
-        until = time.monotonic() + INTERVAL
+        until = float("inf")
         while self._retry.has_work:
             if not self._retry.offer(at_once=self._closing or self._requests.is_pending):
                 return True
             with self._changed:
                 self._changed.notify_all()
-            if not self._retry.queue and time.monotonic() > until:
-                return not self._retry.has_own
+            if not self._retry.queue:
+                now = time.monotonic()
+                until = min(until, now + DISK_SECONDS)
+                if now > until:
+                    return not self._retry.has_own
         return True
 
     def _prepare(self, fresh: SpanQueue) -> None:
