@@ -541,6 +541,74 @@ def test_processes_at_the_same_time_send_each_span_once(receiver: OtlpReceiver, 
     assert [] == list(spool.iterdir())
 
 
+def test_damaged_spans_of_an_ended_process_are_counted(receiver: OtlpReceiver, spool: Path) -> None:
+    """
+    Those of a damaged line, and of a line that its process did not finish.
+    """
+    run("with mttp.configure(address): record(5)", address(receiver, spool))
+    left = waiting(spool)
+    (path,) = spool.rglob("*.jsonl")
+    line = path.read_bytes()
+    path.write_bytes(b"{" + line + line + line[:-9])
+    up(receiver)
+    with mttp.configure(address(receiver, spool)) as session:
+        pass
+    assert {"delivered": len(left), "spool_damaged": 2 * len(left)} == dict(session.stats.forwarded)
+    assert set(left) < set(got(receiver))
+    assert [] == list(spool.iterdir())
+
+
+@pytest.mark.parametrize("whose", ["its own", "of an ended process"])
+def test_a_file_that_can_not_be_read_now_is_sent_later(
+    whose: str, receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    For example, because too many files are open.
+    """
+
+    def refused(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    if whose != "its own":
+        run("with mttp.configure(address): record(5)", address(receiver, spool))
+        up(receiver)
+    with mttp.configure(address(receiver, spool)) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(spool_folder.SpoolFolder, "_read", refused)
+            record(5, first=5)
+            assert eventually(
+                lambda: session.stats.recorded == session.stats.spooled + session.stats.delivered
+            )
+            up(receiver)
+            session.flush(1)
+            left = waiting(spool)
+            assert left
+        record(1, first=10)
+    assert {} == session.stats.lost
+    assert session.stats.recorded == session.stats.delivered
+    assert set(left) < set(got(receiver))
+    assert [] == list(spool.iterdir())
+
+
+def test_what_others_put_into_a_folder_stays_and_nothing_is_sent_twice(
+    receiver: OtlpReceiver, spool: Path
+) -> None:
+    run("with mttp.configure(address): record(5)", address(receiver, spool))
+    left = waiting(spool)
+    (folder,) = spool.iterdir()
+    for name in ("a", "z", "000002.jsonl"):
+        (folder / name).mkdir()
+    os.mkfifo(folder / "000000.jsonl")  # opening it would wait for a writer
+    (folder / "notes.txt").write_text("mine")
+    up(receiver)
+    for _ in range(2):
+        with mttp.configure(address(receiver, spool)):
+            pass
+    arrived = got(receiver)
+    assert len(arrived) == len(set(arrived)) == len(left) + 2  # and the spans of two runs
+    assert {"a", "z", "000000.jsonl", "000002.jsonl", "notes.txt"} == {one.name for one in folder.iterdir()}
+
+
 # Set-up.
 
 
@@ -658,6 +726,41 @@ def test_spans_for_several_receivers_need_a_name(
         assert ["not sent: 1 folder for another receiver"] == document["notes"]
         assert Counter(got(other)).total() == document["spans"]
         assert [] == got(receiver)
+
+
+def test_a_push_of_damaged_lines_counts_their_spans(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(5)
+    configuration.forget()
+    left = waiting(spool)
+    (path,) = spool.rglob("*.jsonl")
+    path.write_bytes(path.read_bytes() + b"#" + path.read_bytes())
+    up(receiver)
+    code, document = pushed(capsys, spool)
+    assert (1, {"spool_damaged": len(left)}) == (code, document["lost"])
+    assert left == got(receiver)
+
+
+def test_a_push_stops_at_a_file_that_can_not_be_read(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(5)
+    configuration.forget()
+    left = waiting(spool)
+    up(receiver)
+
+    def refused(*_: object) -> None:
+        raise OSError(5, "Input/output error", "000001.jsonl")
+
+    monkeypatch.setattr(spool_folder.SpoolFolder, "_read", refused)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool)])
+    assert 2 == ended.value.code
+    assert "Input/output error" in capsys.readouterr().err
+    assert left == waiting(spool)
 
 
 def test_an_empty_folder_is_pushed_and_deleted(
