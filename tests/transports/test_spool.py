@@ -25,6 +25,7 @@ from mttp.model.values import differences
 from mttp.otlp.encoding import encoder
 from mttp.recording import configuration
 from mttp.testing import Behaviour, OtlpReceiver
+from mttp.transports.pipeline import export_retry
 from mttp.transports.spool import folder as spool_folder
 from mttp.transports.spool import folders
 from mttp.transports.spool import spool as spools
@@ -358,15 +359,23 @@ def test_a_damaged_line_costs_its_spans_only(receiver: OtlpReceiver, spool: Path
 @pytest.mark.parametrize(
     ("behaviour", "cause"), [(Behaviour(status=400), "http_400"), (Behaviour(rejected=2), "partial_success")]
 )
-def test_spans_of_the_spool_that_are_rejected_are_counted(
-    behaviour: Behaviour, cause: str, receiver: OtlpReceiver, spool: Path
+def test_spans_of_the_spool_that_are_rejected_are_counted_and_logged_with_a_reason(
+    behaviour: Behaviour,
+    cause: str,
+    receiver: OtlpReceiver,
+    spool: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(export_retry, "LOG_SECONDS", 0.0)
     session = mttp.configure(address(receiver, spool))
     record(5)
     assert eventually(lambda: session.stats.spooled == session.stats.recorded)
     receiver.behave(behaviour, UP, forever=True)
     session.close()
     assert {cause} == set(session.stats.lost)
+    reasons = [text for text in caplog.messages if "were rejected by" in text]
+    assert "400 Bad Request" in reasons[0] or reasons[0].endswith("it rejected spans without a reason")
     assert 0 == session.stats.pending == session.stats.spooled
     assert holds(session.stats)
     assert session.stats.delivered == len(set(got(receiver)))
@@ -701,7 +710,7 @@ def test_spans_of_a_running_process_are_left_to_it(
         assert eventually(lambda: session.stats.spooled == session.stats.recorded)
         code, document = pushed(capsys, spool)
         assert (0, 0) == (code, document["spans"])
-        assert ["not sent: 1 folder of running processes, which send their own spans"] == document["notes"]
+        assert ["not sent: 1 folder in use by running processes, which send the spans"] == document["notes"]
         up(receiver)
     assert session.stats.delivered == session.stats.recorded
 
@@ -726,6 +735,24 @@ def test_spans_for_several_receivers_need_a_name(
         assert ["not sent: 1 folder for another receiver"] == document["notes"]
         assert Counter(got(other)).total() == document["spans"]
         assert [] == got(receiver)
+
+
+def test_options_of_the_address_do_not_hide_which_receiver_is_meant(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with OtlpReceiver() as other:
+        other.behave(DOWN, forever=True)
+        for each in (receiver, other):
+            with mttp.configure(address(each, spool, profile="tempo")):
+                record(2)
+            configuration.forget()
+        up(receiver)
+        code, document = pushed(capsys, spool, "--to", f"{receiver.http_address}/?timeout=5", "--dry-run")
+        assert (0, "tempo") == (code, document["profile"])
+        code, document = pushed(capsys, spool, "--to", f"{receiver.http_address}?profile=strict")
+        assert (0, "strict") == (code, document["profile"])
+        assert Counter(got(receiver)).total() == document["spans"] > 0
+        assert [] == got(other)
 
 
 def test_a_push_of_damaged_lines_counts_their_spans(
@@ -761,6 +788,32 @@ def test_a_push_stops_at_a_file_that_can_not_be_read(
     assert 2 == ended.value.code
     assert "Input/output error" in capsys.readouterr().err
     assert left == waiting(spool)
+
+
+def test_a_spool_in_which_nothing_waits_is_pushed(spool: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spool.mkdir()
+    code, document = pushed(capsys, spool)
+    assert (0, 0) == (code, document["spans"])
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool / "missing")])
+    assert 2 == ended.value.code
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_spool_is_pushed_alone(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(1)
+    configuration.forget()
+    left = waiting(spool)
+    up(receiver)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool), str(spool), "--to", receiver.http_address])
+    assert 2 == ended.value.code
+    assert "one spool" in " ".join(capsys.readouterr().err.split())
+    assert left == waiting(spool)
+    assert [] == got(receiver)
 
 
 def test_an_empty_folder_is_pushed_and_deleted(
