@@ -133,7 +133,6 @@ def _spool(name: str, data: bytes) -> None:
     from mttp.transports.otlp.batches import Export
     from mttp.transports.pipeline.disk_queue import restored
     from mttp.transports.spool import SpoolFolder, folders
-    from mttp.transports.spool.folder import spans_of
 
     path = Path("spool/1-host-1-a")
     path.mkdir(parents=True, exist_ok=True)
@@ -142,9 +141,9 @@ def _spool(name: str, data: bytes) -> None:
         (path / file).write_bytes(content)
     for found in folders(Path("spool")):
         if (folder := SpoolFolder.adopt(found)) is not None:
-            while lines := folder.take(2**20):
+            while batch := folder.take(2**20):
                 export = Export(lambda *_: ExportResponse(verdict="taken"), 4 * 2**20)
-                export.run([restored(record) for record in spans_of(lines)])
+                export.run([restored(record) for record in batch.records])
                 folder.advance()
             folder.remove()
 

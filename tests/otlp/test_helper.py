@@ -18,13 +18,13 @@ from specimen import EVERYTHING
 import mttp
 from mttp.codec.profiles import full
 from mttp.otlp.encoding import encoder
+from mttp.otlp.json_decode import decode_line
 from mttp.otlp.processes import Process, can_start
 from mttp.otlp.protobuf import encode_span
 from mttp.otlp.spans.span_records import record
 from mttp.testing import OtlpReceiver
 from mttp.transports.file import FileTransport
 from mttp.transports.pipeline.disk_queue import restored
-from mttp.transports.spool.folder import spans_of
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
@@ -138,8 +138,8 @@ def test_spans_of_a_file_are_encoded_alike(helped: encoder._Encoding) -> None:
     with mttp.configure(FILE) as session:
         session.record(EVERYTHING)
         play(2, steps=5)
-    lines = Path("a.jsonl").read_bytes().splitlines(keepends=True)
-    spans = [restored(one) for one in spans_of(lines)]
+    lines = Path("a.jsonl").read_bytes().splitlines()
+    spans = [restored(one) for line in lines for one in decode_line(line)]
 
     messages = encoder.messages(spans)
     assert messages is not None

@@ -27,7 +27,7 @@ from mttp.otlp.encoding import encoder
 from mttp.recording import configuration
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
-from mttp.transports.pipeline import pipeline
+from mttp.transports.pipeline import export_retry, pipeline
 from mttp.transports.spool import folder as spool_folder
 from mttp.transports.spool import folders
 from mttp.transports.spool import spool as spools
@@ -361,15 +361,23 @@ def test_a_damaged_line_costs_its_spans_only(receiver: OtlpReceiver, spool: Path
 @pytest.mark.parametrize(
     ("behaviour", "cause"), [(Behaviour(status=400), "http_400"), (Behaviour(rejected=2), "partial_success")]
 )
-def test_spans_of_the_spool_that_are_rejected_are_counted(
-    behaviour: Behaviour, cause: str, receiver: OtlpReceiver, spool: Path
+def test_spans_of_the_spool_that_are_rejected_are_counted_and_logged_with_a_reason(
+    behaviour: Behaviour,
+    cause: str,
+    receiver: OtlpReceiver,
+    spool: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    monkeypatch.setattr(export_retry, "LOG_SECONDS", 0.0)
     session = mttp.configure(address(receiver, spool))
     record(5)
     assert eventually(lambda: session.stats.spooled == session.stats.recorded)
     receiver.behave(behaviour, UP, forever=True)
     session.close()
     assert {cause} == set(session.stats.lost)
+    reasons = [text for text in caplog.messages if "were rejected by" in text]
+    assert "400 Bad Request" in reasons[0] or reasons[0].endswith("it rejected spans without a reason")
     assert 0 == session.stats.pending == session.stats.spooled
     assert holds(session.stats)
     assert session.stats.delivered == len(set(got(receiver)))
@@ -587,6 +595,74 @@ def test_processes_at_the_same_time_send_each_span_once(receiver: OtlpReceiver, 
     assert [] == list(spool.iterdir())
 
 
+def test_damaged_spans_of_an_ended_process_are_counted(receiver: OtlpReceiver, spool: Path) -> None:
+    """
+    Those of a damaged line, and of a line that its process did not finish.
+    """
+    run("with mttp.configure(address): record(5)", address(receiver, spool))
+    left = waiting(spool)
+    (path,) = spool.rglob("*.jsonl")
+    line = path.read_bytes()
+    path.write_bytes(b"{" + line + line + line[:-9])
+    up(receiver)
+    with mttp.configure(address(receiver, spool)) as session:
+        pass
+    assert {"delivered": len(left), "spool_damaged": 2 * len(left)} == dict(session.stats.forwarded)
+    assert set(left) < set(got(receiver))
+    assert [] == list(spool.iterdir())
+
+
+@pytest.mark.parametrize("whose", ["its own", "of an ended process"])
+def test_a_file_that_can_not_be_read_now_is_sent_later(
+    whose: str, receiver: OtlpReceiver, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    For example, because too many files are open.
+    """
+
+    def refused(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    if whose != "its own":
+        run("with mttp.configure(address): record(5)", address(receiver, spool))
+        up(receiver)
+    with mttp.configure(address(receiver, spool)) as session:
+        with monkeypatch.context() as patch:
+            patch.setattr(spool_folder.SpoolFolder, "_read", refused)
+            record(5, first=5)
+            assert eventually(
+                lambda: session.stats.recorded == session.stats.spooled + session.stats.delivered
+            )
+            up(receiver)
+            session.flush(1)
+            left = waiting(spool)
+            assert left
+        record(1, first=10)
+    assert {} == session.stats.lost
+    assert session.stats.recorded == session.stats.delivered
+    assert set(left) < set(got(receiver))
+    assert [] == list(spool.iterdir())
+
+
+def test_what_others_put_into_a_folder_stays_and_nothing_is_sent_twice(
+    receiver: OtlpReceiver, spool: Path
+) -> None:
+    run("with mttp.configure(address): record(5)", address(receiver, spool))
+    left = waiting(spool)
+    (folder,) = spool.iterdir()
+    for name in ("a", "z", "000002.jsonl"):
+        (folder / name).mkdir()
+    os.mkfifo(folder / "000000.jsonl")  # opening it would wait for a writer
+    (folder / "notes.txt").write_text("mine")
+    up(receiver)
+    for _ in range(2):
+        with mttp.configure(address(receiver, spool)):
+            pass
+    arrived = got(receiver)
+    assert len(arrived) == len(set(arrived)) == len(left) + 2  # and the spans of two runs
+    assert {"a", "z", "000000.jsonl", "000002.jsonl", "notes.txt"} == {one.name for one in folder.iterdir()}
+
+
 # Set-up.
 
 
@@ -679,7 +755,7 @@ def test_spans_of_a_running_process_are_left_to_it(
         assert eventually(lambda: session.stats.spooled == session.stats.recorded)
         code, document = pushed(capsys, spool)
         assert (0, 0) == (code, document["spans"])
-        assert ["not sent: 1 folder of running processes, which send their own spans"] == document["notes"]
+        assert ["not sent: 1 folder in use by running processes, which send the spans"] == document["notes"]
         up(receiver)
     assert session.stats.delivered == session.stats.recorded
 
@@ -704,6 +780,85 @@ def test_spans_for_several_receivers_need_a_name(
         assert ["not sent: 1 folder for another receiver"] == document["notes"]
         assert Counter(got(other)).total() == document["spans"]
         assert [] == got(receiver)
+
+
+def test_options_of_the_address_do_not_hide_which_receiver_is_meant(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with OtlpReceiver() as other:
+        other.behave(DOWN, forever=True)
+        for each in (receiver, other):
+            with mttp.configure(address(each, spool, profile="tempo")):
+                record(2)
+            configuration.forget()
+        up(receiver)
+        code, document = pushed(capsys, spool, "--to", f"{receiver.http_address}/?timeout=5", "--dry-run")
+        assert (0, "tempo") == (code, document["profile"])
+        code, document = pushed(capsys, spool, "--to", f"{receiver.http_address}?profile=strict")
+        assert (0, "strict") == (code, document["profile"])
+        assert Counter(got(receiver)).total() == document["spans"] > 0
+        assert [] == got(other)
+
+
+def test_a_push_of_damaged_lines_counts_their_spans(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(5)
+    configuration.forget()
+    left = waiting(spool)
+    (path,) = spool.rglob("*.jsonl")
+    path.write_bytes(path.read_bytes() + b"#" + path.read_bytes())
+    up(receiver)
+    code, document = pushed(capsys, spool)
+    assert (1, {"spool_damaged": len(left)}) == (code, document["lost"])
+    assert left == got(receiver)
+
+
+def test_a_push_stops_at_a_file_that_can_not_be_read(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(5)
+    configuration.forget()
+    left = waiting(spool)
+    up(receiver)
+
+    def refused(*_: object) -> None:
+        raise OSError(5, "Input/output error", "000001.jsonl")
+
+    monkeypatch.setattr(spool_folder.SpoolFolder, "_read", refused)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool)])
+    assert 2 == ended.value.code
+    assert "Input/output error" in capsys.readouterr().err
+    assert left == waiting(spool)
+
+
+def test_a_spool_in_which_nothing_waits_is_pushed(spool: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spool.mkdir()
+    code, document = pushed(capsys, spool)
+    assert (0, 0) == (code, document["spans"])
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool / "missing")])
+    assert 2 == ended.value.code
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_spool_is_pushed_alone(
+    receiver: OtlpReceiver, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mttp.configure(address(receiver, spool)):
+        record(1)
+    configuration.forget()
+    left = waiting(spool)
+    up(receiver)
+    with pytest.raises(SystemExit) as ended:
+        main(["push", str(spool), str(spool), "--to", receiver.http_address])
+    assert 2 == ended.value.code
+    assert "one spool" in " ".join(capsys.readouterr().err.split())
+    assert left == waiting(spool)
+    assert [] == got(receiver)
 
 
 def test_an_empty_folder_is_pushed_and_deleted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from mttp.cli.output import Json, Sources, console, print_json, progress, receiv
 from mttp.cli.rendering.problems import problem_lines
 from mttp.cli.rendering.pushing import push_document, push_lines
 from mttp.cli.rendering.words import count, visible
+from mttp.errors import ConfigureError
 from mttp.otlp.recording_files import File
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -124,7 +126,7 @@ def push(
     \b
     Exit codes:
       0  Everything is fine.
-      1  The receiver rejected some spans.
+      1  The receiver rejected some spans, or lines of the spool are damaged.
       2  Wrong usage, unreadable input, or the receiver accepted nothing.
     130  Interrupted; run the same command again to resume.
     """
@@ -135,12 +137,21 @@ def push(
         "on_trouble": lambda message: say(visible(f"mttp: {message}"), error=True),
     }
     began = time.monotonic()
-    if len(paths) == 1 and is_spool(Path(paths[0])):
+    spools = [path for path in paths if is_spool(Path(path))]
+    if spools and len(paths) > 1:
+        raise typer.BadParameter(f"{spools[0]} is a spool, or a part of one: name one spool and nothing else")
+    if spools:
         unsupported = {"--content": content, "--token-ids": token_ids, "--now": now, "--state": state}
         _refuse(unsupported | {"--restart": restart})
         job, notes = _push_spool(select(Path(paths[0]), to), header=header, profile=profile, sending=sending)
         problems: Sequence[Problem] = ()
+    elif to is None and len(paths) == 1 and _is_empty(Path(paths[0])):
+        say(f"{visible(paths[0])} is empty: no spans wait there", error=json)
+        if json:
+            print_json({"dry_run": dry_run, "spans": 0, "traces": 0, "lost": {}, "problems": [], "notes": []})
+        return
     elif to is None:
+        find(list(paths))
         raise typer.BadParameter("give the receiver, such as http://localhost:4318", param_hint="--to")
     else:
         transport = receiver(to, header=header, profile=profile)
@@ -162,6 +173,11 @@ def push(
         raise typer.Exit(1)
 
 
+def _is_empty(directory: Path) -> bool:
+    """Whether it is a directory without files, as a spool is once its spans were sent."""
+    return directory.is_dir() and not any(path.is_file() for path in directory.rglob("*"))
+
+
 def _refuse(given: Mapping[str, object]) -> None:
     """Raise BadParameter for options that a spool does not have."""
     for option, value in given.items():
@@ -176,6 +192,9 @@ def _push_spool(
     transport = receiver(chosen.address, header=header, profile=profile or chosen.profile)
     withholding = replace(transport.withholding, content=True, token_ids=True)
     job = Push(transport=transport, withholding=withholding, **sending)
+    read_only = [path for path in chosen.folders if not os.access(path, os.W_OK)]
+    if read_only:
+        raise ConfigureError(f"{read_only[0]} is read-only: what is sent could not be deleted from it")
     with ExitStack() as stack:
         adopted = [folder for path in chosen.folders if (folder := SpoolFolder.adopt(path)) is not None]
         for folder in adopted:
@@ -187,7 +206,7 @@ def _push_spool(
         ):
             job.run_spool(adopted, progress=advance)
     running = len(chosen.folders) - len(adopted)
-    notes = [f"not sent: {count(running, 'folder')} of running processes, which send their own spans"]
+    notes = [f"not sent: {count(running, 'folder')} in use by running processes, which send the spans"]
     others = [f"not sent: {count(chosen.others, 'folder')} for another receiver"]
     return job, notes * bool(running) + others * bool(chosen.others)
 

@@ -27,7 +27,6 @@ from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.otlp.batches import Export
 from mttp.transports.partial_export import PartialExport
 from mttp.transports.spool import SpoolFolder
-from mttp.transports.spool.folder import spans_of
 
 __all__ = ["Push", "Pushed", "PushState", "latest", "shifted"]
 
@@ -56,7 +55,7 @@ class Pushed:
     bytes: int = 0
     """Bytes that a dry run would have sent, before compression."""
     lost: Counter[str] = field(default_factory=Counter)
-    """Number of permanently rejected spans by cause."""
+    """Number of permanently rejected spans, and of damaged spans of a spool, by cause."""
     message: str = ""
     """The receiver's message about the first rejected span."""
     omitted: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -108,11 +107,13 @@ class Push:
         Raises TransportError like `run`; what was not sent then stays.
         """
         for folder in folders:
-            while lines := folder.take(BATCH_BYTES):
-                self._send_all(self._prepared(spans_of(lines)))
+            while batch := folder.take(BATCH_BYTES):
+                self._send_all(self._prepared(batch.records))
                 folder.advance(delete=not self.dry)
+                if batch.damaged:
+                    self.pushed.lost["spool_damaged"] += batch.damaged
                 if progress is not None:
-                    progress(sum(map(len, lines)))
+                    progress(batch.bytes)
             if not self.dry:
                 folder.remove()
         return self.pushed

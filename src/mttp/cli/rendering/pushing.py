@@ -48,4 +48,7 @@ def push_lines(job: Push, document: Mapping[str, Any]) -> Iterator[str]:
     for item in document["left_out"]:
         yield f"  omitted: {visible(item['attribute'])} of {count(item['spans'], 'span')} ({item['reason']})"
     for cause, number in pushed.lost.items():
-        yield f"  rejected: {count(number, 'span')} ({cause}) {visible(pushed.message)}"
+        if cause == "spool_damaged":
+            yield f"  lost: {count(number, 'span')} of damaged lines of the spool ({cause})"
+        else:
+            yield f"  rejected: {count(number, 'span')} ({cause}) {visible(pushed.message)}"

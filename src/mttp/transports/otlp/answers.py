@@ -48,4 +48,6 @@ class OtlpSender(Protocol):
 def partly(rejected: int, spans: int, message: str, sent: Mapping[str, str]) -> ExportResponse:
     """Return the outcome of an accepted request, of which `rejected` spans were rejected."""
     text = printable(message.encode(), sent)
+    if rejected > 0 and not text:
+        text = "it rejected spans without a reason"
     return ExportResponse(verdict="taken", message=text, rejected=min(max(rejected, 0), spans))

@@ -17,7 +17,6 @@ from mttp.otlp.streams import READABLE_LINE_BYTES
 from mttp.transports.file import readable_line
 from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
 from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
-from mttp.transports.spool.folder import spans_of
 from mttp.transports.stats import TransportStats
 
 __all__ = ["DiskQueue", "restored"]
@@ -43,7 +42,7 @@ class DiskQueue:
         """The folder of the spans in `_batch`."""
         self._batch: list[Restored] = []
         """Spans of the last batch that are to be sent again."""
-        self._logged = float("-inf")
+        self._logged: dict[str, float] = {}
 
     @property
     def has_own(self) -> bool:
@@ -101,22 +100,36 @@ class DiskQueue:
 
     def _fail(self, error: OSError | MemoryError) -> None:
         self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
+        self._log("can't be written to the spool %s and wait in memory: %s", error)
+
+    def log_unreadable(self, error: OSError) -> None:
+        """Log that `take` raised an error, at most once a minute."""
+        self._log("can't be read from the spool %s and stay there: %s", error)
+
+    def _log(self, what: str, error: OSError | MemoryError) -> None:
         now = time.monotonic()
-        if now - self._logged > LOG_SECONDS:
-            self._logged = now
-            place = self._spool.directory
-            _log.warning("mttp: spans can't be written to the spool %s and wait in memory: %s", place, error)
+        if now - self._logged.get(what, float("-inf")) > LOG_SECONDS:
+            self._logged[what] = now
+            _log.warning(f"mttp: spans {what}", self._spool.directory, error)
 
     def take(self, max_bytes: int) -> list[Restored]:
-        """Return the next spans, about `max_bytes` of them; the same ones until `settle` takes them."""
+        """
+        Return the next spans, about `max_bytes` of them; the same ones until `settle` takes them.
+
+        Raises OSError if a file can't be read now.
+        """
         while not self._batch and self.has_work:
             self._source = self._spool.own if self.has_own else self._spool.adopted()
-            lines = self._source.take(max_bytes) if self._source is not None else []
-            self._batch = [restored(record) for record in spans_of(lines)]
-            if lines and not self._batch and self._source is not None:
-                self._source.advance()
-            if not lines:
+            found = self._source.take(max_bytes) if self._source is not None else None
+            if self._source is None or found is None:
                 self._end_of_folder()
+                continue
+            self._batch = list(map(restored, found.records))
+            if found.damaged and not self.has_own:  # those of this process are counted at the end
+                with self._stats.lock:
+                    self._stats.forwarded["spool_damaged"] += found.damaged
+            if not self._batch:
+                self._source.advance()
         return self._batch
 
     def _end_of_folder(self) -> None:

@@ -116,17 +116,29 @@ class ExportRetry:
         if is_waiting:
             return False
         if self._disk is not None and (self._disk.has_own or not self.queue):
-            answer, offered = self._offer_from_disk(self._disk)
+            try:
+                answer, offered = self._offer_from_disk(self._disk)
+            except OSError as error:
+                self._disk.log_unreadable(error)
+                self.failing = True
+                self._pause()
+                return False
         else:
             answer, offered = self._offer_from_memory()
         self.failing = not answer.taken
-        self._failures = 0 if answer.taken else self._failures + 1
         self.not_before = time.monotonic() + answer.retry_after
         self._log(answer, offered)
-        if self._disk is not None and not answer.taken:
-            self._pause_until = time.monotonic() + backoff.wait(self._failures)
-            self.spill()
+        if answer.taken:
+            self._failures = 0
+        elif self._disk is not None:
+            self._pause()
         return answer.taken
+
+    def _pause(self) -> None:
+        """Put off the next attempt, and move spans to disk meanwhile."""
+        self._failures += 1
+        self._pause_until = time.monotonic() + backoff.wait(self._failures)
+        self.spill()
 
     def spill(self) -> None:
         """Move spans from memory to disk, as long as the spool takes them."""

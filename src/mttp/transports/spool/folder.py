@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import ENOLCK, ENOSPC
@@ -26,7 +25,7 @@ try:
 except ImportError:  # not on Windows, where `Spool` raises an error
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["OWNER", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock", "spans_of"]
+__all__ = ["OWNER", "SpoolBatch", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock"]
 
 _log = logging.getLogger("mttp")
 
@@ -34,10 +33,14 @@ OWNER = "owner"
 """The file in a folder that its owner locks, and that names the receiver."""
 _SENT = "sent"
 """The file with the position up to which the spans were sent."""
+_PARTIAL = f"{_SENT}.partial"
+"""The next such file while it is written."""
 FILE_BYTES = 16 * 2**20
 """Size from which lines are appended to the next file; a file is deleted once its spans were sent."""
 _MAX_OWNER = 1 << 16
 _FILE = re.compile(r"([0-9]{6,9})\.jsonl")
+_ONE_PER_SPAN = b'"startTimeUnixNano"'
+"""Stands once in each span of a line; in recorded text its quotes would be escaped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,18 @@ class SpoolDestination:
     """The receiver's URL, without secrets."""
     profile: str
     """The name of the receiver's profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolBatch:
+    """The spans of the next lines of a folder."""
+
+    records: list[SpanRecord]
+    """The spans, in the order in which they were appended."""
+    damaged: int
+    """How many more spans the lines have, or had, that can't be read."""
+    bytes: int
+    """The size of the lines."""
 
 
 class SpoolFolder:
@@ -75,31 +90,36 @@ class SpoolFolder:
         path = directory / f"{time.time_ns()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
         try:
-            fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            return cls._created(path, destination)
         except OSError:
+            _delete(path / OWNER)
             path.rmdir()
             raise
-        folder = cls(path, destination, fd)
+
+    @classmethod
+    def _created(cls, path: Path, destination: SpoolDestination) -> Self:
+        """Lock and write the file `owner` of a new folder; raises OSError."""
+        fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             lock(fd)
             about = json.dumps({"to": destination.to, "profile": destination.profile}).encode()
             if os.write(fd, about) < len(about):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
+            return cls(path, destination, fd)
         except OSError:
-            folder.remove()
+            os.close(fd)
             raise
-        return folder
 
     @classmethod
     def adopt(cls, path: Path, *, to: str | None = None) -> Self | None:
         """
         Take over the folder of a process that has ended.
 
-        Return None if its process still runs, if the folder is gone or damaged, or is for another receiver
-        than `to`.
+        Return None if its process still runs, if the folder is gone, damaged or read-only, or is for another
+        receiver than `to`.
         """
         destination = destination_of(path)
-        if destination is None or to not in (None, destination.to):
+        if destination is None or to not in (None, destination.to) or not os.access(path, os.W_OK):
             return None
         try:
             fd = os.open(path / OWNER, os.O_RDWR)
@@ -147,48 +167,60 @@ class SpoolFolder:
 
     # Sending.
 
-    def take(self, max_bytes: int) -> list[bytes]:
+    def take(self, max_bytes: int) -> SpoolBatch | None:
         """
-        Return the next lines, about `max_bytes` of them; none if all were sent.
+        Return the spans of the next lines, about `max_bytes` of them; None if all were sent.
 
-        The same lines come again until `advance` is called. A file that can't be read is skipped.
+        The same come again until `advance` is called. Raises OSError if a file can't be read now.
         """
         for number in self._numbers():
+            if number < self._number:
+                continue
             offset = self._offset if number == self._number else 0
             try:
-                lines, end = self._read(number, offset, max_bytes) if number >= self._number else ([], 0)
-            except OSError as error:
-                _log.warning("mttp: %s can't be read: %s", self._file(number), error.strerror)
+                lines = self._read(number, offset, max_bytes)
+            except FileNotFoundError:
                 continue
             if lines:
-                self._next = number, end
-                return lines
-        return []
+                size = sum(map(len, lines))
+                self._next = number, offset + size
+                return self._decoded(lines, self._file(number), size)
+        return None
 
-    def _read(self, number: int, offset: int, max_bytes: int) -> tuple[list[bytes], int]:
-        lines, end = [], offset
+    def _read(self, number: int, offset: int, max_bytes: int) -> list[bytes]:
+        lines: list[bytes] = []
         with self._file(number).open("rb") as file:
             file.seek(offset)
-            while end - offset < max_bytes and (line := file.readline(READABLE_LINE_BYTES)):
-                if not line.endswith(b"\n"):
-                    _log.warning("mttp: %s ends within a line, which is skipped", self._file(number))
-                    break
+            while max_bytes > 0 and (line := file.readline(READABLE_LINE_BYTES)):
                 lines.append(line)
-                end += len(line)
-        return lines, end
+                max_bytes -= len(line)
+        return lines
+
+    @staticmethod
+    def _decoded(lines: list[bytes], file: Path, size: int) -> SpoolBatch:
+        records: list[SpanRecord] = []
+        damaged = 0
+        for line in lines:
+            good, reason = _spans_of(line)
+            records += good
+            if reason:
+                damaged += max(line.count(_ONE_PER_SPAN) - len(good), 1)
+                _log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
+        return SpoolBatch(records, damaged, size)
 
     def advance(self, *, delete: bool = True) -> None:
-        """Go beyond the lines of the last `take`; store that they were sent, unless `delete` is False."""
+        """Go beyond the spans of the last `take`; store that they were sent, unless `delete` is False."""
         self._number, self._offset = self._next
         if not delete or self._locked is None:  # another process may own the folder by now
             return
         with suppress(OSError):
-            partial = self.path / f"{_SENT}.partial"
+            partial = self.path / _PARTIAL
             partial.write_text(f"{self._number} {self._offset}")
             partial.replace(self.path / _SENT)
-        for number in self._numbers():
-            if number < self._number:
-                self._file(number).unlink(missing_ok=True)
+        with suppress(OSError):
+            for number in self._numbers():
+                if number < self._number:
+                    self._file(number).unlink()
 
     def close(self) -> None:
         """Unlock the folder; another process may then take it over."""
@@ -199,12 +231,12 @@ class SpoolFolder:
                 os.close(locked)
 
     def remove(self) -> None:
-        """Delete the folder."""
+        """Delete its files, and the folder unless somebody else's files are in it."""
         with suppress(OSError):
-            for path in self.path.iterdir():
-                if path.name != OWNER:
-                    path.unlink(missing_ok=True)
-            (self.path / OWNER).unlink(missing_ok=True)
+            for number in self._numbers():
+                self._file(number).unlink()
+            for name in (_PARTIAL, _SENT, OWNER):  # it is a folder of the spool until nothing can be sent
+                (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
         self.close()
 
@@ -212,8 +244,12 @@ class SpoolFolder:
         return self.path / f"{number:06}.jsonl"
 
     def _numbers(self) -> list[int]:
-        found = (_FILE.fullmatch(path.name) for path in self.path.glob("*.jsonl"))
-        return sorted(int(match[1]) for match in found if match)
+        """Return the numbers of its files, the oldest first; raises OSError if they can't be listed."""
+        try:
+            found = [(_FILE.fullmatch(path.name), path) for path in self.path.iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(int(match[1]) for match, path in found if match and path.is_file())
 
     def _position(self) -> tuple[int, int]:
         """Return the number of a file and the offset in it up to which lines were sent."""
@@ -262,21 +298,19 @@ def check_locks(path: Path) -> None:
         probe.unlink(missing_ok=True)
 
 
-def spans_of(lines: list[bytes]) -> Iterator[SpanRecord]:
-    """Yield the spans of lines; a damaged span is logged and skipped."""
-    for line in lines:
-        try:
-            yield from decode_line(line)
-        except LineError as error:
-            good, faults = _readable(line)
-            reason = faults[0] if faults else str(error)
-            _log.warning("mttp: spans of a damaged line of the spool are skipped: %s", reason)
-            yield from good
-
-
-def _readable(line: bytes) -> tuple[list[SpanRecord], list[str]]:
-    """Return the valid spans of a damaged line, and what is wrong with the others."""
+def _spans_of(line: bytes) -> tuple[list[SpanRecord], str]:
+    """Return the spans of a line that can be read, and why others can't; empty if all can."""
     try:
-        return decode_spans(line)
+        return decode_line(line), ""
     except LineError as error:
-        return [], [str(error)]
+        reason = str(error)
+    try:
+        good, reasons = decode_spans(line)
+    except LineError:
+        return [], reason
+    return good, reasons[0] if reasons else ""
+
+
+def _delete(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

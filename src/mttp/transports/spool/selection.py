@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mttp.codec.secrets import REDACTED
 from mttp.errors import ConfigureError
+from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.spool.folder import destination_of
 from mttp.transports.spool.spool import folders
 
@@ -35,7 +36,9 @@ def select(directory: Path, to: str | None) -> SpoolSelection:
     """
     found = {path: where for path in folders(directory) if (where := destination_of(path)) is not None}
     known = {where.to for where in found.values()}
-    spellings = known if to is None else known.intersection([to, f"{to.rstrip('/')}/v1/traces"])
+    place, _, options = (to or "").partition("?")
+    place = place.rstrip("/")
+    spellings = known if to is None else known.intersection([place, f"{place}{TRACES_PATH}"])
     wanted = spellings or known
     is_clear = len(wanted) == 1 and (to is not None or REDACTED not in min(wanted))
     if not is_clear:
@@ -43,5 +46,6 @@ def select(directory: Path, to: str | None) -> SpoolSelection:
         raise ConfigureError(f"{directory} has spans for {listed}; name the receiver with --to")
     paths = [path for path, where in found.items() if where.to in wanted]
     profiles = {found[path].profile for path in paths}
-    profile = profiles.pop() if len(profiles) == 1 and (to is None or spellings) else None
+    is_stated = len(profiles) == 1 and spellings and "profile=" not in options
+    profile = profiles.pop() if is_stated else None
     return SpoolSelection(to or min(wanted), profile, paths, len(found) - len(paths))

@@ -81,8 +81,11 @@ class Spool:
         """
         with self._lock:
             if self._adopted is None and time.monotonic() - self._looked > LOOK_SECONDS:
-                found = (SpoolFolder.adopt(path, to=self.destination.to) for path in self._other_folders())
-                self._adopted = next((folder for folder in found if folder is not None), None)
+                with suppress(OSError):
+                    found = (
+                        SpoolFolder.adopt(path, to=self.destination.to) for path in self._other_folders()
+                    )
+                    self._adopted = next((folder for folder in found if folder is not None), None)
                 if self._adopted is None:
                     self._looked = time.monotonic()
             return self._adopted
@@ -92,6 +95,8 @@ class Spool:
         adopted, self._adopted = self._adopted, None
         if adopted is not None:
             adopted.remove()
+            if adopted.path.exists():  # it can't be deleted: do not take it over again at once
+                self._looked = time.monotonic()
 
     def close(self) -> None:
         """Unlock the folders, so that other processes may send what is left."""
