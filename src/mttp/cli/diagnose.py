@@ -24,7 +24,7 @@ def diagnose(
             "--quality",
             metavar="NAME",
             help="What rewards should stand for: the grader of a late score, a split, held_out, success, "
-            "components.NAME or metrics.NAME; by default the first of these that there is.",
+            "components.NAME or metrics.NAME; by default the first of these in the recording.",
         ),
     ] = None,
     run: Annotated[
@@ -37,7 +37,9 @@ def diagnose(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="SEVERITY", help="Exit with 1 from this on: high, medium, low or none."
+            "--fail-on",
+            metavar="SEVERITY",
+            help="Exit with 1 on findings of this severity or worse: high, medium, low; or none.",
         ),
     ] = "high",
 ) -> None:
@@ -45,7 +47,7 @@ def diagnose(
     Diagnose a training run: what is wrong with it, and what could not be judged.
 
     Looks for reward hacking, over-optimization, collapse, drift, forgetting, leakage and noisy graders.
-    A detector that lacks data is listed with what it lacks: silence is not health.
+    A detector that can't judge is listed with the data that it lacks.
 
     \b
     Examples:
