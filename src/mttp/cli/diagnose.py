@@ -28,7 +28,7 @@ def diagnose(
         ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, of several.")
+        str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, if there are several.")
     ] = None,
     json: Json = False,
     markdown_: Annotated[
@@ -62,7 +62,7 @@ def diagnose(
       2  Wrong usage, or input that can't be read.
     """
     if fail_on not in _LEVELS:
-        raise typer.BadParameter(f"{fail_on!r} is none of {', '.join(_LEVELS)}", param_hint="--fail-on")
+        raise typer.BadParameter(f"{fail_on!r} is not one of {', '.join(_LEVELS)}", param_hint="--fail-on")
     from mttp.cli.rendering import diagnosis as report
     from mttp.study import diagnose as diagnosed
 
