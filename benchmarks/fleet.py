@@ -5,8 +5,9 @@ Plays many workers in time-lapse against real receivers, and compares what arriv
     python benchmarks/fleet.py --to zstd              1,000 workers that write files
     python benchmarks/fleet.py --workers 100 --rate 2
 
-A worker is a session: its own queue and thread, its own connection or file. A few processes play all of them.
-Time passes faster by `--speed`: steps come so many times as often, and a queue waits so much shorter.
+A worker is a session with its own queue and thread, and its own connection or file. A few processes run all
+workers. Time passes faster by the factor `--speed`: steps come that much more often, and a queue waits that
+much shorter.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Measures the bytes of each part of a recording, and writes the table that `mttp 
     python benchmarks/sizes.py --write     also write the table, what was measured, and docs/sizing.md
 
 Recordings that differ in one or two things are written in each form. The bytes of one step, token, character
-and so on are those that give back all sizes best: the least squares of the relative errors, none below zero.
-Ids are drawn from 150,000, log probabilities are normal, and texts are of 2,000 words; what is less random
+and so on are fitted to all sizes: they have the least squares of the relative errors, and none is below zero.
+Ids are drawn from 150,000, log probabilities are normal, and texts are of 2,000 words; less random data
 compresses better.
 """
 
@@ -301,16 +301,16 @@ PARTS = {
     "episodes": "an episode: root and reward",
     "markers": "a start marker",
     "steps": "a step",
-    "token_blocks": "its tokens, whatever they are",
+    "token_blocks": "a step's token block, without its elements",
     "token_ids": "a token id",
     "logprobs": "a log probability",
-    "contents": "its observation and action, whatever they are",
+    "contents": "a step's observation and action, without their characters",
     "characters": "a character",
     "calls": "a tool call",
-    "cold_episodes": "the first episode of a segment, more",
-    "cold_token_blocks": "the first tokens of a segment, more",
-    "cold_characters": "a character of the first content of a segment, more",
-    "cold_calls": "the first call of a segment, more",
+    "cold_episodes": "in addition: the first episode of a segment",
+    "cold_token_blocks": "in addition: the first token block of a segment",
+    "cold_characters": "in addition: a character of the first content of a segment",
+    "cold_calls": "in addition: the first call of a segment",
     "processes": "a process: spans of the run",
 }
 

@@ -17,7 +17,7 @@ from mttp.recording import configuration
 
 os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
-"""One authority, which vouches for nobody: each client would load the machine's 140, in some 50 ms."""
+"""One certificate authority, instead of the machine's 140, which take each client some 50 ms to load."""
 
 settings.register_profile("ci", max_examples=25, deadline=None)
 settings.register_profile("long", max_examples=300, deadline=None)

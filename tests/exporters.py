@@ -76,7 +76,7 @@ def refusing(segment: Sequence[SpanRecord]) -> SpanExportResult:
 
 
 def numbered(number: int, *, size: int = 0) -> ReadableSpan:
-    """A span that is told from others by its name."""
+    """A span with a distinct name."""
     return ReadableSpan(
         name=f"span {number}",
         context=SpanContext(1, number + 1, is_remote=False),

@@ -1,4 +1,4 @@
-"""A peer that receives messages by the rules of the stack's own tools, and misbehaves as it is told."""
+"""A peer that receives messages by the rules of the stack's own tools, and misbehaves as configured."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def recorded(value: mttp.Episode, **options: Any) -> list[Any]:
 
 
 def span(number: int = 0, *, trace: int = 1, scope: InstrumentationScope = SCOPE, **attributes: Any) -> Any:
-    """A span of somebody's."""
+    """A span of another library."""
     context = SpanContext(trace, number + 1, is_remote=False)
     return ReadableSpan(
         f"span {number}", context, resource=RESOURCE, attributes=attributes, instrumentation_scope=scope

@@ -247,7 +247,7 @@ def test_the_same_chats_arrive_from_all_that_record_them() -> None:
 
 def test_another_action_than_was_recorded_is_noticed() -> None:
     """
-    What arrived is not taken for what was recorded because there is as much of it.
+    Equal numbers of spans are not enough: their content is compared.
     """
     noticed = answer(
         """

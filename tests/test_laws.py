@@ -266,7 +266,7 @@ def test_recording_and_reading_import_nothing_heavy(code: str) -> None:
 
 def test_a_helper_starts_without_opentelemetry() -> None:
     """
-    Whoever trains shares a processor with it while it starts, a third of which would be these imports.
+    It starts while training runs on the same processors, and these imports would be a third of its start.
     """
     unneeded = HEAVY | {"opentelemetry", "pydantic", "wrapt"}
 

@@ -88,7 +88,7 @@ def test_packed_steps_read_as_steps_with_spans(address: str) -> None:
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_tables_and_summary_are_those_of_spans(ending: str) -> None:
     """
-    Whoever reads figures or rows needs not know how steps were written; only their spans have ids.
+    Figures and rows do not depend on how steps were written; only steps with spans have ids.
     """
     for steps in ("spans", "packed"):
         recorded(steps, f"file://{steps}.jsonl")

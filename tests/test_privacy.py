@@ -383,7 +383,7 @@ def test_token_ids_have_a_switch_of_their_own(
     content: bool, token_ids: bool | None, found: tuple[bool, str | None]
 ) -> None:
     """
-    Whoever asks for them gets them without the rest, or the rest without them.
+    They can be sent without other content, and other content without them.
     """
     with (
         mttp.configure(mttp.Route("file://a.jsonl", content=content, token_ids=token_ids)),
@@ -466,7 +466,7 @@ def test_a_process_that_joins_the_run_gives_no_more_than_its_parent(
     terms: dict[str, Any], tmp_path: Path
 ) -> None:
     """
-    It finds the address, and not what else was said of it.
+    It finds the address of the transport, and content is off for it.
     """
     with mttp.configure(tmp_path / "runs", **terms):
         code = f"import mttp\nwith mttp.episode(inputs={CANARY!r}):\n    pass"

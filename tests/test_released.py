@@ -48,7 +48,7 @@ def test_every_format_has_a_file():
 
 def test_no_format_loses_anything():
     """
-    A release's recording is the same in each of its formats, and in what a collector received of it.
+    A release's recording is equal in each of its formats, and in the requests that a collector received.
     """
     for release in RELEASES:
         read = json.loads((release / "expected.json").read_text(encoding="utf-8"))

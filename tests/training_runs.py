@@ -328,7 +328,7 @@ def over_optimized(one: SimpleNamespace, time: float, rng: np.random.Generator) 
 
 
 def without_audit(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
-    """Nobody scores the episodes later; their outcomes remain."""
+    """A run whose episodes have outcomes and no late scores."""
     one.audit = None
 
 

@@ -17,7 +17,7 @@ LINES = {
 }
 """One message each, as the reference writes it."""
 ZEROS: dict[str, str] = json.loads((DATA / "cases_zero_payloads.json").read_text())["payloads"]
-"""What the reference writes of a payload that nobody filled in, by type."""
+"""The reference's bytes of a payload with default values, by type."""
 REFERENCE = [json.loads(line) for line in (DATA / "reference.jsonl").read_text().splitlines()]
 """What the reference made of messages, good and broken; bytes are the characters of Latin-1."""
 

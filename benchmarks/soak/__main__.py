@@ -4,8 +4,8 @@ Records for hours while a receiver, a worker process and files fail, and account
     python benchmarks/soak --hours 2 --rate 2000 --json soak.json
     python benchmarks/soak --seconds 120
 
-Ctrl-C or SIGTERM ends it early, and what was recorded so far is judged.
-Exits with 1 if anything does not hold.
+Ctrl-C or SIGTERM ends it early, and the checks are applied to the recording so far.
+Exits with 1 if a check fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold at the end of a soak."""
+"""The checks at the end of a soak."""
 
 from __future__ import annotations
 

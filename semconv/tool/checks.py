@@ -133,7 +133,7 @@ def enum_mixed(registry: Registry) -> Iterator[Problem]:
 
 
 def enum_brief(registry: Registry) -> Iterator[Problem]:
-    """A member of an enum that nobody explains."""
+    """A member of an enum that has no brief."""
     for attribute in _all(registry):
         for member in attribute.members:
             if not member.brief:

@@ -52,7 +52,7 @@ def brief_format(registry: Registry) -> Iterator[Problem]:
 
 
 def missing_example(registry: Registry) -> Iterator[Problem]:
-    """A text whose values nobody can picture."""
+    """A text attribute without an example."""
     for attribute in registry.attributes:
         is_text = attribute.value_type in ("string", "string[]") and not attribute.members
         if is_text and not attribute.examples and attribute.deprecated is None:

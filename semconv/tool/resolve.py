@@ -11,7 +11,7 @@ from tool.registry import Attribute, Group, Ref, Registry, Signal, condition
 __all__ = ["ResolvedAttribute", "ResolvedSignal", "mentions", "resolve"]
 
 REQUIREMENT_LEVEL = "recommended"
-"""What an attribute's requirement level is where nobody states one."""
+"""The requirement level of an attribute that states none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ def _renames(named: Iterable[tuple[str, Mapping[str, str] | None]], known: Itera
     merged = sorted(name for name, new in found.items() if list(found.values()).count(new) > 1)
     if merged:
         raise UnusableInput(
-            f"{' and '.join(merged)} became one name, and nobody could tell them apart on the way back; "
+            f"{' and '.join(merged)} became one name, so they can't be told apart on the way back; "
             "obsolete all but one of them"
         )
     return found

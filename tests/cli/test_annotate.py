@@ -276,7 +276,7 @@ def test_rows_that_make_no_sense(recording: str, row: str, message: str):
 )
 def test_json_rows_that_make_no_sense(recording: str, row: str, message: str):
     """
-    Likewise.
+    A row of JSON lines is refused for the reasons for which a row of a CSV file is.
     """
     result = annotate(recording, "--from", labels("\n" + row + "\n", "labels.jsonl"), code=2)
 
@@ -296,7 +296,7 @@ def test_json_rows_that_make_no_sense(recording: str, row: str, message: str):
 )
 def test_columns_that_make_no_sense(recording: str, header: str, message: str):
     """
-    Nobody has to guess what was meant.
+    The error names the line of the header and says what is wrong with it.
     """
     result = annotate(recording, "--from", labels(header + "\n"), "--skip-bad", code=2)
 

@@ -101,7 +101,7 @@ def test_fail_on_is_the_severity_that_fails(severity: str, code: int) -> None:
     [
         (["--quality", "audti"], "did you mean 'audit'"),
         (["--run", "other"], "no run is called 'other'"),
-        (["--fail-on", "bad"], "'bad' is none of high, medium, low, none"),
+        (["--fail-on", "bad"], "'bad' is not one of high, medium, low, none"),
     ],
 )
 def test_a_wrong_question_exits_with_2(arguments: list[str], message: str) -> None:

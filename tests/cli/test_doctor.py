@@ -344,7 +344,7 @@ def test_a_receiver_takes_an_empty_request(scheme: str, receiver: OtlpReceiver) 
     rows = {row["check"]: row for row in found("--transport", address)}
 
     assert {"ok"} == {row["status"] for row in rows.values()}
-    assert "took an empty request in" in rows["request"]["found"]
+    assert "accepted an empty request in" in rows["request"]["found"]
     assert [] == list(receiver.records())
     assert ("clock" in rows) is (scheme == "http")
 

@@ -66,7 +66,7 @@ def test_a_row_is_an_evaluation(after: str):
 
 def test_every_task_is_listed(after: str):
     """
-    With what became of it, and those that have no result.
+    Each task has its outcome; tasks without a result are listed too.
     """
     lines = invoke(after, "--tasks").stdout.splitlines()
 

@@ -112,7 +112,7 @@ def test_a_store_that_keeps_everything_needs_no_profile() -> None:
 
 @dataclass
 class LossyServer(JaegerServer):
-    """A store that changes what it keeps, as it is told."""
+    """A store that changes spans as the test configures it."""
 
     change: Callable[[SpanRecord], SpanRecord | None] = lambda record: record
 

@@ -129,7 +129,7 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
     recording: str, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    What was delivered is not sent again, and then nothing of it is remembered.
+    Delivered spans are not sent again, and the state is deleted at the end.
     """
     monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)

@@ -138,7 +138,7 @@ class Records:
 
 
 def lines(session: mttp.Session) -> list[Message]:
-    """What a session would say in messages, as somebody else receives it."""
+    """The messages of a session, as a receiver gets them."""
     sent: list[tuple[Payload, str | None]] = []
     for span in mttp.scan(session, arrays=True):
         sent += [(span_messages.encode(span), None), *eval_messages.messages(span)]
@@ -251,7 +251,7 @@ def test_spans_and_messages_count_once(evaluated: mttp.Session, *, backwards: bo
 
 def test_messages_alone_are_an_evaluation(evaluated: mttp.Session):
     """
-    What they can say of it is read, every outcome included.
+    All their fields are read, with every outcome.
     """
     (stated,) = mttp.read(evaluated).evals
     (found,) = received(message for message in lines(evaluated) if message.type != "trace.span").evals

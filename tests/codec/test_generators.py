@@ -1,4 +1,4 @@
-"""Where an episode's randomness came from: a state keeps until somebody asks for its digest."""
+"""The state of an episode's random generator is kept until its digest is read."""
 
 from __future__ import annotations
 

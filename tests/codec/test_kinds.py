@@ -32,7 +32,7 @@ class AtEnd(SpanProcessor):
 
 
 class Ending(SpanProcessor):
-    """Likewise, right before."""
+    """Renames spans right before they end."""
 
     def _on_ending(self, span: Any) -> None:
         span._name = "episode"
@@ -62,7 +62,7 @@ def recorded(transport: str, *processors: SpanProcessor) -> mttp.Session:
 
 
 def counted(source: Any) -> tuple[Any, ...]:
-    """What is read of it."""
+    """Return rewards, calls and counts of a recording, as `read` and `summarize` give them."""
     found = mttp.read(source)
     (episode,), (evaluation,) = found.episodes, found.evals
     summary = mttp.summarize(source)

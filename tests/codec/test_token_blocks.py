@@ -42,7 +42,7 @@ def arrays(draw: st.DrawFn, name: str, length: int) -> Any:
 
 @st.composite
 def blocks(draw: st.DrawFn) -> dict[str, Any]:
-    """What somebody may hand over."""
+    """Values that a caller may pass."""
     length, prompt = draw(st.integers(0, 6)), draw(st.integers(0, 4))
     names = draw(st.sets(st.sampled_from(mttp.Tokens.ARRAYS))) | {"ids"}
     found = {name: draw(arrays(name, prompt if name == "prompt_ids" else length)) for name in sorted(names)}

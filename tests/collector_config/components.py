@@ -332,7 +332,7 @@ class Config(Known):
         for kind, known in KINDS.items():
             for id_, given in getattr(self, kind).items():
                 name = id_.partition("/")[0]
-                assert name in known, f"{kind} has {id_}, which is none of {', '.join(known)}"
+                assert name in known, f"{kind} has {id_}, which is not one of {', '.join(known)}"
                 known[name].model_validate(given or {})
                 assert id_ in self.used(), f"nothing uses {id_}"
         return self

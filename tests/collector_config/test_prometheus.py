@@ -65,7 +65,7 @@ def test_metrics_are_called_what_the_dashboards_call_them(exporter: Any) -> None
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 

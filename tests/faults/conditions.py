@@ -19,7 +19,7 @@ from mttp.transports.otlp import OtlpTransport
 HOUR = 3600.0
 
 
-@fault("The clock goes back by an hour, and forwards again.", "Spans are written as before.")
+@fault("The wall clock is set back by an hour, then forward again.", "Spans are written as before.")
 def clock_goes_back(folder: Path) -> Account:
     account, path = Account(), folder / "a.jsonl"
     with recording(f"file://{path}", account) as loop:
@@ -36,7 +36,10 @@ def clock_goes_back(folder: Path) -> Account:
     return account
 
 
-@fault("Memory runs out for a while when spans are encoded.", "They wait, and are encoded again.")
+@fault(
+    "Memory runs out for a while when spans are encoded.",
+    "The spans wait, and are encoded when there is memory.",
+)
 def memory_runs_out(folder: Path) -> Account:
     account, path = Account(), folder / "a.jsonl"
     failures = 0
@@ -84,7 +87,7 @@ def encoding_process_stopped(folder: Path) -> Account:
     return _encoding_process(folder, signal.SIGSTOP)
 
 
-@fault("The encoding process is killed.", "The same.")
+@fault("The encoding process is killed.", "The session's process encodes instead.")
 def encoding_process_killed(folder: Path) -> Account:
     return _encoding_process(folder, signal.SIGKILL)
 

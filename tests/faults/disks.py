@@ -59,7 +59,8 @@ def _file(folder: Path, options: str, happen: Callable[[Recording, Path], None])
 
 
 @fault(
-    "The disk is full for a while.", "Spans wait in memory; a segment that was written in part is withdrawn."
+    "The disk is full for a while.",
+    "Spans wait in memory; a segment that was partly written is removed from the file.",
 )
 def disk_full(folder: Path) -> Account:
     disk = failing("write", errno.ENOSPC, partly=True)
@@ -91,7 +92,7 @@ def disk_read_only(folder: Path) -> Account:
 
 @fault(
     "A network disk reports an error when a segment is synchronized.",
-    "The segment is withdrawn, and written again.",
+    "The segment is removed from the file, and written again.",
 )
 def late_error_of_sync(folder: Path) -> Account:
     account = _file(folder, "?fsync=segment", lambda loop, _: _while(loop, failing("fsync", errno.EIO)))
@@ -106,14 +107,17 @@ def stale_handle(folder: Path) -> Account:
     return account
 
 
-@fault("A quota is exceeded after a part of a segment.", "The part is withdrawn; spans wait in memory.")
+@fault(
+    "A quota is exceeded after a part of a segment.",
+    "The part is removed from the file; spans wait in memory.",
+)
 def quota(folder: Path) -> Account:
     account = _file(folder, "", lambda loop, _: _while(loop, failing("write", errno.EDQUOT, partly=True)))
     account.check()
     return account
 
 
-@fault("The file is deleted.", "A new one is created; what was in the old one counts as delivered.")
+@fault("The file is deleted.", "A new file is created; spans in the deleted file count as delivered.")
 def file_deleted(folder: Path) -> Account:
     kept: list[Path] = []
 
@@ -130,7 +134,10 @@ def file_deleted(folder: Path) -> Account:
     return account
 
 
-@fault("The directory is deleted.", "The same.")
+@fault(
+    "The directory is deleted.",
+    "The directory and a new file are created; spans in the deleted file count as delivered.",
+)
 def directory_deleted(folder: Path) -> Account:
     kept: list[Path] = []
 
@@ -161,7 +168,9 @@ def file_rotated(folder: Path) -> Account:
     return account
 
 
-@fault("Another writer tears the last line of the file.", "Only the other writer's line is damaged.")
+@fault(
+    "Another writer leaves a torn line at the end of the file.", "Only the other writer's line is damaged."
+)
 def torn_by_another_writer(folder: Path) -> Account:
     def happen(loop: Recording, path: Path) -> None:
         for _ in range(3):

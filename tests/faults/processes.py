@@ -1,4 +1,4 @@
-"""Faults of processes: they are killed, fork, start others, or end without a word."""
+"""Faults of processes: they are killed, fork, start others, or end without closing."""
 
 from __future__ import annotations
 

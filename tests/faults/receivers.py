@@ -53,14 +53,20 @@ def collector_down(folder: Path) -> Account:
     return account
 
 
-@fault("The collector is down until the process ends.", "Its spans are counted, and the end takes seconds.")
+@fault(
+    "The collector is down until the process ends.",
+    "The spans that were not sent are counted as `write_failed`.",
+)
 def collector_down_to_the_end(folder: Path) -> Account:
     account = _behaving(DOWN, then=False)
     account.check(lost=["write_failed"])
     return account
 
 
-@fault("The collector is down until the process ends, and there is a spool.", "Its spans wait on disk.")
+@fault(
+    "The collector is down until the process ends, and there is a spool.",
+    "The spans that were not sent wait on disk.",
+)
 def collector_down_with_a_spool(folder: Path) -> Account:
     account = _behaving(DOWN, then=False, options=f"&spool={folder}/spool")
     account.check(pending=True)
@@ -71,7 +77,10 @@ def collector_down_with_a_spool(folder: Path) -> Account:
     return account
 
 
-@fault("The collector is down until the process ends; another process has the same spool.", "It sends them.")
+@fault(
+    "The collector is down until the process ends; another process has the same spool.",
+    "The other process sends the spans.",
+)
 def a_spool_is_taken_over(folder: Path) -> Account:
     first, second = Account(), Account()
     with OtlpReceiver() as receiver:
@@ -122,7 +131,10 @@ def collector_hangs(folder: Path) -> Account:
     return account
 
 
-@fault("The collector keeps spans and breaks the connection before it answers.", "They count once.")
+@fault(
+    "The collector keeps spans and breaks the connection before it answers.",
+    "Spans that arrive twice count once.",
+)
 def connection_breaks(folder: Path) -> Account:
     account = _behaving(*[Behaviour(reset=True)] * 3, Behaviour())
     account.check(again=True)
@@ -140,24 +152,27 @@ def status_400(folder: Path) -> Account:
     return _refusing(400)
 
 
-@fault("The collector answers 401 twice.", "The same.")
+@fault("The collector answers 401 twice.", "The refused spans are counted by status; all others arrive.")
 def status_401(folder: Path) -> Account:
     return _refusing(401)
 
 
-@fault("The collector answers 500 twice.", "The same.")
+@fault("The collector answers 500 twice.", "The refused spans are counted by status; all others arrive.")
 def status_500(folder: Path) -> Account:
     return _refusing(500)
 
 
-@fault("The collector answers 413 to large requests.", "They are halved until they fit.")
+@fault("The collector answers 413 to large requests.", "The requests are halved until they fit.")
 def status_413(folder: Path) -> Account:
     account = _behaving(*[Behaviour(status=413)] * 3, Behaviour())
     account.check()
     return account
 
 
-@fault("The collector answers 503 with Retry-After.", "Nothing is sent before, and everything after it.")
+@fault(
+    "The collector answers 503 with Retry-After.",
+    "Nothing is sent before that time; everything is sent after it.",
+)
 def retry_after(folder: Path) -> Account:
     account = Account()
     with OtlpReceiver() as receiver:
@@ -172,7 +187,7 @@ def retry_after(folder: Path) -> Account:
     return account
 
 
-@fault("The collector accepts a part of a request.", "The number that it rejected is counted.")
+@fault("The collector accepts a part of a request.", "The rejected spans are counted as `partial_success`.")
 def partial_success(folder: Path) -> Account:
     account = _behaving(Behaviour(rejected=3), Behaviour(rejected=2), Behaviour())
     account.check(lost=["partial_success"])
@@ -202,7 +217,10 @@ def html_page(folder: Path) -> Account:
     return account
 
 
-@fault("The host name is not known.", "Spans are kept until it is, or counted at the end.")
+@fault(
+    "The host name is not known.",
+    "Spans wait for the name; when the session closes, they are counted as `write_failed`.",
+)
 def unknown_host(folder: Path) -> Account:
     account = Account()
     with recording("http://nowhere.invalid:4318", account) as loop:

@@ -20,7 +20,7 @@ _HEAD = {
     "usage": {"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13},
 }
 _OVER = threading.Event()
-"""Whether nobody is served any more, and what hangs may end."""
+"""Whether the server ends, so that requests that hang may end too."""
 
 
 def _chat(asked: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Completion:
     ended: bool
     """Whether it ended by itself; else it was cut off."""
     logprobs: tuple[float, ...] | None
-    """One per token; None where nobody knows them."""
+    """One per token; None if they are unknown."""
 
 
 COMPLETIONS = (
@@ -80,7 +80,7 @@ COMPLETIONS = (
     Completion("2+2=", "four", None, ended=True, logprobs=(-1.0, -0.5, -0.5, -0.5, -4.0)),
     Completion("2+2=", "4444", 0.1, ended=False, logprobs=(-0.25, -3.0, -3.5, -3.75)),
 )
-"""One that is right, one that is wrong, one that nobody can tell of, and one that is cut off."""
+"""One right answer, one wrong, one that can't be judged, and one that is cut off."""
 
 
 def pay(prompt: str, text: str) -> float | None:

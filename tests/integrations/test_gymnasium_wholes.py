@@ -188,7 +188,7 @@ def test_an_episode_is_the_same_without_a_handle(name: str, options: dict[str, A
             assert_same(one, other, ignore=OTHERWISE)
 
 
-# Somebody asks in the middle.
+# A program reads a step in the middle of an episode.
 
 
 class Doing(gymnasium.Wrapper):  # type: ignore[type-arg]

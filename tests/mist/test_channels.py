@@ -19,7 +19,7 @@ from mttp.transports.partial_export import RejectedSpans
 
 
 def ping(number: int = 0) -> Message:
-    """A message that is told from others by its number."""
+    """A message with a distinct number."""
     return Message.new("me", HealthPing(from_=str(number)), id=str(number))
 
 
@@ -206,7 +206,7 @@ def test_many_senders_and_receivers_lose_nothing() -> None:
 
 def test_both_ends_agree_on_the_capacity() -> None:
     """
-    Whoever comes first says it, and another number is an error.
+    The end that is opened first sets it; a different number at the other end is an error.
     """
     with mttp.mist.dial("chan://agreed?capacity=3"):
         with mttp.mist.receive("chan://agreed"), mttp.mist.receive("chan://agreed?capacity=3"):

@@ -140,7 +140,7 @@ def test_only_payloads_are_carried():
 
 def test_a_message_from_nobody_is_not_made():
     """
-    Nobody would accept it.
+    A message without a source is refused, because receivers reject it.
     """
     with pytest.raises(EnvelopeError, match="source is missing"):
         Message.new("", PING)

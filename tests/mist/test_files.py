@@ -23,7 +23,7 @@ PING = LINES["health_ping"]
 
 
 def line(number: int) -> bytes:
-    """The line of a message that is told from others by its number."""
+    """The line of a message with a distinct number."""
     return Message.new("me", HealthPing(), id=str(number), checksum=True).to_bytes() + b"\n"
 
 
@@ -177,7 +177,7 @@ def test_a_half_line_is_an_error_at_the_end_alone(followed: SimpleNamespace) -> 
 
 def test_a_whole_line_without_its_end_is_a_message_at_the_end(followed: SimpleNamespace) -> None:
     """
-    Whoever wrote it may have left out the end of the last line.
+    A writer may have left out the end of the last line.
     """
     append(line(0) + line(1)[:-1])
     assert eventually(lambda: followed.found == ["0"])

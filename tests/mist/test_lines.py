@@ -69,7 +69,7 @@ def test_no_lines_in_nothing():
 
 def test_what_is_received_may_be_trusted():
     """
-    Whoever wants what was sent regardless uses `Message.from_bytes`.
+    To read a message regardless of its version and checksum, use `Message.from_bytes`.
     """
     assert Message.from_bytes(PING) == received(PING)
     with pytest.raises(VersionError):

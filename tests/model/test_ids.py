@@ -1,4 +1,4 @@
-"""Ids are the operating system's randomness, and nobody else's."""
+"""Ids come from the operating system's random source alone."""
 
 from __future__ import annotations
 

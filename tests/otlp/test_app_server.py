@@ -257,7 +257,7 @@ def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
 
 
 def send_on(inbox: mttp.mist.Receiver, accepted: list[int], end: threading.Event) -> None:
-    """Send over one connection after the other, until nobody listens."""
+    """Send over one connection after the other, until the server has closed its port."""
     with suppress(OSError):
         while not end.is_set():
             with connected(inbox) as connection:

@@ -67,7 +67,7 @@ CALLS: tuple[Callable[[Any, Any], object], ...] = (
 
 @contextmanager
 def session(destination: str) -> Iterator[tuple[mttp.Session, Any]]:
-    """A session, and what is read of it."""
+    """A session, and its recording as it is read."""
     configuration.forget()
     with OtlpReceiver() as receiver:
         address = {"memory": "memory://", "file": "file://a.jsonl", "otlp": receiver.http_address}[

@@ -325,7 +325,7 @@ def test_a_long_list_is_written_as_its_items_are(values: list[Any]) -> None:
 )
 def test_an_array_is_written_as_its_list_would_be(array: Any) -> None:
     """
-    Likewise, not-a-numbers, infinities and integers beyond 64 bits included.
+    Also with NaN, infinities and integers beyond 64 bits.
     """
     assert _line(array.ravel().tolist()) == _line(array)
 

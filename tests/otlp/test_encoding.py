@@ -104,7 +104,7 @@ def test_a_helper_that_dies_is_replaced_once(
 
     assert expected == encoder.lines(spans)
     assert helped._helper is None
-    assert 2 == caplog.text.count("is lost, this one goes on")
+    assert 2 == caplog.text.count("was lost, and this process encodes instead")
 
     monkeypatch.setattr(encoder, "REST_SECONDS", 0.0)  # as if it were over
 

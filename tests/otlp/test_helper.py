@@ -58,7 +58,7 @@ def stop(helped: encoder._Encoding) -> int:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether there is no such process, not even one that nobody has waited for."""
+    """Whether there is no such process, not even one whose parent has not waited for it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -118,7 +118,7 @@ def test_a_server_that_reads_slowly_over_tls_holds_a_request_no_longer(authority
 
 def test_a_handshake_that_never_ends_is_left_at_the_timeout(authority: trustme.CA) -> None:
     """
-    Somebody listens there who does not speak TLS, or anything.
+    A server listens there that does not speak TLS, or does not answer.
     """
     with talking(silent) as place, taking(5):
         found = refused(f"https://{place}", timeout=0.3, tls=trusting(authority))

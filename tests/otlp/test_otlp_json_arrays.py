@@ -1,4 +1,4 @@
-"""Arrays and bytes that are cut out of a line: nobody can tell from what is decoded."""
+"""Arrays and bytes that are cut out of a line: the decoded values do not differ."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def decoded(line: bytes, *, arrays: bool) -> str:
 
 
 def plainly(line: bytes, *, arrays: bool) -> str:
-    """Likewise, with nothing cut out."""
+    """All values of the line, or its error, with nothing cut out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "cut", lambda line: (line, []))
         patch.setattr(decoding, "hollowed", lambda line: line)

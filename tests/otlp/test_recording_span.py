@@ -1,4 +1,4 @@
-"""A span of ours is an OpenTelemetry span, to whoever writes to it and to whoever reads it."""
+"""A span of mttp is an OpenTelemetry span, for code that writes to it and code that reads it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIME = 1_750_000_000_000_000_000
 
 
 class Sink:
-    """Keeps what it is told."""
+    """Keeps the spans that it gets."""
 
     def __init__(self) -> None:
         self.spans: list[RecordingSpan] = []
@@ -315,7 +315,7 @@ def test_events_have_a_time(sink: Sink) -> None:
 @pytest.mark.parametrize("odd", [-1, 2**64, "now", math.nan])
 def test_a_time_that_is_none_is_now(odd: Any, sink: Sink) -> None:
     """
-    Nobody could read the span otherwise; the fault says so.
+    The span could not be read otherwise; a fault is recorded.
     """
     before = time.time_ns()
     span = start(sink, start_time=odd)

@@ -132,7 +132,7 @@ def test_a_block_is_encoded_though_another_transport_looks_at_it_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Either as it was handed over or as what was made of it.
+    Either as the caller passed it or in its encoded form.
     """
     keeping, facts = Spans(), RecordingSpan.facts
     with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:

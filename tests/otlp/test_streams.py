@@ -139,7 +139,7 @@ def test_a_cut_anywhere_loses_nothing_before_it(kind: str, cut: int, split: int,
     assert all(isinstance(item, StreamLine) for item in found[:-1])
     if kind == "plain":
         assert kept.count(b"\n") == len(lines)
-    elif len(kept) >= 4:  # with less, nobody can tell that it is compressed
+    elif len(kept) >= 4:  # fewer bytes do not show that it is compressed
         members = [0, len(COMPRESS[kind](DATA[:split])), len(data)]
         assert (len(kept) not in members) == bool(found and isinstance(found[-1], Cut))
 
@@ -236,7 +236,7 @@ def test_progress_counts_every_byte_of_the_file(tmp_path: Path):
 @every_kind
 def test_a_file_ends_cleanly_only_if_it_is_whole(kind: str, tmp_path: Path):
     """
-    Whoever appends must know whether what is there can be read on.
+    A writer that appends must know whether the existing data can be read to its end.
     """
     data = COMPRESS[kind](DATA)
     found = {
@@ -315,7 +315,7 @@ def test_a_file_that_becomes_many_times_as_long_is_given_up(
         tracemalloc.stop()
 
     assert isinstance(item, Cut)
-    assert "times as long as it is" in item.reason
+    assert "times its size" in item.reason
     assert count >= least
     assert 150 << 20 > peak
 

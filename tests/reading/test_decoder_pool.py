@@ -1,4 +1,4 @@
-"""Other processes decode large files, and nobody can tell from what is read."""
+"""Other processes decode large files, and the result does not differ."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def alone(source: object, *, arrays: bool) -> tuple[list[object], list[object]]:
 
 
 def together(source: object, *, arrays: bool) -> tuple[list[object], list[object]]:
-    """Likewise, as several do."""
+    """Spans and problems as several processes read them."""
     scan = Scan(source, arrays=arrays)  # type: ignore[arg-type] - any source
     return list(scan), list(scan.problems)
 
@@ -243,7 +243,7 @@ def summed_up(source: object) -> str:
 
 
 def summed_up_alone(source: object) -> str:
-    """Likewise, by one process."""
+    """The figures of a recording, computed by one process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scanning, "_LARGE", math.inf)
         return summed_up(source)

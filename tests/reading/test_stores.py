@@ -39,7 +39,7 @@ RUN = "a-run"
 
 
 def sent(to: str, *, profile: str, config: Any = None, **options: Any) -> mttp.Recording:
-    """What was recorded, in a file and at a store that got all of it, its content too."""
+    """A recording in a file and at a store, both with content."""
     route = mttp.Route(f"http://{to}", profile=profile, content=True)
     with mttp.configure([route, "file://a.jsonl"], run_id=RUN, config=config, **options) as session:
         session.record(EVERYTHING)

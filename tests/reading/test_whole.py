@@ -1,4 +1,4 @@
-"""Episodes that are whole in a line are summed up without their spans, and nobody can tell."""
+"""Episodes that are whole in a line are summed up without their spans, with equal results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def span_by_span(path: Path) -> dict[str, Any]:
 
 
 def by_summary(path: Path) -> dict[str, Any]:
-    """Likewise, with whole episodes as they come in a summary."""
+    """The figures of a recording by whole episodes, as in a summary."""
     tally = SpanAggregator()
     for line in reading_lines.decode(path, arrays=False, is_open=tally.has_open):
         for one in line.spans or ():

@@ -106,7 +106,7 @@ def run(number: int = 0, *, ended: bool = True) -> list[SpanRecord]:
 
 
 def foreign(number: int, *, trace: str | None = None) -> SpanRecord:
-    """A span of somebody else's."""
+    """A span of another library."""
     return SpanRecord(
         trace_id=trace or f"{number:032x}".replace("0", "f", 1),
         span_id=f"{number:016x}".replace("0", "f", 1),

@@ -493,7 +493,7 @@ def test_the_lag_is_computed_from_policy_update_index(session: mttp.Session):
     found = mttp.update(10, groups=[group], episodes=[old], discarded={"stale": [old]})
 
     assert (0, 1.0, 2) == (found.lag_min, found.lag_mean, found.lag_max)
-    assert mttp.update(3, groups=[group]).lag_min is None, "nobody learns from the future"
+    assert mttp.update(3, groups=[group]).lag_min is None, "a policy can't learn from later versions"
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_events_get_their_names_back():
 
 def test_names_that_became_one_are_not_told_apart(monkeypatch):
     """
-    Nobody can say which of two names an attribute had before they became one, so it keeps the new name.
+    Two names that became one can't be told apart, so the attribute keeps the new name.
     """
     both = {"rename_attributes": {"attribute_map": {"mttp.a": "mttp.faults", "mttp.b": "mttp.faults"}}}
     install(monkeypatch, {FIRST: {}, VERSION: {"all": {"changes": [both]}}})

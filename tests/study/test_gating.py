@@ -393,7 +393,7 @@ def test_training_runs_count_by_their_last_episodes(recorded: Recorded, tmp_path
         ),
         ("pins: {}\n", "pins has no spec and no grader"),
         ("confidence: 0.9\n", "there is no rule"),
-        ("- 1\n", "these are no promotion rules"),
+        ("- 1\n", "these are not promotion rules"),
         ("", "the document is empty"),
         ("aggregate: [", "expected"),
     ],
@@ -413,8 +413,8 @@ def test_rules_that_are_wrong(recorded: Recorded, tmp_path: Path, text: str, rea
     ("rules", "reason"),
     [
         ({"aggregate": [{"metric": "retrun", "min": 1}]}, "did you mean 'return'"),
-        ({"hacking": [{"when": ["reward"], "max": 0}]}, "'reward' is no condition"),
-        ({"hacking": [{"when": ["reward > x"], "max": 0}]}, "'reward > x' is no condition"),
+        ({"hacking": [{"when": ["reward"], "max": 0}]}, "'reward' is not a condition"),
+        ({"hacking": [{"when": ["reward > x"], "max": 0}]}, "'reward > x' is not a condition"),
         ({"hacking": [{"when": ["pass@1 > 0"], "max": 0}]}, "no value of a single episode"),
     ],
 )

@@ -333,7 +333,7 @@ def test_a_wrong_address_does_not_give_headers_away(query: str, advice: str) -> 
 
 def test_a_transport_error_is_a_configure_error() -> None:
     """
-    Whoever sets up catches one kind.
+    Set-up raises one class of errors.
     """
     assert issubclass(TransportError, ConfigureError)
 

@@ -1,4 +1,4 @@
-"""What a transport does not take is offered again, or lost and counted by cause; nothing is told for ever."""
+"""Spans that a transport does not take are retried, or counted as lost by cause; logs are limited."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
-    """A receiver that is good until it is told otherwise."""
+    """A receiver that accepts everything until the test configures a failure."""
     with OtlpReceiver() as opened:
         yield opened
 
@@ -273,7 +273,7 @@ def test_nothing_that_happens_to_an_export_is_raised(
     make: Any, spans: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Nobody listens, or a span can't be encoded: that is a failure, and a line in the log.
+    Without a listener, or with a span that can't be encoded, it is a failure, and a line in the log.
     """
     with OtlpReceiver() as receiver:
         exporter = make(receiver, timeout=1)

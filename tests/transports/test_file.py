@@ -298,7 +298,7 @@ def test_a_bit_that_flips_in_a_zstd_file_is_noticed(
     tmp_path: Path, opened: Callable[..., FileTransport]
 ) -> None:
     """
-    Frames have a checksum: whatever byte is damaged, the file is not read as other data without a word.
+    Frames have a checksum: if any byte is damaged, a problem is reported, and no wrong data is read.
     """
     path = tmp_path / "a.jsonl.zst"
     opened(path).export([span(number) for number in range(20)])
@@ -587,7 +587,7 @@ transport.export([span(1)])
     assert [0, 1] == written(path)
 
 
-# A disk that somebody cleans.
+# Another program deletes files.
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -98,7 +98,7 @@ def test_an_episode_that_goes_on_outlives_the_finished_ones() -> None:
 
 def test_of_more_open_episodes_than_may_be_kept_the_oldest_is_given_up_whole() -> None:
     """
-    What comes of it later does not make half an episode.
+    Its later spans do not make half an episode.
     """
     with mttp.configure("memory://?max_episodes=2") as session:
         episodes = [mttp.episode(task=number) for number in range(3)]

@@ -290,7 +290,7 @@ def test_files_of_messages_are_their_owner_s_alone(address: str, pattern: str) -
 
 def test_a_file_of_messages_that_is_there_keeps_its_permissions() -> None:
     """
-    Whoever made it has decided.
+    The caller has decided.
     """
     path = Path("a.mttp.jsonl")
     path.touch()

@@ -28,7 +28,7 @@ PING = Message.new("me", HealthPing(from_="me"))
 
 @pytest.fixture
 def mist() -> Iterator[Mist]:
-    """A peer that is good until it is told otherwise."""
+    """A peer that accepts everything until the test configures a failure."""
     with Mist() as opened:
         yield opened
 

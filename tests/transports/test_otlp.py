@@ -420,7 +420,7 @@ def test_a_session_sends_its_episodes(receiver: OtlpReceiver) -> None:
 
 def test_what_holds_of_the_transport_is_on_it() -> None:
     """
-    Whoever delivers to several reads here how each wants to be treated.
+    The pipeline reads the limits of each transport from its attributes.
     """
     opened = cast(OtlpTransport, transports.open("http://127.0.0.1:1"))
 

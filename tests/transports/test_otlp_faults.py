@@ -32,7 +32,7 @@ KEPT = Outcome(False, kept=3)
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
-    """A receiver that is good until it is told otherwise."""
+    """A receiver that accepts everything until the test configures a failure."""
     with OtlpReceiver() as opened:
         yield opened
 
@@ -47,7 +47,7 @@ def opened(receiver: OtlpReceiver, protocol: str, **options: object) -> Iterator
 
 @contextmanager
 def listener() -> Iterator[socket.socket]:
-    """A port where nobody answers unless somebody accepts."""
+    """A port that answers only if the test accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
 
@@ -285,7 +285,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
 @pytest.mark.parametrize("given", ["99999999999999999999", "1e308", "Wed, 21 Oct 2099 07:28:00 GMT"])
 def test_no_caller_waits_for_years(receiver: OtlpReceiver, given: str) -> None:
     """
-    Whoever asks for that has a wrong clock: an hour at most is waited.
+    A receiver that asks for more has a wrong clock: the transport waits an hour at most.
     """
     from mttp.otlp.replies import seconds_to_wait
 
@@ -441,7 +441,7 @@ def test_a_receiver_that_hangs_is_left_at_the_timeout(receiver: OtlpReceiver, pr
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_port_that_never_answers_is_left_at_the_timeout(protocol: str) -> None:
     """
-    Somebody listens there, and says nothing at all.
+    A server listens there and does not answer.
     """
     with listener() as server:
         made = transports.open(f"{protocol}://127.0.0.1:{server.getsockname()[1]}", timeout=0.3)
@@ -626,7 +626,7 @@ def test_the_exporters_own_log_stays_silent(
     receiver: OtlpReceiver, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """
-    Whoever delivers says what there is to say, and how often; other people's exporters are heard.
+    The pipeline logs them, not OpenTelemetry's exporter; logs of other exporters are not suppressed.
     """
     unavailable, bad = (503, 400) if protocol == "http" else ("UNAVAILABLE", "INVALID_ARGUMENT")
     receiver.behave(Behaviour(status=unavailable), Behaviour(status=bad), Behaviour(rejected=1))

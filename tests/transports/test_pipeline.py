@@ -63,7 +63,7 @@ def balanced(stats: Stats) -> bool:
 
 
 def names(path: Path) -> list[str]:
-    """The names of the spans in a file, which somebody may be writing."""
+    """The names of the spans in a file that may be growing."""
     found = []
     for line in path.read_text().splitlines():
         blocks = json.loads(line)["resourceSpans"]
@@ -247,7 +247,7 @@ def test_a_slow_look_at_the_machine_holds_up_nothing(
     exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    git on a slow disk delays what the run's marker says of it, and no episode.
+    git on a slow disk delays the commit in the run's marker, and no episode.
     """
     go = threading.Event()
     monkeypatch.setattr(
@@ -523,7 +523,7 @@ def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
 
 def test_flush_and_close_come_back_when_a_transport_hangs(exporter: Exporter) -> None:
     """
-    Within about their timeout; what could not be written is counted once, whatever becomes of it later.
+    Within about their timeout; unwritten spans are counted once, even if they are written later.
     """
     session = mttp.configure(exporter)
     exporter.open.clear()
@@ -547,7 +547,7 @@ def test_flush_and_close_come_back_when_a_transport_hangs(exporter: Exporter) ->
 
 def test_recording_goes_on_while_a_transport_hangs(exporter: Exporter) -> None:
     """
-    Nobody waits for the transport before the buffer is full.
+    Callers do not wait for the transport before the buffer is full.
     """
     with mttp.configure(exporter) as session:
         exporter.open.clear()
@@ -909,7 +909,7 @@ def test_every_span_is_accounted_for_whatever_happens(exporter: Exporter) -> Non
 
 
 class Growing(deque[object]):
-    """Where a span arrives whenever somebody looks."""
+    """A transport at which a span arrives each time it is read."""
 
     def __len__(self) -> int:
         self.append(None)

@@ -417,7 +417,7 @@ def test_a_printed_page_has_its_charts(browser: Browser, folder: Path, tmp_path:
 
 def test_a_live_page_follows_the_file(browser: Browser, folder: Path, tmp_path: Path) -> None:
     """
-    New episodes appear, filters stay, and what somebody types is not lost.
+    New episodes appear, filters stay, and text that the user types is not lost.
     """
     path = tmp_path / "run.jsonl"
     record(str(path), groups=1)

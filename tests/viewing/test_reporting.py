@@ -425,7 +425,7 @@ def test_a_tokenizer_gives_texts() -> None:
 
     assert ["hello", " world", "·"] == load_tokenizer(".")([0, 1, -1])
     Path("other.json").write_text("{}")
-    with pytest.raises(ReadError, match="is no tokenizer"):
+    with pytest.raises(ReadError, match="is not a tokenizer"):
         load_tokenizer("other.json")
     with pytest.raises(ReadError, match="does not exist"):
         load_tokenizer("none.json")

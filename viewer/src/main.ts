@@ -135,7 +135,7 @@ if (app) replace(app, header(), main, help);
 void draw();
 if (data.live) data.watch(refreshSoon);
 
-/** Draws a list or an overview again after a change, with filters and place kept; not while somebody types. */
+/** Draws a list or an overview again after a change, with filters and place kept; not while the user types. */
 function refreshSoon(): void {
   if (refreshing) return;
   refreshing = true;

@@ -30,7 +30,7 @@ def compact(
 
     Each mttp convert --partition adds files; many small ones are slow to read.
     Writes the files of each run again that has several, or whose digests another version of mttp wrote, and
-    then removes the old ones. Nobody should read or add to the dataset meanwhile.
+    then removes the old ones. While it runs, no other program may read the dataset or add to it.
 
     \b
     Examples:

@@ -37,8 +37,8 @@ def compare(
         typer.Option(
             "--by",
             metavar="SLICE",
-            help="Also compare by split, slices, env, inputs.NAME, metadata.NAME or an attribute such as "
-            "task.split.",
+            help="Also compare by split, slices, env, group, inputs.NAME, metadata.NAME or an attribute "
+            "such as task.split.",
         ),
     ] = None,
     margin: Annotated[
@@ -61,7 +61,10 @@ def compare(
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option("--confidence", metavar="SHARE", min=0.5, max=0.999, help="Of the intervals.")
+        float,
+        typer.Option(
+            "--confidence", metavar="SHARE", min=0.5, max=0.999, help="Confidence of the intervals."
+        ),
     ] = 0.95,
     json: Json = False,
     markdown_: Annotated[

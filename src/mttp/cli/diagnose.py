@@ -24,11 +24,11 @@ def diagnose(
             "--quality",
             metavar="NAME",
             help="What rewards should stand for: the grader of a late score, a split, held_out, success, "
-            "components.NAME or metrics.NAME; by default the first of these that there is.",
+            "components.NAME or metrics.NAME; by default the first of these in the recording.",
         ),
     ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, of several.")
+        str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, if there are several.")
     ] = None,
     json: Json = False,
     markdown_: Annotated[
@@ -37,7 +37,9 @@ def diagnose(
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="SEVERITY", help="Exit with 1 from this on: high, medium, low or none."
+            "--fail-on",
+            metavar="SEVERITY",
+            help="Exit with 1 on findings of this severity or worse: high, medium, low; or none.",
         ),
     ] = "high",
 ) -> None:
@@ -45,7 +47,7 @@ def diagnose(
     Diagnose a training run: what is wrong with it, and what could not be judged.
 
     Looks for reward hacking, over-optimization, collapse, drift, forgetting, leakage and noisy graders.
-    A detector that lacks data is listed with what it lacks: silence is not health.
+    A detector that can't judge is listed with the data that it lacks.
 
     \b
     Examples:
@@ -60,7 +62,7 @@ def diagnose(
       2  Wrong usage, or input that can't be read.
     """
     if fail_on not in _LEVELS:
-        raise typer.BadParameter(f"{fail_on!r} is none of {', '.join(_LEVELS)}", param_hint="--fail-on")
+        raise typer.BadParameter(f"{fail_on!r} is not one of {', '.join(_LEVELS)}", param_hint="--fail-on")
     from mttp.cli.rendering import diagnosis as report
     from mttp.study import diagnose as diagnosed
 

@@ -40,7 +40,7 @@ def replay(
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option("--tolerance", metavar="NUMBER", min=0, help="Up to which numbers count as equal."),
+        typer.Option("--tolerance", metavar="NUMBER", min=0, help="Largest difference of equal numbers."),
     ] = 1e-6,
     json: Json = False,
 ) -> None:

@@ -52,8 +52,8 @@ def report(
     It shows the runs, curves, distributions, graders, slices, updates, groups, what mttp diagnose finds, the
     differences to --baseline and the verdict of --rules; and a list of episodes, each with its messages, tool
     calls, rewards, timeline and tokens.
-    Of more than --limit episodes it holds both ends of the rewards, errors, examples of findings, and some
-    of the rest; curves and tables are of all.
+    If there are more than --limit episodes, the list has those with the lowest and the highest rewards,
+    errors, examples of findings, and some others; curves and tables cover all episodes.
 
     \b
     Examples:

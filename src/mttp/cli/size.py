@@ -60,9 +60,9 @@ def size(
     """
     Estimate what recording takes: bytes, spans, requests, memory and storage.
 
-    Computes with the measured bytes of each part of a recording, and with public figures for Collectors; an
-    episode has one reward of three components.
-    Numbers are those of one step, episode or worker; the results are those of all workers.
+    Uses the measured bytes of each part of a recording, and public figures for Collectors; an episode has
+    one reward of three components.
+    Options describe one step, one episode or one worker; rates and sizes are of all workers.
 
     \b
     Examples:

@@ -47,9 +47,9 @@ def view(
     Show recordings as live pages in a browser, while the training writes them.
 
     The pages are those of mttp report. New episodes appear, filters stay, and the address of a list or an
-    episode can be shared. Nothing is loaded whole: a million episodes can be searched, sorted and opened.
-    Pages are served on this machine only, unless --host says otherwise; then the printed address holds a
-    token. Nothing can be changed by them. With --json, prints one object with the address. Ctrl-C ends it.
+    episode can be shared. Recordings are not loaded into memory: a million episodes can be searched, sorted
+    and opened. Pages are read-only, and served on this machine only, unless --host names another address;
+    then the printed address holds a token. With --json, prints one object with the address. Ctrl-C ends it.
 
     \b
     Examples:

@@ -51,7 +51,7 @@ def read(path: Path) -> Iterator[ImportedRecord]:
         if isinstance(span, UnreadableRecord):
             yield span
         elif (run := text(attributes.get(_RUN))) is None:
-            yield UnreadableRecord(place, f"is no span of HUD: its attributes have no {_RUN}")
+            yield UnreadableRecord(place, f"is not a span of HUD: its attributes have no {_RUN}")
         else:
             places.setdefault(run, place)
             record = runs.setdefault(run, {"trace_id": run, "steps": [], "spans": []})
@@ -70,7 +70,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     """
     run = text(record.get("trace_id"))
     if run is None:
-        raise ValueError("has no trace_id, so that it is no run of HUD")
+        raise ValueError("has no trace_id, so it is not a run of HUD")
     entries = [as_mapping(one) for one in as_list(record.get("steps"))]
     setup = next((call for one in entries if (call := _phase(one, "setup"))), {})
     turns = _Turns()

@@ -90,7 +90,7 @@ def episode(
     `spec` is the log's `eval`. Raises ValueError for a sample without an id.
     """
     if sample.get("id") is None:
-        raise ValueError("has no id, so that it is no sample of Inspect")
+        raise ValueError("has no id, so it is not a sample of Inspect")
     events = [as_mapping(one) for one in as_list(sample.get("events"))]
     attachments = as_mapping(sample.get("attachments"))
     messages = [as_mapping(_attached(one, attachments)) for one in as_list(sample.get("messages"))]

@@ -60,7 +60,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     """
     traces = [as_mapping(one) for one in as_list(record.get("traces"))] if "traces" in record else [record]
     if not isinstance(record.get("task"), Mapping) or any("nodes" not in one for one in traces):
-        raise ValueError("has no task or no nodes, so that it is no episode and no trace of verifiers")
+        raise ValueError("has no task or no nodes, so it is neither an episode nor a trace of verifiers")
     ids = _agent_ids(traces) if len(traces) > 1 else (None,) * len(traces)
     steps = [step for one, agent in zip(traces, ids, strict=True) for step in _steps(one, agent)]
     trainable = [one for one in traces if as_mapping(one.get("agent")).get("trainable") is not False]

@@ -59,7 +59,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     for number_, values in enumerate(as_list(as_mapping(table).get("data")), 1):
         place = f"row {number_}"
         if not isinstance(values, list) or len(values) != len(columns):
-            yield place, UnreadableRecord(place, f"has not {len(columns)} values")
+            yield place, UnreadableRecord(place, f"does not have {len(columns)} values")
             continue
         row: dict[str, Any] = dict(zip(columns, values, strict=True))
         named = f"{'/'.join(path.parts[-3:])} {place}"

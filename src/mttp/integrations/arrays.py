@@ -137,7 +137,7 @@ class ArrayRollouts:
         """Return the chosen worlds of an array, copied off its device."""
         found = as_array(array[:, self._worlds])
         if found is None or found.ndim < 2:
-            raise ValueError(f"{name} is no array of shape [time, world, ...]")
+            raise ValueError(f"{name} is not an array of shape [time, world, ...]")
         return found
 
     def _end(self, session: Session, world: int, version: str | None, **facts: Any) -> None:

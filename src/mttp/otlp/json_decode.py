@@ -270,7 +270,7 @@ def _parent(given: str) -> str:
 def _time(given: int | float | str | None) -> int:
     found = int(given or 0)
     if not 0 <= found < 2**63:
-        raise ValueError(f"{given!r} is no time in nanoseconds since 1970")
+        raise ValueError(f"{given!r} is not a time in nanoseconds since 1970")
     return found
 
 

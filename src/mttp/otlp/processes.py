@@ -170,14 +170,13 @@ class Process:
         self, request: bytes, seconds: float = inf, *, kind: int = 0, looks: Callable[[], None] | None = None
     ) -> tuple[int, bytes]:
         """
-        DONE or FAILED, and the answer, in so many seconds.
+        Send a request, and return DONE or FAILED with the answer, which may take so many seconds.
 
-        Raises ValueError for a request that is too long, and ProcessLostError: then it is to be closed.
-
-        `looks` is called several times a second meanwhile, and may raise that, too.
+        Raises ValueError for a request that is too long, and ProcessLostError, after which the process must
+        be closed. `looks` is called several times a second meanwhile, and may raise ProcessLostError too.
         """
         if self._asked is not None:  # Ctrl-C may interrupt any line
-            raise ProcessLostError("its last answer was not waited for")
+            raise ProcessLostError("the wait for its last answer was interrupted")
         self._asked = time.monotonic()
         until = self._asked + seconds
         try:
@@ -279,7 +278,7 @@ def _received(
 ) -> tuple[int, bytes]:
     kind, size = _HEAD.unpack(_exactly(end, _HEAD.size, until, looks))
     if size > MOST_BYTES:
-        raise OSError(f"a message that claims {size:,} bytes is none")
+        raise OSError(f"a message states an invalid size: {size:,} bytes")
     return kind, _exactly(end, size, until, looks)
 
 
@@ -288,7 +287,7 @@ def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], No
     while size:
         part = _tried(partial(end.recv, min(size, _AT_ONCE), socket.MSG_WAITALL), until, looks)
         if not part:
-            raise EOFError("the other side is gone")
+            raise EOFError("the other process has ended")
         found.append(part)
         size -= len(part)
     return found[0] if len(found) == 1 else b"".join(found)

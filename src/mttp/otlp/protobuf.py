@@ -251,7 +251,7 @@ def _time(tag: bytes, nanoseconds: int | None) -> bytes:
 
 def _count(tag: bytes, value: int) -> bytes:
     if value >> 32:
-        raise OverflowError(f"{value} has no 32 bits")
+        raise OverflowError(f"{value} does not fit into 32 bits")
     return tag + varint(value) if value else b""
 
 
@@ -300,7 +300,7 @@ def _string(value: str) -> bytes:
 @lru_cache(maxsize=1 << 12)
 def _integer(value: int) -> bytes:
     if value not in _INT64:
-        raise OverflowError(f"{value:#x} has no 64 bits")
+        raise OverflowError(f"{value:#x} does not fit into 64 bits")
     return b"\x18" + varint(value % (1 << 64))
 
 

@@ -272,7 +272,7 @@ def _limited(chunks: Iterator[bytes | str], most: int) -> Iterator[bytes | str]:
             return
         for start in range(0, len(chunk), _BUFFER):
             if taken >= most:
-                yield f"it becomes over {_PLAUSIBLE_RATIO} times as long as it is, which no recording does"
+                yield f"it expands to over {_PLAUSIBLE_RATIO} times its size, which no recording does"
                 return
             piece = chunk[start : start + _BUFFER]
             taken += len(piece)

@@ -155,7 +155,9 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
     """Raise StudyError for a difference in tasks, spec or grader that is not allowed."""
     if unknown := allowed - {*REFUSED}:
-        raise StudyError(f"allow={min(unknown)!r} is no kind of difference; there are {', '.join(REFUSED)}")
+        raise StudyError(
+            f"allow={min(unknown)!r} is not a kind of difference; the kinds are {', '.join(REFUSED)}"
+        )
     for one in found:
         if one.kind in REFUSED and one.kind not in allowed:
             raise StudyError(

@@ -101,6 +101,6 @@ def _check_generator(env: Any, episode: Episode) -> None:
     if bits is not None and sha256(bits.state) != episode.env_rng_sha256:
         raise StudyError(
             f"the random generator of {episode.env} is not in the state in which episode "
-            f"{episode.trace_id[:8]} began, although the episodes before were played: what else drew from it "
-            "was not recorded; record env.reset(seed=...) for each episode"
+            f"{episode.trace_id[:8]} began, although the episodes before were played: something that was "
+            "not recorded has used it; record env.reset(seed=...) for each episode"
         )

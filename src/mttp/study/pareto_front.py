@@ -53,7 +53,7 @@ def pareto(
     Raises StudyError for an unknown metric or `by`, and where no episode has all metrics and a unit.
     """
     if by not in _BY:
-        raise StudyError(f"by={by!r} is no unit; there are {', '.join(_BY)}")
+        raise StudyError(f"by={by!r} is not a unit; the units are {', '.join(_BY)}")
     episodes = load(source).episodes
     names = [*metrics] or sorted({f"components.{name}" for one in episodes for name in one.components})
     chosen = [metric(name, episodes) for name in names]

@@ -67,7 +67,7 @@ def preference_strengths(
     Raises StudyError where no preference is between two units, ReadError where the source can't be read.
     """
     if by not in _BY:
-        raise StudyError(f"by={by!r} is no unit; there are {', '.join(_BY)}")
+        raise StudyError(f"by={by!r} is not a unit; the units are {', '.join(_BY)}")
     recording = source if isinstance(source, Recording) else read(source)
     wins = _wins(recording, by)
     if not wins:

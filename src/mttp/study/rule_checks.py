@@ -166,7 +166,7 @@ def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float]
     except ValueError:
         limit = math.nan
     if found is None or math.isnan(limit):
-        raise StudyError(f"{text!r} is no condition; write one such as `reward >= 0.8`")
+        raise StudyError(f"{text!r} is not a condition; write one such as `reward >= 0.8`")
     chosen, sign = sides.metric(found[1]), _SIGNS[found[2]]
     if chosen.k is not None:
         raise StudyError(f"{text!r}: {chosen.name} has no value of a single episode")

@@ -151,7 +151,7 @@ def load_rules(source: RulesSource) -> PromotionRules:
         except SpecError as error:
             raise StudyError(str(error)) from error
     if not isinstance(parsed.data, dict):
-        raise _fault(parsed, "these are no promotion rules; `mttp gate --init` writes a file of them")
+        raise _fault(parsed, "these are not promotion rules; `mttp gate --init` writes a file with examples")
     try:
         rules = PromotionRules.model_validate(parsed.data)
     except ValidationError as error:

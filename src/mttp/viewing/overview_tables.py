@@ -232,7 +232,7 @@ def runs_section(runs: Sequence[Run]) -> dict[str, Any] | None:
     for run in runs:
         state = {"error": "bad", "aborted": "bad"}.get(run.status or "", "plain")
         items = [fact("run", run.name or run.id, detail=run.id if run.name else "")]
-        items.append(fact("status", run.status or "running, or ended without a word", state=state))
+        items.append(fact("status", run.status or "running, or its end was not recorded", state=state))
         items += [
             fact(name.replace("_", " "), value)
             for name in _OF_RUN

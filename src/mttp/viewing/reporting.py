@@ -105,8 +105,8 @@ def report(
     `source` is what `mttp.read` takes, or a Recording; `baseline` is another one to compare with.
     `rules` are promotion rules as `mttp.gate` takes them, and `allow` names differences to the baseline that
     are accepted.
-    `limit` is the largest number of episodes in the report; of more, it holds both ends of the rewards,
-    errors and examples of findings, and says so.
+    `limit` is the largest number of episodes in the report. If there are more, it has those with the lowest
+    and the highest rewards, errors, examples of findings and some others, and says so.
     `pieces` returns the texts of token ids.
 
     Raises ReadError where a source can't be read, and StudyError for rules that are not valid.

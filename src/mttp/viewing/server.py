@@ -145,7 +145,7 @@ async def _query(request: Request) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigureError(f"the query is no JSON object: {error}") from error
+        raise ConfigureError(f"the query is not a JSON object: {error}") from error
 
 
 async def _next_version(pages: LivePages, after: str) -> int:

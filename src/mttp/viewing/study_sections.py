@@ -184,7 +184,7 @@ def diagnosis_section(found: Diagnosis | str | None) -> dict[str, Any] | None:
             "Other detectors",
             columns,
             judged,
-            "What could not be judged is not healthy: it is unknown.",
+            "A detector that could not judge lacks the data to say that the run is healthy.",
             is_folded=True,
         ),
     ]

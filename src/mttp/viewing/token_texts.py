@@ -16,7 +16,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Pieces:
     """
     A function from token ids to their texts, by `tokenizer.json` or a directory that holds it.
 
-    Raises ReadError for a file that is no tokenizer, MissingExtra without `mttp[tokens]`.
+    Raises ReadError for a file that is not a tokenizer, MissingExtra without `mttp[tokens]`.
     """
     try:
         from tokenizers import Tokenizer
@@ -28,7 +28,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Pieces:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises plain Exceptions
-        raise ReadError(f"{file} is no tokenizer: {error}") from error
+        raise ReadError(f"{file} is not a tokenizer: {error}") from error
 
     def decode(ids: Sequence[int]) -> str:
         return str(tokenizer.decode([*ids], skip_special_tokens=False))

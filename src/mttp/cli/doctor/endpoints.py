@@ -80,7 +80,7 @@ def request(target: SetupTarget, timeout: float) -> Iterator[SetupFinding]:
     answer = target.receiver.ping(timeout)
     if answer.verdict == "taken":
         said = f", and said: {answer.message}" if answer.message else ""
-        yield ok("request", f"{target.name} took an empty request in {_since(begun)}{said}")
+        yield ok("request", f"{target.name} accepted an empty request in {_since(begun)}{said}")
         return
     problem, _, advice = answer.message.partition("; ")
     yield error("request", f"{target.name}: {problem}", advice or "see the answer of the receiver")

@@ -165,7 +165,7 @@ class _Encoding:
         helper, self._helper = self._helper, None
         self.deaths += 1
         self._lost_at.append(time.monotonic())
-        _log.warning("mttp: the process that helps with encoding is lost, this one goes on: %s", error)
+        _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()
 

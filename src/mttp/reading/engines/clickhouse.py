@@ -113,7 +113,7 @@ class SpanTable:
             missing = [column for column in (*_COLUMNS, *_NESTED) if column not in found.columns]
             if missing:
                 raise ReadError(
-                    f"{self}: {name!r} is no table of the Collector's exporter: it lacks {missing[0]!r}"
+                    f"{self}: {name!r} is not a table of the Collector's exporter: it lacks {missing[0]!r}"
                 )
             self._table = found
         return self._table

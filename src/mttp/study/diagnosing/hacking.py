@@ -256,7 +256,7 @@ def perfect_rewards(run: RunEvidence) -> Result:
         return NotJudged(reason=f"{len(recent):,} rewards in the last quarter, not {FEWEST_SHARE}")
     top = float(run.rewards[run.trained[known[run.trained]]].max())
     if np.all(run.rewards[first] == top) and np.all(run.rewards[recent] == top):
-        return NotJudged(reason=f"all rewards are {top:g}: nothing says whether that is good")
+        return NotJudged(reason=f"all rewards are {top:g}: it is unknown whether that is good")
     early, late = share_of(run.rewards[first] == top), share_of(run.rewards[recent] == top)
     evidence = f"{late} of the last quarter have the highest reward, {top:g} ({early.value:.1%} of the first)"
     if late.value < PERFECT or early.value > PERFECT_BEFORE:

@@ -91,7 +91,9 @@ def sparse_rewards(run: RunEvidence) -> Result:
         return NotJudged(reason=f"{len(recent):,} rewards in the last third, not {FEWEST_EPISODES}")
     lowest, highest = float(run.rewards[every].min()), float(run.rewards[every].max())
     if lowest == highest > 0:
-        return NotJudged(reason=f"all rewards are {lowest:g}: which of them is none is not known")
+        return NotJudged(
+            reason=f"all rewards are {lowest:g}: it is unknown whether that is the lowest possible reward"
+        )
     period, at = "last third", recent
     if lowest == highest:  # all of them say more than a third
         period, at = "run", every

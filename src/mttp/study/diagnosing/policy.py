@@ -214,7 +214,7 @@ def entropy_collapse(run: RunEvidence) -> Result:
         )
     early, late = series.part(0, 1 / 3), series.part(2 / 3, 1)
     if early.median <= 0:
-        return NotJudged(reason=f"{series.name} began at {early.median:.3g}: a share of that means nothing")
+        return NotJudged(reason=f"{series.name} began at {early.median:.3g}: a share of it is not meaningful")
     left, p_value = late.median / early.median, _falls(early.values, late.values)
     evidence = (
         f"{series.name}, medians {early.median:.3g} in the first and {late.median:.3g} in the last third "
@@ -361,7 +361,7 @@ def staleness(run: RunEvidence) -> Result:
     return DiagnosisFinding(
         severity="high" if median >= severe else "medium",
         evidence=evidence,
-        confidence=HINT.replace("no independent measure confirms it", "how much lag a trainer bears differs"),
+        confidence=HINT.replace("no independent measure confirms it", "trainers tolerate different lags"),
         value=median,
         n=len(recent),
         method="median of the mean lag of the last third of the updates",

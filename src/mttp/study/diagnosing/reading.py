@@ -60,7 +60,7 @@ def _meaning(validation: str, reward: str, *, has_quality: bool) -> tuple[str, s
         if (one, other) == (validation, reward):
             return meaning, action
     if not has_quality:
-        return f"reward {reward}, and nothing says whether that is good: no quality was recorded", "measure"
+        return f"reward {reward}, and it is unknown whether that is good: no quality was recorded", "measure"
     return f"validation {validation}, reward {reward}: more episodes are needed to tell", "measure"
 
 

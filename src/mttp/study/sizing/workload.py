@@ -1,4 +1,4 @@
-"""A workload: how many workers record what, how fast, and what a transport withholds of it."""
+"""A workload: the number of workers, their steps per second, the size of a step, and what is withheld."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class DiskQueue:
         self.full_cause = ""
         with self._stats.lock:
             if self._spool.own is not before:
-                self._lose_own()  # somebody deleted the folder
+                self._lose_own()  # another program deleted the folder
             self._stats.spooled += len(left)
         return ()
 

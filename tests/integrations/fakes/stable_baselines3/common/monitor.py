@@ -1,4 +1,4 @@
-"""The library's own recording of episodes, which nobody puts around anything here."""
+"""The library's own recording of episodes, which the tests do not use."""
 
 
 class Monitor:
