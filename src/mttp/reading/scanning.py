@@ -95,6 +95,15 @@ class Scan:
         return [repr(item) for item in self._items if isinstance(item, kinds)]
 
     @property
+    def selects(self) -> bool:
+        """Whether the address of a dataset or table selects some of its episodes."""
+        return any(
+            not item.address.selection.is_everything
+            for item in self._items
+            if isinstance(item, (PartitionedDataset, SpanTable))
+        )
+
+    @property
     def problems(self) -> list[Problem]:
         """Problems of the spans that were read so far."""
         return self._problems.all()
