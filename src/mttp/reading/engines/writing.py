@@ -169,7 +169,7 @@ class DatasetWriter:
             "start_time": record.start_time,
             "version": group_digest.VERSION,
             "digest": digest,
-            "is_episode": bool(facts),
+            "is_episode": bool(facts) or a.SEGMENT_ID in record.attributes,
             "is_of_run": layout.is_of_run(record),
             "about": layout.about(record),
             **facts,
