@@ -365,6 +365,42 @@ def test_a_selection_has_no_problems_of_what_it_leaves_out():
         assert expected.episodes[0].annotations == found.episodes[0].annotations
 
 
+@pytest.mark.parametrize("place", ["run=other/data", "a[1]*"])
+def test_a_killed_conversion_is_shown_and_repaired(place: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    Spans without digests, and a file that is not whole; in folders named like partitions and globs.
+    """
+    with monkeypatch.context() as killed:
+        killed.setattr(writing.DatasetWriter, "_add_row", lambda *_: None)
+        killed.setattr(writing.DatasetWriter, "_end", lambda _: None)
+        dataset_of(episode(0), place=place)
+    folder = next(Path(place, "spans").glob("run=run-1/*"))
+    (folder / "_x.parquet.partial").write_bytes(b"PAR1")
+    (problem,) = mttp.read(place).problems
+
+    assert "unfinished_conversion" == problem.kind
+    assert f"`mttp compact {place}`" in problem.message
+    assert 1 == compact(place).runs
+    assert_equal(write("a.jsonl", episode(0)), place)
+    assert 1 == len(mttp.read(f"file://{Path(place).absolute()}?run=run-1"))
+    assert 0 == compact(place).runs
+    assert [] == [*Path(place).glob("_writing-*"), *Path(place).rglob("*.partial")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [('{"version": 2}', "version 2, .*update mttp"), ("x", "is damaged: b'x'")]
+)
+def test_a_dataset_of_another_version_is_refused(content: str, reason: str):
+    """
+    By reading, writing and compacting.
+    """
+    dataset = dataset_of(episode(0))
+    Path(dataset, "_mttp.json").write_text(content)
+    for use in (mttp.summarize, mttp.read, dataset_writer, compact):
+        with pytest.raises(ReadError, match=f"^dataset: .*{reason}"):
+            use(dataset)
+
+
 # Studies and commands.
 
 

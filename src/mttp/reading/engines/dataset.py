@@ -28,6 +28,9 @@ _FEW = 1000
 class Engine(Protocol):
     """Reads the tables of a dataset by ibis."""
 
+    unfinished_writes: int
+    """Number of writes that have not ended; zero before the first table."""
+
     def table(self, name: str, runs: Sequence[str]) -> Any:
         """
         The table, an ibis expression, with the columns `run` and `date` of its partitions.
@@ -57,6 +60,17 @@ class PartitionedDataset:
         """Raise ReadError unless there is a dataset that can be read."""
         with readable(self):
             self._table(EPISODES)
+
+    @property
+    def unfinished(self) -> str | None:
+        """A description of the writes that had not ended when the dataset was opened, if there were any."""
+        count = self._engine.unfinished_writes
+        if not count:
+            return None
+        return (
+            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; "
+            f"if none is running, `mttp compact {self.address.place}` makes the digests of what was written"
+        )
 
     def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
         """
