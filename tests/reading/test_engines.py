@@ -16,7 +16,7 @@ import pytest
 from reading.recorded_kinds import every_kind, every_way
 from reading.test_episode_figures import of_spans, of_values
 from reading.test_summary import plain_document
-from reading.traces import episode, foreign, part, trace_id, write
+from reading.traces import SECOND, episode, foreign, part, trace_id, write
 from typer.testing import CliRunner
 
 import mttp
@@ -140,9 +140,9 @@ def test_what_no_digest_can_hold_is_read_from_its_spans():
 
 def test_names_of_runs_that_paths_can_not_hold():
     """
-    Slashes, percent signs and numbers in names, and no run at all.
+    Slashes, percent signs and numbers in names, names too long for a folder, and no run at all.
     """
-    runs = ["a/b", "50%", "007", "x=y z", "ü", "..", ""]
+    runs = ["a/b", "50%", "007", "x=y z", "ü", "..", "é" * 300, "/" * 99, "__HIVE_DEFAULT_PARTITION__", ""]
     spans = [
         replace(span, attributes=span.attributes | {a.RUN_ID: run}, scope=Scope(name="mttp"))
         for number, run in enumerate(runs)
@@ -154,6 +154,10 @@ def test_names_of_runs_that_paths_can_not_hold():
     for number, run in enumerate(runs[:-1]):
         (found,) = mttp.read(f"file://{Path(dataset).absolute()}?run={quoted(run)}")
         assert (run, spans[3 * number].trace_id) == (found.run_id, found.trace_id)
+    before = document(dataset)
+    dataset_of(spans[:3])
+    assert 1 == compact(dataset).runs
+    assert before["runs"] == document(dataset)["runs"]
 
 
 def quoted(text: str) -> str:
@@ -310,6 +314,91 @@ def test_unfinished_episodes_are_selected_by_what_is_known():
     assert [2, 2, 1] == counts
     with pytest.raises(ReadError, match=r"env=nothing: nothing was found; .*options"):
         mttp.read(f"{dataset}?env=nothing")
+
+
+def test_what_other_processes_recorded_is_selected_without_its_episode():
+    """
+    The episode's own process may have crashed, or its file may not be written yet.
+    """
+    spans = [*part(0, rewards=[1.0]), *episode(1)]
+    dataset = f"file://{Path(dataset_of(spans)).absolute()}"
+
+    for query in ("run=run-1", f"trace={trace_id(0)}", "until=2025-06-15T15:06:41"):
+        assert trace_id(0) in [one.trace_id for one in mttp.read(f"{dataset}?{query}")], query
+        assert trace_id(0) in [one["trace_id"] for one in of_spans(f"{dataset}?{query}")], query
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_an_episode_is_selected_by_its_own_start_and_not_by_that_of_a_part(is_ended: bool):
+    """
+    A part, or a step, may have been written before the episode had ended.
+    """
+    own = episode(0, marked=True) if is_ended else episode(0, marked=True)[:2]
+    spans = [*part(0, rewards=[1.0]), own[1]]
+    later = [replace(one, start_time=one.start_time + 60 * SECOND) for one in spans]
+    dataset = f"file://{Path(dataset_of(later, own, episode(90))).absolute()}"
+
+    assert [trace_id(90)] == [one.trace_id for one in mttp.read(f"{dataset}?since=2025-06-15T15:07:00")]
+    assert 2 == len(mttp.read(f"{dataset}?since=2025-06-15T15:06:40"))
+
+
+def test_a_selection_has_no_problems_of_what_it_leaves_out():
+    """
+    Other members of groups, and the other episode of a preference, which both episodes have.
+    """
+    with mttp.configure(transport="file://a.jsonl", run_id="one"):
+        played = []
+        for task in ("x", "y"):
+            with mttp.episode(env="toy", task=task) as opened:
+                opened.reward(1.0)
+            played.append(opened)
+        mttp.group("g", played, rewards=[0.0, 1.0])
+        mttp.prefer(*played)
+    recording = mttp.read("a.jsonl")
+    dataset = f"file://{Path(dataset_of(list(mttp.scan('a.jsonl', arrays=True)))).absolute()}"
+
+    for task in ("x", "y"):
+        expected, found = recording.filter(task=task), mttp.read(f"{dataset}?task={task}", strict=True)
+        assert [] == found.problems
+        assert [1, 1] == [len(found.groups), len(found.annotations)]
+        assert expected.annotations == found.annotations
+        assert expected.episodes[0].annotations == found.episodes[0].annotations
+
+
+@pytest.mark.parametrize("place", ["run=other/data", "a[1]*"])
+def test_a_killed_conversion_is_shown_and_repaired(place: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    Spans without digests, and a file that is not whole; in folders named like partitions and globs.
+    """
+    with monkeypatch.context() as killed:
+        killed.setattr(writing.DatasetWriter, "_add_row", lambda *_: None)
+        killed.setattr(writing.DatasetWriter, "_end", lambda _: None)
+        dataset_of(episode(0), place=place)
+    folder = next(Path(place, "spans").glob("run=run-1/*"))
+    (folder / "_x.parquet.partial").write_bytes(b"PAR1")
+    (problem,) = mttp.read(place).problems
+
+    assert "unfinished_conversion" == problem.kind
+    assert f"`mttp compact {place}`" in problem.message
+    assert 1 == compact(place).runs
+    assert_equal(write("a.jsonl", episode(0)), place)
+    assert 1 == len(mttp.read(f"file://{Path(place).absolute()}?run=run-1"))
+    assert 0 == compact(place).runs
+    assert [] == [*Path(place).glob("_writing-*"), *Path(place).rglob("*.partial")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [('{"version": 2}', "version 2, .*update mttp"), ("x", "is damaged: b'x'")]
+)
+def test_a_dataset_of_another_version_is_refused(content: str, reason: str):
+    """
+    By reading, writing and compacting.
+    """
+    dataset = dataset_of(episode(0))
+    Path(dataset, "_mttp.json").write_text(content)
+    for use in (mttp.summarize, mttp.read, dataset_writer, compact):
+        with pytest.raises(ReadError, match=f"^dataset: .*{reason}"):
+            use(dataset)
 
 
 # Studies and commands.

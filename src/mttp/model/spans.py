@@ -24,12 +24,13 @@ _KEPT_LISTS = frozenset(
         a.RUN_PACKAGES,
         a.RUN_ACCELERATORS,
         a.SPEC_DOCUMENTS,
+        a.ANNOTATION_REJECTED_TRACE_IDS,
     }
 )
 
 KEPT_LISTS: Final = _KEPT_LISTS | earlier_names(_KEPT_LISTS)
 """
-Lists that are kept when arrays are dropped, because summaries and studies need their items.
+Lists that are kept when arrays are dropped, because summaries, studies and selections need their items.
 
 They include the names that these lists had in earlier versions.
 """

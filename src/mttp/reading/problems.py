@@ -34,6 +34,7 @@ Kind: TypeAlias = Literal[
     "unfinished_evaluation",
     "incomplete_evaluation",
     "lost_spans",
+    "unfinished_conversion",
     "store_loss",
     "newer_convention",
     "unknown_convention",

@@ -27,7 +27,7 @@ from mttp.reading.evals import EvaluationPart, merged, part
 from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order
 from mttp.reading.garbage import gc_disabled
-from mttp.reading.problems import Problem, undecodable
+from mttp.reading.problems import Kind, Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 
@@ -212,7 +212,9 @@ class Recording:
             runs=[run for run in self.runs if run.id in runs],
             groups=[group for group in self.groups if not traces.isdisjoint(group.episodes)],
             updates=[update for update in self.updates if update.run_id in runs],
-            annotations=[found for found in self.annotations if found.episode in traces],
+            annotations=[
+                one for one in self.annotations if not traces.isdisjoint({one.episode, *one.rejected})
+            ],
             evals=[found for found in self.evals if any(one.episode in traces for one in found.results)],
             problems=[found for found in self.problems if not found.trace_id or found.trace_id in traces],
         )
@@ -279,21 +281,23 @@ def read_without(source: Source, trace_ids: Set[str], *, progress: Progress | No
     Members of groups, annotations and preferences may then name episodes that the recording lacks; these are
     no problems.
     """
-    recording = _recording(Scan(source, arrays=True, progress=progress), trace_ids)
-    problems = [one for one in recording.problems if one.kind not in _OF_LEFT_OUT]
-    return replace(recording, problems=problems if trace_ids else recording.problems)
+    return _recording(Scan(source, arrays=True, progress=progress), trace_ids)
 
 
 def _recording(scan: Scan, left_out: Set[str]) -> Recording:
+    is_part = bool(left_out) or scan.selects
+
+    def add_problem(kind: Kind, message: str, *, trace_id: str | None = None) -> None:
+        if not (is_part and kind in _OF_LEFT_OUT):
+            scan.add_problem(kind, message, trace_id=trace_id)
+
     with gc_disabled():
         traces, duplicates = _traces(scan, left_out)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
         annotations = in_order(found.annotations)
         evals = timed(merged(found.evals, scan), _calls(found.episodes))
-        episodes = fold(
-            ordered(found.episodes), groups, updates, annotations, evals, add_problem=scan.add_problem
-        )
+        episodes = fold(ordered(found.episodes), groups, updates, annotations, evals, add_problem=add_problem)
     return Recording(
         episodes=episodes,
         runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),

@@ -95,6 +95,15 @@ class Scan:
         return [repr(item) for item in self._items if isinstance(item, kinds)]
 
     @property
+    def selects(self) -> bool:
+        """Whether the address of a dataset or table selects some of its episodes."""
+        return any(
+            not item.address.selection.is_everything
+            for item in self._items
+            if isinstance(item, (PartitionedDataset, SpanTable))
+        )
+
+    @property
     def problems(self) -> list[Problem]:
         """Problems of the spans that were read so far."""
         return self._problems.all()
@@ -259,6 +268,7 @@ class Scan:
         is_open, source = self._is_open, repr(item)
         if is_open is None:
             yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), source)
+            self._note_unfinished(item)
             return
         again: set[str] = set()
         for found in item.digests(figures=self._wanted == "figures"):
@@ -270,6 +280,13 @@ class Scan:
                 yield self._digest(found, source)
         if again:
             yield self._conforming(item.records(arrays=False, traces=again), source)
+        self._note_unfinished(item)
+
+    def _note_unfinished(self, item: PartitionedDataset) -> None:
+        if item.unfinished is not None:
+            self._problems.add(
+                Problem(kind="unfinished_conversion", message=item.unfinished, file=repr(item))
+            )
 
     def _digest(self, digest: GroupDigest, source: str) -> list[Any]:
         """The summaries and spans of a digest."""

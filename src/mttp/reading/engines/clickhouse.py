@@ -214,9 +214,7 @@ def _selected(spans: Any, chosen: Any) -> Any:
 
     is_late = spans.SpanAttributes.contains(a.ANNOTATION_TARGET_TRACE_ID)
     late = spans.filter(is_late, _attribute(spans, a.ANNOTATION_TARGET_TRACE_ID).isin(chosen.TraceId))
-    members = _listed(_attribute(spans, a.GROUP_EPISODES)).unnest()
-    groups = spans.filter(spans.SpanAttributes.contains(a.GROUP_EPISODES)).select("TraceId", member=members)
-    groups = groups.filter(groups.member.isin(chosen.TraceId))
+    lists = [_naming(spans, key, chosen) for key in (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS)]
     about = ibis.or_(*(spans.SpanName.startswith(name) for name in _ABOUT_EPISODES))
     of_runs = spans.filter(
         ~spans.SpanAttributes.contains(a.EPISODE_ID),
@@ -225,8 +223,15 @@ def _selected(spans: Any, chosen: Any) -> Any:
         _attribute(spans, a.RUN_ID).isin(chosen.run),
     )
     return spans.filter(
-        ibis.or_(*(spans.TraceId.isin(one.TraceId) for one in (chosen, late, groups, of_runs)))
+        ibis.or_(*(spans.TraceId.isin(one.TraceId) for one in (chosen, late, *lists, of_runs)))
     )
+
+
+def _naming(spans: Any, key: str, chosen: Any) -> Any:
+    """The spans with a chosen trace in the list of an attribute."""
+    found = spans.filter(spans.SpanAttributes.contains(key))
+    found = found.select("TraceId", named=_listed(_attribute(found, key)).unnest())
+    return found.filter(found.named.isin(chosen.TraceId))
 
 
 def _projected(spans: Any, *, arrays: bool) -> Any:

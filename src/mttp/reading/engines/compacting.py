@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mttp.reading.engines import layout, open_dataset
+from mttp.reading.engines.failures import readable
+from mttp.reading.engines.storage import PARTIAL, UNFINISHED, check_dataset, unfinished
 from mttp.reading.engines.writing import DatasetWriter, writable
 
 __all__ = ["Compaction", "compact"]
@@ -28,24 +30,33 @@ class Compaction:
 
 def compact(place: str) -> Compaction:
     """
-    Write the files of each run again that several writes or an older mttp made, then remove the old ones.
+    Write files of runs again that several writes, a killed one or an older mttp made; then remove the old.
 
     The spans stay the same. If it is cut off, spans are there twice, and are read once.
     Raises ReadError if there is no dataset, or its files can't be written.
     """
-    _, files, root = writable(place)
+    address, files, root = writable(place)
+    with readable(address):
+        check_dataset(address, files, root)
+        return _compact(place, files, root)
+
+
+def _compact(place: str, files: Any, root: str) -> Compaction:
     dataset = open_dataset(place)
-    dataset.check()
-    before = _files(files, root)
+    before, killed = _files(files, root), unfinished(files, root)
     spans = merged = 0
     for run, paths in before.items():
-        if _is_compact(paths):
+        if _is_compact(paths, killed):
             continue
-        writer = DatasetWriter(files, root)
+        writer = DatasetWriter(place, files, root)
         spans += writer.write(dataset.partition(run))
         merged += 1
         for path in sorted(paths):  # digests first: spans without them are found by the next call
             files.rm_file(path)
+    for path in [path for path in files.find(root) if killed and path.endswith(PARTIAL)]:
+        files.rm_file(path)
+    for name in killed:
+        files.rm_file(f"{root}/{UNFINISHED}{name}")
     after = _files(files, root) if merged else before
     return Compaction(
         runs=merged,
@@ -58,12 +69,13 @@ def compact(place: str) -> Compaction:
 def _files(files: Any, root: str) -> dict[str, list[str]]:
     """The files of each run, without those that are always empty."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in files.glob(f"{root}/*/run=*/date=*/*.parquet"):
-        if not layout.is_empty(path):
+    for path in files.find(root):
+        if path.endswith(".parquet") and not layout.is_empty(path):
             found[layout.partition_at(path).run].append(path)
     return dict(found)
 
 
-def _is_compact(paths: list[str]) -> bool:
+def _is_compact(paths: list[str], killed: list[str]) -> bool:
     names = [path.rpartition("/")[2] for path in paths]
-    return len({name.partition("-")[0] for name in names}) == 1 and all(map(layout.is_current, names))
+    writes = {name.partition("-")[0] for name in names}
+    return len(writes) == 1 and writes.isdisjoint(killed) and all(map(layout.is_current, names))

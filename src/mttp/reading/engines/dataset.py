@@ -14,7 +14,7 @@ from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
-from mttp.reading.engines.layout import EPISODES, REST, SPANS
+from mttp.reading.engines.layout import EPISODES, REST, SPANS, partition_run
 
 if TYPE_CHECKING:
     from mttp.reading.group_digest import GroupDigest
@@ -27,6 +27,9 @@ _FEW = 1000
 
 class Engine(Protocol):
     """Reads the tables of a dataset by ibis."""
+
+    unfinished_writes: int
+    """Number of writes that have not ended; zero before the first table."""
 
     def table(self, name: str, runs: Sequence[str]) -> Any:
         """
@@ -48,6 +51,7 @@ class PartitionedDataset:
     def __init__(self, address: DatasetAddress, engine: Engine) -> None:
         self.address = address
         self._engine = engine
+        self._runs = tuple(map(partition_run, address.selection.run))
 
     def __repr__(self) -> str:
         return str(self.address)
@@ -57,6 +61,17 @@ class PartitionedDataset:
         with readable(self):
             self._table(EPISODES)
 
+    @property
+    def unfinished(self) -> str | None:
+        """A description of the writes that had not ended when the dataset was opened, if there were any."""
+        count = self._engine.unfinished_writes
+        if not count:
+            return None
+        return (
+            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; "
+            f"if none is running, `mttp compact {self.address.place}` makes the digests of what was written"
+        )
+
     def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
         """
         Digests of the episodes, then of all other spans, in the order in which they were written.
@@ -64,7 +79,7 @@ class PartitionedDataset:
         A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
         """
         with readable(self):
-            episodes = self._table(EPISODES, self.address.selection.run)
+            episodes = self._table(EPISODES, self._runs)
             columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
             found = False
             for row in self._rows(self._matching(episodes), columns):
@@ -118,7 +133,7 @@ class PartitionedDataset:
         import ibis
 
         chosen = self.address.selection
-        columns = {"run": chosen.run, "env": chosen.env, "task": chosen.task, "split": chosen.split}
+        columns = {"run": self._runs, "env": chosen.env, "task": chosen.task, "split": chosen.split}
         columns["trace_id"] = chosen.trace
         found = [table[name].isin(wanted) for name, wanted in columns.items() if wanted]
         if chosen.slice:
@@ -131,8 +146,12 @@ class PartitionedDataset:
 
     def _traces(self) -> Any:
         """Trace ids of the selected episodes, of what is about them, and of the runs that they belong to."""
-        episodes, rest = self._table(EPISODES, self.address.selection.run), self._table(REST)
-        whole, parts = self._matching(episodes), self._matching(rest.filter(rest.is_episode))
+        import ibis
+
+        episodes, rest = self._table(EPISODES, self._runs), self._table(REST)
+        parts = rest.filter(rest.is_episode).anti_join(episodes, "trace_id")
+        start = parts.start_time.min().over(ibis.window(group_by="trace_id"))
+        whole, parts = self._matching(episodes), self._matching(parts.mutate(start_time=start))
         chosen = whole.select("trace_id", "run").union(parts.select("trace_id", "run"), distinct=True)
         late = rest.select("trace_id", about=rest.about.unnest())
         late = late.semi_join(chosen, late.about == chosen.trace_id)

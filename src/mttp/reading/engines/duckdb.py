@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from mttp.errors import MissingExtra, ReadError
-from mttp.otlp.recording_files import DATASET_MARKER
+from mttp.errors import MissingExtra
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
-from mttp.reading.engines.storage import filesystem_of
+from mttp.reading.engines.storage import check_dataset, filesystem_of, unfinished
 
 __all__ = ["open"]
 
@@ -24,6 +23,7 @@ class _DuckDBEngine:
     """The tables of a dataset as views of DuckDB; files of object storage are read by fsspec."""
 
     def __init__(self, address: DatasetAddress) -> None:
+        self.unfinished_writes = 0
         self._address = address
         self._connection: Any = None
         self._root = ""
@@ -60,15 +60,12 @@ class _DuckDBEngine:
             purpose = f"reading {self._address}"
             raise MissingExtra(package="ibis-framework", extra="dataset", purpose=purpose) from error
         files, path = self._files, self._path = filesystem_of(self._address)
-        if not files.exists(f"{path}/{DATASET_MARKER}"):
-            raise ReadError(
-                f"{self._address} is not a dataset of mttp, or does not exist: it has no {DATASET_MARKER}; "
-                "`mttp convert RUNS PLACE --partition` writes one"
-            )
+        check_dataset(self._address, files, path)
+        self.unfinished_writes = len(unfinished(files, path))
         connection = ibis.duckdb.connect()
-        if self._address.scheme == "file":
+        if self._address.scheme == "file" and "=" not in path:
             self._root = path
-        else:  # not by s3://, for which DuckDB would fetch an extension
+        else:  # not by s3://, which needs an extension, nor below a folder that looks like a partition
             connection.register_filesystem(
                 import_module("fsspec.implementations.dirfs").DirFileSystem(path, files)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timezone
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -33,6 +34,7 @@ __all__ = [
     "open_facts",
     "partition_at",
     "partition_of",
+    "partition_run",
     "schema_of",
     "version_of",
 ]
@@ -48,6 +50,8 @@ EMPTY_WRITE: Final = "empty"
 """The name of the write whose files have no rows, so that engines find all tables."""
 _NO_RUN = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x00-\x20\"#%'*/:=?\\\[\]^{}\x7f]")
+_LONGEST = 200
+"""Bytes of a folder's name after `run=`; file systems allow 255 in all."""
 _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
 
 
@@ -75,15 +79,25 @@ class Partition(NamedTuple):
     """A partition of a table."""
 
     run: str
-    """Id of the run; empty without one."""
+    """The run as `partition_run` names it; empty without one."""
     date: str
     """The UTC date of the start, such as `2026-01-31`."""
 
     @property
     def path(self) -> str:
         """Its folder below the table's, as Hive and engines name it."""
-        run = _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", self.run) or _NO_RUN
-        return f"run={run}/date={self.date}"
+        return f"run={_escaped(self.run) or _NO_RUN}/date={self.date}"
+
+
+def partition_run(run: str) -> str:
+    """The run in the names of its folders: its id, or a digest of an id that no folder can have as a name."""
+    if run != _NO_RUN and len(_escaped(run).encode(errors="replace")) <= _LONGEST:
+        return run
+    return f"{run[:16]}-{sha256(run.encode(errors='replace')).hexdigest()}"
+
+
+def _escaped(run: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", run)
 
 
 def partition_at(path: str) -> Partition:
@@ -94,9 +108,9 @@ def partition_at(path: str) -> Partition:
 
 
 def partition_of(run: str, start_time: int) -> Partition:
-    """The partition for a start in nanoseconds since the Unix epoch."""
+    """The partition of a run's spans, for a start in nanoseconds since the Unix epoch."""
     seconds = min(max(start_time / 1e9, 0), _LAST)
-    return Partition(run, datetime.fromtimestamp(seconds, timezone.utc).date().isoformat())
+    return Partition(partition_run(run), datetime.fromtimestamp(seconds, timezone.utc).date().isoformat())
 
 
 def schema_of(table: str) -> Any:
@@ -183,7 +197,9 @@ def about(record: SpanRecord) -> list[str]:
     if kind == names.GROUP:
         return [*summary_fields.members(record)[1]]
     if kind == names.ANNOTATE:
-        return [str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))]
+        found = record.attributes
+        rejected = found.get(a.ANNOTATION_REJECTED_TRACE_IDS) or ()
+        return [str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")), *map(str, rejected)]
     return []
 
 

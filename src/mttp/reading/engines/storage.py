@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,14 @@ from mttp.errors import MissingExtra, ReadError
 from mttp.otlp.recording_files import DATASET_MARKER
 from mttp.reading.engines.address import DatasetAddress
 
-__all__ = ["filesystem_of", "is_dataset"]
+__all__ = ["PARTIAL", "UNFINISHED", "check_dataset", "filesystem_of", "is_dataset", "marker", "unfinished"]
+
+UNFINISHED = "_writing-"
+"""The beginning of the name of a file that is there until a write has ended; the write's name follows."""
+PARTIAL = ".partial"
+"""What the name of a file ends with that is not whole yet."""
+_VERSION = 1
+"""The version of the layout."""
 
 _ATTEMPTS = 2
 """Attempts of each request, by s3fs and by botocore below it."""
@@ -21,6 +29,36 @@ def is_dataset(path: Path) -> bool:
     """Whether the folder is a dataset."""
 
     return (path / DATASET_MARKER).is_file()
+
+
+def marker() -> bytes:
+    """The content of the file that marks a dataset."""
+    return json.dumps({"format": "mttp dataset", "version": _VERSION}).encode()
+
+
+def check_dataset(address: DatasetAddress, files: Any, root: str) -> None:
+    """Raise ReadError unless the path has a dataset of the version that is read and written here."""
+    try:
+        found = files.cat_file(f"{root}/{DATASET_MARKER}")
+    except FileNotFoundError as error:
+        raise ReadError(
+            f"{address} is not a dataset of mttp, or does not exist: it has no {DATASET_MARKER}; "
+            "`mttp convert RUNS PLACE --partition` writes one"
+        ) from error
+    try:
+        version = json.loads(found)["version"]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ReadError(f"{address}: its {DATASET_MARKER} is damaged: {found[:50]!r}") from error
+    if version != _VERSION:
+        raise ReadError(
+            f"{address}: the dataset has version {version}, mttp here knows {_VERSION}: update mttp"
+        )
+
+
+def unfinished(files: Any, root: str) -> list[str]:
+    """Names of the writes to a dataset that have not ended: they are running, or were killed."""
+    names = [path.rpartition("/")[2] for path in files.ls(root, detail=False)]
+    return [name.removeprefix(UNFINISHED) for name in names if name.startswith(UNFINISHED)]
 
 
 def filesystem_of(address: DatasetAddress) -> tuple[Any, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections import defaultdict
@@ -18,8 +17,9 @@ from mttp.reading import group_digest, parquet
 from mttp.reading.digest import EpisodeDigest
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
+from mttp.reading.engines.failures import readable
 from mttp.reading.engines.layout import EPISODES, REST, SPANS, Partition
-from mttp.reading.engines.storage import filesystem_of
+from mttp.reading.engines.storage import PARTIAL, UNFINISHED, check_dataset, filesystem_of, marker
 from mttp.reading.episode_summary import EpisodeSummary
 from mttp.reading.group_digest import PlainMisfit
 from mttp.semconv import attributes as a
@@ -42,9 +42,12 @@ def dataset_writer(given: str) -> DatasetWriter:
     Raises ReadError for an address to which nothing can be written, and for a folder with other files.
     """
     address, files, root = writable(given)
-    if not files.exists(f"{root}/{DATASET_MARKER}") and files.find(root):
-        raise ReadError(f"{address} is not empty and not a dataset of mttp: give another place")
-    return DatasetWriter(files, root)
+    with readable(address):
+        if files.exists(f"{root}/{DATASET_MARKER}"):
+            check_dataset(address, files, root)
+        elif files.find(root):
+            raise ReadError(f"{address} is not empty and not a dataset of mttp: give another place")
+    return DatasetWriter(given, files, root)
 
 
 def writable(given: str) -> tuple[DatasetAddress, Any, str]:
@@ -52,7 +55,8 @@ def writable(given: str) -> tuple[DatasetAddress, Any, str]:
     address = DatasetAddress.parse(given)
     if not address.selection.is_everything:
         raise ReadError(f"{address}: a dataset is written as a whole; leave out the options that select")
-    return address, *filesystem_of(address)
+    with readable(address):
+        return address, *filesystem_of(address)
 
 
 class DatasetWriter:
@@ -63,7 +67,8 @@ class DatasetWriter:
     files.
     """
 
-    def __init__(self, filesystem: Any, root: str) -> None:
+    def __init__(self, place: str, filesystem: Any, root: str) -> None:
+        self._place = place
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._position = time.time_ns()
@@ -97,7 +102,11 @@ class DatasetWriter:
             for path in self.files:
                 with suppress(Exception):  # the failure itself is raised
                     self._filesystem.rm_file(path)
+            with suppress(Exception):
+                self._end()
             raise
+        with readable(self._place):
+            self._end()
         return count
 
     def _add(self, record: SpanRecord) -> None:
@@ -169,7 +178,7 @@ class DatasetWriter:
             "start_time": record.start_time,
             "version": group_digest.VERSION,
             "digest": digest,
-            "is_episode": bool(facts),
+            "is_episode": bool(facts) or a.SEGMENT_ID in record.attributes,
             "is_of_run": layout.is_of_run(record),
             "about": layout.about(record),
             **facts,
@@ -199,29 +208,42 @@ class DatasetWriter:
 
     def _write_table(self, table: str, partition: Partition, arrow: Any, *, rows: int) -> None:
         if not self.files:
-            self._mark()
+            with readable(self._place):
+                self._mark()
+                self._filesystem.pipe_file(f"{self._root}/{UNFINISHED}{self._name}", b"")
         name = layout.file_name(self._name, len(self.files))
         path = f"{self._root}/{table}/{partition.path}/{name}"
         self.files.append(path)
-        self._write_file(path, arrow, rows)
+        with readable(self._place):
+            self._write_file(path, arrow, rows)
+
+    def _end(self) -> None:
+        """Remove what says that the write has not ended."""
+        if self.files:
+            self._filesystem.rm_file(f"{self._root}/{UNFINISHED}{self._name}")
 
     def _write_file(self, path: str, arrow: Any, rows: int) -> None:
         from pyarrow import parquet as files
 
-        self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
-        with self._filesystem.open(path, "wb") as file:
+        folder, _, name = path.rpartition("/")
+        self._filesystem.makedirs(folder, exist_ok=True)
+        is_local = "file" in self._filesystem.protocol  # objects appear as a whole
+        partial = f"{folder}/_{name}{PARTIAL}" if is_local else path
+        with self._filesystem.open(partial, "wb") as file:
             files.write_table(arrow, file, row_group_size=rows, compression="zstd", write_page_checksum=True)
+        if is_local:
+            self._filesystem.mv(partial, path)
 
     def _mark(self) -> None:
         """Mark a new dataset, and write an empty part of each table, so that engines find all three."""
-        marker = f"{self._root}/{DATASET_MARKER}"
-        if self._filesystem.exists(marker):
+        path = f"{self._root}/{DATASET_MARKER}"
+        if self._filesystem.exists(path):
             return
         empty = {name: _RowBuffer(layout.schema_of(name)).table() for name in (EPISODES, REST)}
         for table, arrow in {**empty, SPANS: _SpanBuffer().table()}.items():
             folder = f"{self._root}/{table}/{layout.partition_of('', 0).path}"
             self._write_file(f"{folder}/{layout.file_name(layout.EMPTY_WRITE, 0)}", arrow, 1)
-        self._filesystem.pipe_file(marker, json.dumps({"format": "mttp dataset", "version": 1}).encode())
+        self._filesystem.pipe_file(path, marker())
 
 
 class _SpanBuffer:
