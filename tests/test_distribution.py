@@ -33,6 +33,15 @@ def requirement(text):
     return name, frozenset(filter(None, bounds.replace(" ", "").split(",")))
 
 
+def test_the_sdist_leaves_nothing_out_that_its_makefile_and_tests_need():
+    """
+    `make dist` and the tests here read files of .ci.
+    """
+    sdist = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+
+    assert "exclude" not in sdist["targets"].get("sdist", {})
+
+
 def test_the_recipe_is_of_this_version(recipe):
     """
     Version, summary, licence and command are those of the project.

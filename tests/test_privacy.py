@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -548,6 +549,77 @@ def test_secrets_are_recorded_nowhere(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {f"{key}: redacted as a secret" for key in named} == set(run.omissions)
     named = [f"{a.METADATA}.password", f"{a.METADATA}.note", f"{a.ENV_KWARGS}.api_key"]
     assert {f"{key}: redacted as a secret" for key in named} == set(found.omissions)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"env": [{"name": "API_KEY", "value": SECRET}]},
+        {"headers": [["Authorization", f"Bearer {SECRET}"], ["Accept", "*/*"]]},
+        {"variables": {"PGPASSWORD": SECRET}},
+        {"wandb_key": SECRET},
+        {"conn_str": SECRET},
+        {"slack_webhook_url": f"https://example.org/{SECRET}"},
+        {"smtp_pass": SECRET},
+        {"oauth": SECRET},
+        f"lr: 3\npassword: {SECRET}  # of the database\n- api_key: '{SECRET}'\n",
+        f'password = "a\\"{SECRET}"',
+        f'{{"body": "{{\\"api_key\\": \\"{SECRET}\\"}}"}}',
+        f'docker run --env="API_KEY={SECRET}" --env=PASSWORD={SECRET}',
+        f"postgres://me:pa/{SECRET}@host/db",
+        f"https://host.blob/x?sv=1&sig={SECRET}",
+        f"https://host.s3/x?X-Amz-Signature={SECRET}",
+        f"https://host/v1?key={SECRET}",
+        f"https://hooks.slack.com/services/T0/B0/{SECRET}",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"ask with sk-proj-{SECRET * 4} and",
+        f"ghp_{SECRET * 6}",
+        f"eyJhbGciOiJIUzI1NiJ9.eyJ{SECRET}.{SECRET}",
+    ],
+)
+def test_secrets_are_redacted_however_they_are_written(value: object) -> None:
+    """
+    In lists of names and values, YAML, quoted text, addresses, and forms that are known by how they begin.
+    """
+    omissions: list[str] = []
+
+    assert SECRET not in repr(Secrets().hide("config", value, omissions))
+    assert all(omission.startswith("config") for omission in omissions)
+    assert omissions
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [["learning_rate", "3"], ["tokenizer", "gpt2"]],
+        [{"name": "tokenizer", "value": "gpt2"}],
+        "The token: it is the smallest unit of a text",
+        "http://host:8080/path@x and http://[::1]:80/a@b",
+        "https://host/x?signal=a&keys=b",
+        "sk-regression-baseline-of-last-year-v2",
+        "max_tokens: 512\ntokenizer: gpt2",
+        {"kl_per_token": "k3", "think_token": "think", "action_token": "act", "padding_token": "x"},
+    ],
+)
+def test_values_that_are_none_are_kept(value: object) -> None:
+    """
+    Names of vocabularies, plain text, ports, and names that begin like a secret.
+    """
+    omissions: list[str] = []
+
+    assert (value, []) == (Secrets().hide("config", value, omissions), omissions)
+
+
+@pytest.mark.parametrize("piece", ["a://b:", "key=", "\\", '"', "password=\\", "eyJaaaaaaaaaaaaa-", "- a: "])
+def test_a_long_text_takes_no_more_than_its_length(piece: str) -> None:
+    """
+    Patterns do not scan it once for each of its parts.
+    """
+    text = piece * (100_000 // len(piece)) + " key ://@"
+    begun = time.process_time()
+    Secrets().hide("config", text, [])
+
+    assert 2 > time.process_time() - begun
 
 
 @pytest.mark.parametrize(

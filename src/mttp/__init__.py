@@ -135,14 +135,25 @@ _RECORDING = ("recording.configuration", "recording.propagation", "recording.tra
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         module = _MODULES[name]
-        for each in _RECORDING if module in _RECORDING else ():
-            import_module(f"mttp.{each}")
-        value = getattr(import_module(f"mttp.{module}"), name)
+        try:
+            for each in _RECORDING if module in _RECORDING else ():
+                import_module(f"mttp.{each}")
+            value = getattr(import_module(f"mttp.{module}"), name)
+        except ValueError as error:
+            raise _of_variable(error) from error
         globals()[name] = value
         return value
     if name in _PACKAGES:
         return import_module(f"mttp.{name}")
     raise AttributeError(f"module 'mttp' has no attribute {name!r}")
+
+
+def _of_variable(error: ValueError) -> Exception:
+    """Return the error for an invalid limit in a variable, which keeps OpenTelemetry from importing."""
+    from mttp.errors import ConfigureError
+
+    is_limit = str(error).startswith("OTEL_")
+    return ConfigureError(f"{error}; correct the variable, or unset it") if is_limit else error
 
 
 def __dir__() -> list[str]:

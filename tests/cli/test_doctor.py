@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import namedtuple
@@ -205,6 +207,43 @@ def test_a_wrong_variable_is_named(
     assert status == got
     assert name in text
     assert says in f"{text} {advice}"
+
+
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["size"]])
+def test_a_limit_with_which_opentelemetry_can_not_be_imported_is_named(arguments: list[str]) -> None:
+    """
+    In a process of its own, which imports it with this value: a sentence, and no traceback.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "mttp", *arguments],
+        env={**os.environ, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == (1 if "doctor" in arguments else 2)
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be" in done.stdout + done.stderr
+    assert "correct the variable, or unset it" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    if "doctor" in arguments:
+        assert 1 == json.loads(done.stdout)["errors"]
+
+
+def test_configuring_with_such_a_limit_is_an_error_of_configuration() -> None:
+    """
+    As with the limits that are read later.
+    """
+    program = "import mttp\ntry: mttp.configure\nexcept mttp.errors.ConfigureError as error: print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "many"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "but got many; correct the variable, or unset it" in done.stdout
 
 
 def test_a_wrong_ratio_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

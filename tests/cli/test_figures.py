@@ -163,6 +163,7 @@ def test_numbers_are_short(value: float | None, expected: str):
         (61.0, "1.02 min"),
         (7200.0, "2 h"),
         (2e5, "2.31 d"),
+        (9460 * 86400.0, "9,460 d"),
     ],
 )
 def test_durations_have_a_fitting_unit(seconds: float | None, expected: str):

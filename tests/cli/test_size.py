@@ -61,8 +61,8 @@ def test_a_million_workers_with_a_million_steps_a_second_are_computed() -> None:
     The table stays readable: no line of it is longer than 80 columns.
     """
     huge = ["--workers", "1000000", "--rate", "1e6", "--steps", "1e6", "--tokens", "1e6"]
-    for to in ("file", "collector"):
-        code, printed = ran(*huge, "--to", to, "--profile", "tempo")
+    for to in (["file"], ["collector", "--profile", "tempo"]):
+        code, printed = ran(*huge, "--to", *to)
         tables = [line for line in printed.splitlines() if not line.startswith(("1,000", "source", "note"))]
 
         assert 0 == code, printed
@@ -117,6 +117,20 @@ def test_no_tokens_are_no_tokens() -> None:
     assert none["bytes_per_second"] < bare["bytes_per_second"] < some["bytes_per_second"]
 
 
+def test_more_episodes_than_are_played_in_the_days_are_not_all_kept() -> None:
+    """
+    The headline says of how long a time they are, and the sizes are of that time.
+    """
+    _, printed = ran("--episodes", "1e6", "--days", "1")
+    found = document("--episodes", "1e6", "--days", "1")
+    rate, kept = found["kept"]["file"]["bytes_per_second"], found["kept"]["file"]["bytes_kept"]
+
+    assert "1,000,000 episodes, recorded in 92.6 d; those of 1 d are kept" in printed
+    assert 86_400 == found["kept_seconds"]
+    assert rate * 86_400 == pytest.approx(kept, rel=1e-3)
+    assert "are kept" not in ran("--episodes", "10")[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -133,6 +147,8 @@ def test_no_tokens_are_no_tokens() -> None:
         (["--episodes", "-1"], "episodes is -1.0"),
         (["--to", "tape 📼"], "'tape 📼' is not one of file, gzip, zstd, collector"),
         (["--to", "collector", "--profile", "jäger"], "unknown profile 'jäger'"),
+        (["--profile", "jaeger"], "--profile needs --to collector"),
+        (["--to", "zstd", "--profile", "nowhere"], "--profile needs --to collector"),
         (["--content", "--no-content"], "--content and --no-content can't be combined"),
     ],
 )

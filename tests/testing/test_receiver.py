@@ -135,6 +135,27 @@ def test_it_refuses_messages_above_the_limit(encoding: str, compress: Any) -> No
     assert peak < 20 << 20
 
 
+def test_a_body_of_very_many_gzip_members_is_refused(receiver: OtlpReceiver) -> None:
+    """
+    At once: each member would copy the rest of the body.
+    """
+    status, _, content = post(receiver, gzip.compress(b"") * 100_000, **{"Content-Encoding": "gzip"})
+
+    assert 400 == status
+    assert b"it has more than 100 parts" in content
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "br", "gzip, gzip"])
+def test_another_compression_is_refused_by_name(encoding: str, receiver: OtlpReceiver) -> None:
+    """
+    It is not read as if it were protobuf.
+    """
+    status, _, content = post(receiver, b"", **{"Content-Encoding": encoding})
+
+    assert 415 == status
+    assert b"gzip, deflate, or uncompressed" in content
+
+
 def test_a_body_may_have_several_gzip_members(receiver: OtlpReceiver) -> None:
     """
     An incomplete one is refused.

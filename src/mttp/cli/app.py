@@ -181,6 +181,10 @@ def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callabl
             leave_quietly()
         except MttpError as error:
             _refuse(str(error), bad_input)
+        except ValueError as error:
+            if not str(error).startswith("OTEL_"):  # a limit with which OpenTelemetry's SDK can't be imported
+                raise
+            _refuse(f"{error}; correct the variable, or unset it", bad_input)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _refuse(f"{where}{error.strerror or error}", bad_input)

@@ -81,6 +81,8 @@ def size(
 
     if content and no_content:
         raise typer.BadParameter("--content and --no-content can't be combined")
+    if profile != "collector" and to != "collector":
+        raise typer.BadParameter("--profile needs --to collector: files keep everything")
     has_content = content or (to != "collector" and not no_content)
     workload = Workload(
         workers=workers,

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from mttp.errors import ConfigureError
 
@@ -19,7 +19,8 @@ VARIABLE = "MTTP_SECRET_KEYS"
 
 _REASON = "redacted as a secret"
 _STRONG = (
-    "passw(?:or)?ds?",
+    "(?:pg)?passw(?:or)?ds?",
+    "(?:db|smtp|user|admin|root)_pass",
     "passphrases?",
     "pwd",
     "secrets?",
@@ -29,14 +30,34 @@ _STRONG = (
     "bearer",
     "(?:set_)?cookies?",
     "jwt",
-    "connection_?string",
-    "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master)_?keys?",
+    "conn(?:ection)?_?str(?:ing)?",
+    "webhooks?",
+    "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master|app|consumer|"
+    "deploy|license|storage|hmac|rsa|gpg|wandb|openai|anthropic|azure|aws)_?keys?",
     "(?:api|access|auth|refresh|bearer|session|hub|hf)_?tokens?",
 )
 """Words that mark a name as secret at any position."""
-_VOCABULARY = ("pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "end", "start", "image")
-_LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|auth"
-"""Words that mark a name as secret at its end; special tokens of a vocabulary are not secret."""
+_VOCABULARY = (
+    "pad",
+    "padding",
+    "eos",
+    "bos",
+    "unk",
+    "sep",
+    "cls",
+    "mask",
+    "stop",
+    "end",
+    "start",
+    "image",
+    "think",
+    "action",
+    "newline",
+    "special",
+    "per",
+)
+_LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|o?auth"
+"""Words that mark a name as secret at its end; special tokens, and what is per token, are not secret."""
 _NAMES_A_VARIABLE = ("_var", "_variable")
 """Ends of names whose value is the name of a variable: `api_key_var`."""
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -45,24 +66,71 @@ _SPECIAL = re.compile(r"<.*>|\[.*\]", re.DOTALL)
 """A special token of a vocabulary, or a placeholder."""
 _CONSTANT = re.compile(r"true|false|none|null|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|<.*>|\[.*", re.IGNORECASE)
 """A value in a text that is not secret."""
-_USER = re.compile(r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://(?P<user>[^/\s'\"?#]+)@")
-_VALUE = r"(?P<value>\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}\]'\"]+)"
+_USER = re.compile(
+    r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://"
+    r"(?P<user>[^/\s'\"?#]+|[^/\s'\"?#:@\[]{0,99}:(?!\d*[/?#])[^\s'\"@]{1,299})@"
+)
+"""User and password of an address; a password may contain a slash."""
+_SIGNED = re.compile(
+    r"(?<=[?&])(?P<name>(?:x-(?:amz|goog)-)?sig(?:nature)?|key)=(?!\[)[^\s&#'\"]+", re.IGNORECASE
+)
+"""The options of an address that grant access to it."""
+_KNOWN_FORMS = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_\w{36}|github_pat_\w{22}|glpat-[\w-]{20}|hf_[A-Za-z0-9]{30}"
+    r"|sk-[\w-]{0,30}?[A-Za-z0-9]{20}|xox[abprs]-[\w-]{10}|AIza[\w-]{35})[\w-]*"
+    r"|\beyJ[\w-]{10,999}\.eyJ[\w.-]*"
+    r"|(?<=\bhooks\.slack\.com/services/)[\w/]+",
+    re.DOTALL,
+)
+"""Private keys, and tokens that are known by how they begin: of AWS, GitHub, Hugging Face, OpenAI, ..."""
+_QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\+\"[^\"\\]*\\+\""
+_WORD = rf"{_QUOTED}|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}}\]'\"]+"
+_REST = re.compile(r"[^\r\n,'\"]+")
 _IN_TEXT = (
     (
         ":",
         re.compile(
-            r"(?P<before>\b(?P<name>(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,60}(?:key|token))\s*:\s*)"
-            r"(?P<value>[^\r\n,'\"]+)",
+            r"\b(?P<name>(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,60}(?:key|token))\s*:\s*",
             re.IGNORECASE,
         ),
+        _REST,
     ),
-    ("=", re.compile(rf"(?P<before>(?<![\w.-])-*(?P<name>\w[\w.-]*)\s*=\s*){_VALUE}")),
-    (":", re.compile(rf"(?P<before>(?P<quote>[\"'])(?P<name>\w[\w.-]*)(?P=quote)\s*:\s*){_VALUE}")),
-    ("-", re.compile(rf"(?P<before>(?<!\S)--?(?P<name>\w[\w.-]*)\s+)(?!-){_VALUE}")),
+    ("=", re.compile(r"(?<![\w.-])-*(?P<name>\w[\w.-]*)\s*=\s*"), re.compile(_WORD)),
+    (
+        ":",
+        re.compile(r"(?P<quote>(?<!\\)\\*[\"'])(?P<name>\w[\w.-]*)(?P=quote)\s*:\s*"),
+        re.compile(_WORD),
+    ),
+    (
+        ":",
+        re.compile(r"^[ \t]*(?:-[ \t]+)?(?P<name>\w[\w.-]*)[ \t]*:[ \t]+", re.MULTILINE),
+        re.compile(rf"(?:{_QUOTED}|[^\s'\"]\S*)(?=[ \t]+#|[ \t]*\r?$)", re.MULTILINE),
+    ),
+    ("-", re.compile(r"(?<!\S)--?(?P<name>\w[\w.-]*)\s+(?!-)"), re.compile(_WORD)),
 )
-"""Patterns of headers, assignments, JSON members and command options, each with a character to test first."""
-_HINTS = ("pass", "pwd", "secret", "cred", "auth", "bearer", "cookie", "jwt", "string", "key", "token", "://")
-"""Every text with a secret contains one of these."""
+"""
+Headers, assignments, members of JSON, lines of YAML, and command options.
+
+Each has a character to test first, what is before a value, and the value.
+"""
+_OPENING = re.compile(r"\\*['\"]?")
+_HINTS = (
+    "pass",
+    "pwd",
+    "secret",
+    "cred",
+    "auth",
+    "bearer",
+    "cookie",
+    "jwt",
+    "conn",
+    "webhook",
+    "key",
+    "token",
+    "://",
+)
+"""Every text with a secret contains one of these, or a known form."""
 _OPTION = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
 """Query options of a URL that may hold credentials, including misspelt ones."""
 _MAX_CACHED = 4096
@@ -147,13 +215,22 @@ class Secrets:
         if isinstance(value, str):
             return self._without(value, path, found)
         if isinstance(value, dict):
-            return {name: self._hidden(name, item, f"{path}.{name}", found) for name, item in value.items()}
+            named = _named_by(value)
+            return {
+                name: self._hidden(named if name == "value" else name, item, f"{path}.{name}", found)
+                for name, item in value.items()
+            }
         if isinstance(value, (list, tuple)):
             return type(value)(self._listed(value, path, found))
         return value
 
     def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
-        """Return the items of a list without secrets, including values after options of a command."""
+        """Return the items of a list without secrets, including values after options and after names."""
+        if _is_pairs(values):
+            return [
+                type(pair)([pair[0], self._hidden(pair[0], pair[1], f"{path}.{place}.1", found)])
+                for place, pair in enumerate(values)
+            ]
         kept = []
         for place, value in enumerate(values):
             before = values[place - 1] if place else None
@@ -165,42 +242,62 @@ class Secrets:
     def _may_hold(self, text: str) -> bool:
         """Return whether a text may contain the name of a secret, or a URL."""
         lower = text.lower()
-        return any(hint in lower for hint in self._hints)
+        return any(hint in lower for hint in self._hints) or bool(_KNOWN_FORMS.search(text))
 
     def _without(self, text: str, path: str, found: list[str]) -> str:
         """Return a text without values assigned to names of secrets, and without credentials in URLs."""
         if not self._may_hold(text):
             return text
-        kept = _USER.sub(_without_user, text) if "://" in text and "@" in text else text
-        for sign, pattern in _IN_TEXT:
+        kept = _KNOWN_FORMS.sub(REDACTED, text)
+        if "://" in text:
+            kept = _SIGNED.sub(rf"\g<name>={REDACTED}", _USER.sub(_without_user, kept))
+        for sign, before, value in (*_IN_TEXT, *self._headers):
             if sign in text:
-                kept = pattern.sub(self._replacement, kept)
-        if self._headers is not None:
-            kept = self._headers.sub(self._replacement, kept)
+                kept = self._without_assigned(kept, before, value)
         if kept != text:
             found.append(path)
         return kept
 
-    def _replacement(self, match: re.Match[str]) -> str:
-        name, before, value = match["name"], match["before"], match["value"]
-        if _CONSTANT.fullmatch(value.strip("'\"")) or not self.names(name):
-            return match[0]
-        quote = value[0] if value[0] in "'\"" else ""
-        return f"{before}{quote}{REDACTED}{quote}"
+    def _without_assigned(self, text: str, before: re.Pattern[str], values: re.Pattern[str]) -> str:
+        """Return a text without the values that follow names of secrets."""
+        kept, end = [], 0
+        for match in before.finditer(text):
+            if match.start() < end or not self.names(match["name"]):
+                continue
+            value = values.match(text, match.end())
+            if value is None or _CONSTANT.fullmatch(value[0].strip("'\"\\")):
+                continue
+            opening = cast("re.Match[str]", _OPENING.match(value[0]))[0]
+            kept += [text[end : match.end()], opening, REDACTED, opening]
+            end = value.end()
+        return "".join([*kept, text[end:]])
 
 
-def _headers_named(further: Sequence[str]) -> re.Pattern[str] | None:
+def _headers_named(further: Sequence[str]) -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
     """Return the pattern of headers in a text whose names contain one of the further names."""
     if not further:
-        return None
+        return []
     words = "|".join(re.escape(_words(word)).replace("_", "[-_]") for word in further)
     name = rf"(?<![\w-])(?:[\w-]{{0,60}}[-_])?(?:{words})(?:[-_][\w-]{{0,60}})?"
-    return re.compile(rf"(?P<before>(?P<name>{name})\s*:\s*)(?P<value>[^\r\n,'\"]+)", re.IGNORECASE)
+    return [(":", re.compile(rf"(?P<name>{name})\s*:\s*", re.IGNORECASE), _REST)]
 
 
 def _words(name: str) -> str:
     """Return the words of a name in lower case, joined by underscores."""
     return _NOT_A_WORD.sub("_", _WORD_BEGINS.sub("_", name).lower()).strip("_")
+
+
+def _named_by(value: Mapping[str, Any]) -> str:
+    """Return the name of what is in `value`, as in `{"name": "API_KEY", "value": ...}`."""
+    named = value.get("name", value.get("key"))
+    return named if isinstance(named, str) else "value"
+
+
+def _is_pairs(values: Sequence[Any]) -> bool:
+    """Return whether a list is one of pairs of a name and a value, as headers may be."""
+    return bool(values) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
+    )
 
 
 def _blank(value: Any, path: str, found: list[str]) -> Any:

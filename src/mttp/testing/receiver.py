@@ -284,20 +284,29 @@ async def _read_request(receiver: OtlpReceiver, request: Request) -> Behaviour:
         return Behaviour(status=408, message=f"the body took more than {receiver._body_seconds:g} s")
     if request.url.path != "/v1/traces":
         return Behaviour(status=404, message="no such path")
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "gzip", "deflate"):
+        return Behaviour(status=415, message="the body must be sent with gzip, deflate, or uncompressed")
     try:
-        message = _decompressed(bytes(body), request.headers.get("content-encoding", ""), limit)
+        message = _decompressed(bytes(body), encoding, limit)
     except zlib.error as error:
         return Behaviour(status=400, message=f"the body can't be decompressed: {error}")
     is_json = "json" in request.headers.get("content-type", "")
     return receiver._received(request.url.path, dict(request.headers), size, message, is_json=is_json)
 
 
+_MAX_MEMBERS = 100
+"""Parts of a compressed body; an exporter sends one, and each further one copies the rest of the body."""
+
+
 def _decompressed(body: bytes, encoding: str, limit: int) -> bytes:
     """Return a decompressed body, cut off one byte after the limit; raises zlib.error if it is damaged."""
     if encoding not in ("gzip", "deflate"):
         return body
-    found = b""
+    found, members = b"", 0
     while body and len(found) <= limit:
+        if (members := members + 1) > _MAX_MEMBERS:
+            raise zlib.error(f"it has more than {_MAX_MEMBERS} parts")
         member = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
         found += member.decompress(body, limit + 1 - len(found))
         if not member.eof and len(found) <= limit:

@@ -55,10 +55,8 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from mttp.cli.doctor.checks import run
-
     with working("checking"):
-        found = list(run(transport, timeout=timeout))
+        found = _found(transport, timeout)
     errors = sum(finding.status == "error" for finding in found)
     warnings = sum(finding.status == "warning" for finding in found)
     if json:
@@ -67,6 +65,18 @@ def doctor(
         _show(found)
         say(_conclusion(errors, warnings))
     raise typer.Exit(int(bool(errors)))
+
+
+def _found(transport: str | None, timeout: float) -> list[SetupFinding]:
+    """Run the checks, which import OpenTelemetry; an invalid limit in a variable keeps it from importing."""
+    from mttp.cli.doctor.findings import error
+
+    try:
+        from mttp.cli.doctor.checks import run
+    except ValueError as wrong:
+        advice = "correct the variable, or unset it; nothing else is checked: OpenTelemetry can't be imported"
+        return [error("variable", str(wrong), advice)]
+    return list(run(transport, timeout=timeout))
 
 
 def _conclusion(errors: int, warnings: int) -> str:

@@ -86,7 +86,8 @@ def _rates(found: Sizing) -> Iterator[tuple[str, ...]]:
 
 
 def _kept_headline(found: Sizing) -> str:
-    return f"{number(_rounded(found.episodes))} episodes, recorded in {_long(found.seconds)}"
+    kept = f"; those of {_long(found.kept_seconds)} are kept" if found.kept_seconds < found.seconds else ""
+    return f"{number(_rounded(found.episodes))} episodes, recorded in {_long(found.seconds)}{kept}"
 
 
 def _kept(found: Sizing) -> Iterator[tuple[str, ...]]:

@@ -55,7 +55,8 @@ def duration(seconds: float | None) -> str:
         return f"-{duration(-seconds)}"
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
+            found = seconds / size
+            return f"{found:,.0f} {unit}" if found >= 999.5 else f"{found:.3g} {unit}"
     return "0 s" if seconds == 0 else f"{seconds * 1e9:.3g} ns"
 
 

@@ -89,9 +89,11 @@ class Sizing:
     profile: str | None
     """The profile of the store behind a collector."""
     episodes: float
-    """Number of episodes that are kept."""
+    """Number of episodes that are recorded."""
     seconds: float
     """How long it takes to record these."""
+    kept_seconds: float
+    """Of how long a time they are kept: all of it, or the days that recordings are kept."""
     steps_per_second: float
     """Steps."""
     episodes_per_second: float
@@ -139,6 +141,7 @@ def size(
     one = per_second(workload, limits)
     count = workload.workers * days * _DAY / workload.episode_seconds if episodes is None else episodes
     seconds = count * workload.episode_seconds / workload.workers
+    kept_seconds = min(seconds, days * _DAY)
     form = "otlp" if limits else to
     rate = BYTES[form].dot(one) * workload.workers
     return Sizing(
@@ -147,13 +150,14 @@ def size(
         profile=profile if limits else None,
         episodes=count,
         seconds=seconds,
+        kept_seconds=kept_seconds,
         steps_per_second=workload.rate * workload.workers,
         episodes_per_second=workload.workers / workload.episode_seconds,
         spans_per_second=one.spans * workload.workers,
         writes_per_second=one.segments * workload.workers,
         bytes_per_second=rate,
         gzip_bytes_per_second=BYTES["otlp_gzip"].dot(one) * workload.workers if limits else None,
-        kept={} if limits else _kept(workload, one, min(seconds, days * _DAY)),
+        kept={} if limits else _kept(workload, one, kept_seconds),
         memory=_memory(workload, one, is_collector=limits is not None),
         collector=None if limits is None else _collector(rate, one.spans * workload.workers, profile),
         notes=tuple(_notes(workload, limits)),
