@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import util
+from importlib import metadata, util
 
 import pytest
 
@@ -185,11 +185,12 @@ def test_gymnasium_is_found_without_importing_it() -> None:
     """
     The import system says whether a library is installed.
     """
-    for package in integrations.LIBRARIES:
-        assert (util.find_spec(package) is None) == (package not in _installed())
+    for package, library in integrations.LIBRARIES.items():
+        assert (util.find_spec(package) is None) is not _is_installed(library.distribution)
 
 
-def _installed() -> set[str]:
-    from importlib.metadata import packages_distributions
-
-    return set(packages_distributions())
+def _is_installed(distribution: str) -> bool:
+    try:
+        return bool(metadata.version(distribution))
+    except metadata.PackageNotFoundError:
+        return False
