@@ -102,7 +102,7 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     holds(session)
     assert is_gone(pid)
     assert {"helper_lost": 1} == dict(session.stats.faults)
-    assert 1 == caplog.text.count("the process that helps with encoding is lost")
+    assert 1 == caplog.text.count("the encoding process was lost")
     assert "it did not answer for 2.0 s" in caplog.text
 
 
@@ -312,7 +312,7 @@ def test_a_program_ends_in_time_with_a_stopped_helper() -> None:
     """
     Also one that never closes its session: all that it recorded is in its file.
     """
-    steps, ended = told(PROGRAM.replace("{then}", ""), warned="helps with encoding is lost")
+    steps, ended = told(PROGRAM.replace("{then}", ""), warned="the encoding process was lost")
 
     assert time.time() - ended < 10
     assert steps == sum(len(one.steps) for one in mttp.read("runs").episodes)
@@ -330,6 +330,27 @@ def test_a_forked_child_does_not_wait_for_its_parents_stopped_helper() -> None:
     assert not os.waitstatus_to_exitcode(os.wait()[1])
     assert session.close()
     """
-    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="helps with encoding is lost")
+    steps, _ = told(PROGRAM.replace("{then}", textwrap.dedent(then)), warned="the encoding process was lost")
 
     assert steps + 500 == sum(len(one.steps) for one in mttp.read("runs").episodes)
+
+
+def test_an_encoding_process_that_is_ended_is_not_lost(
+    helped: encoder._Encoding, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    Closing ends a pending request without a warning.
+    """
+    session = mttp.configure(FILE)
+    stop(helped)
+    play(2)
+    asked = session.flush(0.1)
+    assert eventually(helped.is_waiting)
+
+    helped.close()
+
+    assert not asked
+    assert session.close()
+    assert 0 == helped.deaths
+    assert "was lost" not in caplog.text
+    holds(session)

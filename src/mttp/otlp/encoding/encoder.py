@@ -163,9 +163,10 @@ class _Encoding:
 
     def _lose(self, error: ProcessLostError) -> None:
         helper, self._helper = self._helper, None
-        self.deaths += 1
-        self._lost_at.append(time.monotonic())
-        _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
+        if self._may_help:  # else `close` has ended it
+            self.deaths += 1
+            self._lost_at.append(time.monotonic())
+            _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()
 
@@ -177,9 +178,10 @@ class _Encoding:
 
     def close(self) -> None:
         """End the encoding process, also with a pending request."""
+        self._may_help = False
         self.hurry(0.0)
         with self._lock:
-            helper, self._helper, self._may_help = self._helper, None, False
+            helper, self._helper = self._helper, None
             if helper is not None:
                 helper.close()
 
