@@ -70,9 +70,11 @@ def closed_port() -> int:
 
 
 @pytest.fixture(autouse=True)
-def without_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_encoding_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test but its own starts the process."""
-    monkeypatch.setattr(checks, "CHECKS", tuple(one for one in checks.CHECKS if one is not process.worker))
+    monkeypatch.setattr(
+        checks, "CHECKS", tuple(one for one in checks.CHECKS if one is not process.encoding_process)
+    )
 
 
 @pytest.fixture
@@ -489,19 +491,19 @@ def test_a_clock_that_differs_is_named(ahead: int, word: str) -> None:
     assert "NTP" in advice
 
 
-# The worker process, and the checks themselves.
+# The encoding process, and the checks themselves.
 
 
-def test_the_worker_process_answers() -> None:
+def test_the_encoding_process_answers() -> None:
     """
     It is started, asked, and ended.
     """
-    (finding,) = process.worker()
+    (finding,) = process.encoding_process()
 
     assert ("ok", True) == (finding.status, "answered in" in finding.found)
 
 
-def test_a_worker_process_that_can_not_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_process_that_can_not_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Neither where Python is no plain one, nor where the system starts no process, nor where it is lost.
     """
@@ -511,18 +513,18 @@ def test_a_worker_process_that_can_not_start_is_named(monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(processes.sys, "executable", "/nowhere/app")
-        (finding,) = process.worker()
+        (finding,) = process.encoding_process()
         assert ("warning", True) == (finding.status, "can't start one" in finding.found)
     with monkeypatch.context() as patched:
         patched.setattr(processes.subprocess, "Popen", fails)
-        (finding,) = process.worker()
+        (finding,) = process.encoding_process()
         assert ("warning", True) == (finding.status, "no more processes" in finding.found)
     with monkeypatch.context() as patched:
         patched.setattr(processes, "_RUN", "raise SystemExit(1)")
-        (finding,) = process.worker()
+        (finding,) = process.encoding_process()
         assert ("warning", True) == (finding.status, "was lost" in finding.found)
     monkeypatch.setenv("MTTP_HELPER", "off")
-    (finding,) = process.worker()
+    (finding,) = process.encoding_process()
     assert ("ok", True) == (finding.status, "MTTP_HELPER turns it off" in finding.found)
 
 

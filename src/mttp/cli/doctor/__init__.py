@@ -36,7 +36,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """
-    Check the set-up: versions, variables, transports, clock, disk and worker process.
+    Check the set-up: versions, variables, transports, clock, disk and encoding process.
 
     Records nothing: an endpoint gets a request without spans, a folder a temporary file.
     Values of secrets are not shown.

@@ -20,7 +20,7 @@ CHECKS: tuple[Callable[[], Iterable[SetupFinding]], ...] = (
     variables.own_variables,
     variables.otel_variables,
     process.tracer_provider,
-    process.worker,
+    process.encoding_process,
 )
 """Checks of the machine and the environment."""
 FOLDER_CHECKS: tuple[Callable[[SetupTarget], Iterable[SetupFinding]], ...] = (

@@ -1,4 +1,4 @@
-"""Checks of this process's surroundings: the tracer provider, and the worker process that encodes."""
+"""Checks of this process's surroundings: the tracer provider, and the encoding process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from mttp.otlp.encoding.encoder import HELPER_VARIABLE, is_off
 from mttp.otlp.encoding.tasks import MESSAGES
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 
-__all__ = ["tracer_provider", "worker"]
+__all__ = ["tracer_provider", "encoding_process"]
 
+_CHECK = "encoding process"
 _GROUP = "opentelemetry_tracer_provider"
 _USUAL = {"default_tracer_provider", "sdk_tracer_provider"}
 """The entry points of OpenTelemetry's own packages."""
 _SECONDS = 10.0
-"""How long the worker process may take to start and answer."""
+"""How long the encoding process may take to start and answer."""
 _THREAD = "encoding stays in the program's process, which may slow a training loop of small calls down"
 
 
@@ -41,31 +42,29 @@ def tracer_provider() -> Iterator[SetupFinding]:
         yield ok("provider", "mttp's own, unless the program sets another one")
 
 
-def worker() -> Iterator[SetupFinding]:
-    """Start the worker process that encodes, and have it answer."""
+def encoding_process() -> Iterator[SetupFinding]:
+    """Start the encoding process, and have it answer."""
     if is_off():
-        yield ok("worker", f"{HELPER_VARIABLE} turns it off: {_THREAD}")
+        yield ok(_CHECK, f"{HELPER_VARIABLE} turns it off: {_THREAD}")
         return
     if not can_start():
-        yield warning("worker", f"this Python can't start one: {_THREAD}", "run a plain Python on POSIX")
+        yield warning(_CHECK, f"this Python can't start one: {_THREAD}", "run a plain Python on POSIX")
         return
     begun = time.monotonic()
     try:
         process = Process("mttp.otlp.encoding", environment=own_environment())
     except (OSError, RuntimeError) as problem:
-        yield warning("worker", f"it can't be started: {problem}", _limits())
+        yield warning(_CHECK, f"it can't be started: {problem}", _limits())
         return
     try:
         status, answer = process.ask(rows.pack([]), _SECONDS, kind=MESSAGES)
     except ProcessLostError as problem:
-        yield warning("worker", f"the worker process was lost: {problem}", _limits())
+        yield warning(_CHECK, f"was lost: {problem}", _limits())
     else:
         if status == DONE:
-            yield ok("worker", f"the worker process answered in {duration(time.monotonic() - begun)}")
+            yield ok(_CHECK, f"answered in {duration(time.monotonic() - begun)}")
         else:
-            yield warning(
-                "worker", f"the worker process failed: {answer.decode(errors='replace')}", _limits()
-            )
+            yield warning(_CHECK, f"failed: {answer.decode(errors='replace')}", _limits())
     finally:
         process.close()
 
