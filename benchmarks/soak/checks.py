@@ -87,15 +87,13 @@ def live_growth(samples: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """
     The growth per hour of what is in use, after the warm-up: Python's blocks, and megabytes of malloc.
 
-    Of each minute the lowest value counts, of moments when few spans wait in memory and nothing fails.
+    Of each minute the lowest value counts, of moments when few spans wait and nothing fails.
     """
     last = samples[-1]["at"]
     calm = [
         each
         for each in samples
-        if each["at"] >= _WARM_UP * last
-        and each["is_quiet"]
-        and each["otlp"]["pending"] - each["otlp"]["spooled"] < _FEW_PENDING
+        if each["at"] >= _WARM_UP * last and each["is_quiet"] and each["otlp"]["pending"] < _FEW_PENDING
     ]
     found = {}
     for name, unit in _LIVE.items():

@@ -16,6 +16,7 @@ from typing import Any
 from checks import checked
 
 _LIVE = {"blocks": "Python's blocks", "malloc": "megabytes of malloc"}
+_PROCESSES = {"training": "training", "worker": "encoding"}
 _BETWEEN = r"(<!-- {0}:[^\n]*-->\n).*?(\n<!-- end of {0} -->)"
 
 
@@ -43,7 +44,7 @@ def documented(found: dict[str, Any]) -> str:
             for name in found["live"]
         ),
         *(
-            (f"resident memory of the {name} process", _memory(found["memory"][name]))
+            (f"resident memory of the {_PROCESSES[name]} process", _memory(found["memory"][name]))
             for name in found["memory"]
         ),
         ("checks that hold", f"{sum(check.holds for check in checks)} of {len(checks)}"),

@@ -89,7 +89,7 @@ def test_strict_fails_unless_better_or_equivalent(sides: tuple[str, str]) -> Non
     [
         (["--metric", "sucess"], "did you mean 'success'"),
         (["--by", "colour"], "no slice by 'colour'"),
-        (["--allow", "all"], "no kind of difference"),
+        (["--allow", "all"], "is not a kind of difference"),
     ],
 )
 def test_a_wrong_question_exits_with_2(sides: tuple[str, str], arguments: list[str], message: str) -> None:

@@ -34,7 +34,8 @@ def summaries(*, transport: object, reward: str = "1.0", ending: str = "", code:
     program = RECORDED.format(transport=repr(transport), reward=reward, ending=ending)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
-    assert code == done.returncode, done.stderr
+    print(done.stderr)
+    assert code == done.returncode
     return [line for line in done.stderr.splitlines() if "mttp doctor" in line]
 
 

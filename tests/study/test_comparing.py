@@ -359,7 +359,7 @@ def test_other_metrics_are_corrected_for_their_number(recorded: Recorded) -> Non
         ({"metrics": ["pass@0"]}, "k is 1 or more"),
         ({"by": "splt"}, "no slice by 'splt'"),
         ({"by": "split"}, "no episode has a value of 'split'"),
-        ({"allow": ["everything"]}, "no kind of difference"),
+        ({"allow": ["everything"]}, "is not a kind of difference"),
         ({"margin": -1.0}, "from 0 on"),
         ({"margin": math.nan}, "from 0 on"),
     ],

@@ -118,7 +118,7 @@ def test_less_is_better_of_what_costs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "colour"}, "no unit"),
+        ({"by": "colour"}, "is not a unit"),
         ({"metrics": ["components.corect"]}, "did you mean 'components.correct'"),
         ({"metrics": ["pass@2"]}, "numbers of a task"),
         ({"by": "task"}, "no episode has a task"),
@@ -215,6 +215,6 @@ def test_preferences_within_a_version_say_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(StudyError, match="no recorded preference"):
         preference_strengths(path)
-    with pytest.raises(StudyError, match="no unit"):
+    with pytest.raises(StudyError, match="is not a unit"):
         preference_strengths(path, by="colour")
     assert 3 == len(preference_strengths(path, by="episode"))

@@ -32,7 +32,7 @@ _STRONG = (
     "jwt",
     "conn(?:ection)?_?str(?:ing)?",
     "webhooks?",
-    "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master|app|consumer|"
+    "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master|dd_app|consumer|"
     "deploy|license|storage|hmac|rsa|gpg|wandb|openai|anthropic|azure|aws)_?keys?",
     "(?:api|access|auth|refresh|bearer|session|hub|hf)_?tokens?",
 )
