@@ -387,6 +387,54 @@ def test_a_killed_conversion_is_shown_and_repaired(place: str, monkeypatch: pyte
     assert [] == [*Path(place).glob("_writing-*"), *Path(place).rglob("*.partial")]
 
 
+def several_days() -> list[SpanRecord]:
+    """The spans of two episodes of one run, on two days, and of a third that has not ended."""
+    day = 86_400 * SECOND
+    late = [
+        replace(span, start_time=span.start_time + day, end_time=span.end_time + day) for span in episode(1)
+    ]
+    return [*episode(0), *late, *episode(2)[:-1]]
+
+
+@pytest.mark.parametrize("removed", ["episodes/*/*", "episodes/*/date=2025-06-15", "rest/*/*", "[er]*/*/*"])
+def test_removed_digests_are_shown_and_made_again(removed: str):
+    """
+    Of one day, of a table or of all, by every read; and not for a conversion that is whole.
+    """
+    dataset = dataset_of(several_days())
+    assert [] == [one for one in mttp.read(dataset).problems if one.kind == "unfinished_conversion"]
+    for path in [path for path in Path(dataset).glob(f"{removed}/*") if not layout.is_empty(str(path))]:
+        path.unlink()
+
+    advice = r"digest files are missing for 1 run \('run-1'\).*`mttp compact dataset`"
+    if removed == "[er]*/*/*":
+        with pytest.raises(ReadError, match=f"nothing was found; {advice}"):
+            mttp.summarize(dataset)
+    else:
+        assert "unfinished_conversion" in {one.kind for one in mttp.summarize(dataset).problems}
+    messages = [one.message for one in mttp.read(dataset).problems if one.kind == "unfinished_conversion"]
+    assert 1 == len(messages) == len(re.findall(advice, *messages))
+    assert 1 == run("check", dataset).exit_code
+    assert (1, 0) == (compact(dataset).runs, compact(dataset).runs)
+    assert_equal(write("a.jsonl", several_days()), dataset)
+
+
+@pytest.mark.parametrize("size", [0, 3, 2000])
+def test_a_digest_file_that_was_cut_short_is_named_and_made_again(size: int):
+    """
+    Reading its spans does not need it.
+    """
+    dataset = dataset_of(several_days())
+    path = next(Path(dataset).glob("episodes/run=run-1/date=2025-06-16/*"))
+    path.write_bytes(path.read_bytes()[:size])
+
+    with pytest.raises(ReadError, match=rf"^dataset: .*{path.name} was cut short; `mttp compact dataset`"):
+        mttp.summarize(dataset)
+    assert 3 == len(mttp.read(dataset))
+    assert (1, 0) == (compact(dataset).runs, compact(dataset).runs)
+    assert_equal(write("a.jsonl", several_days()), dataset)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"), [('{"version": 2}', "version 2, .*update mttp"), ("x", "is damaged: b'x'")]
 )
@@ -484,6 +532,7 @@ def test_commands():
             "s3://bucket/runs: unknown option 'who'; known are run, env,",
         ),
         (["summary", "s3://bucket/runs?since=noon"], "option since='noon': expected a date or time"),
+        (["summary", "s3://b/runs?until=2026-01-01&until=2026-02-01"], "option until is given 2 times"),
         (["summary", "s3://bucket/runs?timeout=0"], "option timeout='0': expected a number above zero"),
         (["summary", "s3://"], "nothing follows s3://; write s3://BUCKET/PATH"),
     ],

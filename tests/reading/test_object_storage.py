@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from reading.recorded_kinds import every_kind, every_way
 from reading.test_engines import LINES, RULES, assert_equal, dataset_of, document, record_runs, run, unnamed
-from reading.traces import write
+from reading.traces import episode, write
 
 import mttp
 from mttp.errors import ReadError
@@ -154,3 +154,37 @@ def test_what_can_not_be_reached(bucket: str, endpoint: str, monkeypatch: pytest
     with pytest.raises(ReadError, match=r"NoCredentialsError|Partial") as caught:
         mttp.summarize(bucket)
     assert [] == [one for one in [*messages, str(caught.value)] if SECRET in one]
+
+
+@pytest.mark.parametrize("command", ["convert", "compact", "summary"])
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("s3://bucket/runs?endpoint=http://127.0.0.1:9&timeout=2", "EndpointConnectionError"),
+        ("s3://bucket/runs?endpoint=nonsense", "Invalid endpoint: nonsense"),
+        ("s3://bucket/runs?endpoint=ENDPOINT", "NoCredentialsError"),
+    ],
+)
+def test_commands_name_what_can_not_be_reached(
+    bucket: str, endpoint: str, command: str, place: str, reason: str, monkeypatch: pytest.MonkeyPatch
+):
+    """
+    A closed port, an endpoint that is no address, and no credentials, with the exit code for it.
+    """
+    if reason == "NoCredentialsError":
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "nowhere")
+        monkeypatch.setenv("AWS_CONFIG_FILE", "nowhere")
+    lines = write("a.jsonl", episode(0))
+    place = place.replace("ENDPOINT", endpoint)
+    given = [str(lines), place, "--partition"] if command == "convert" else [place]
+    done = run(command, *given)
+    told = " ".join(done.output.split())
+
+    assert 2 == done.exit_code, told
+    assert reason in told
+    assert "s3://bucket/runs" in told
+    assert "Traceback" not in told
+    assert SECRET not in told

@@ -121,12 +121,15 @@ def _options(place: str, query: str, known: tuple[str, ...]) -> dict[str, list[s
 
 def _selection(place: str, options: Mapping[str, list[str]]) -> Selection:
     texts = {name: tuple(options.get(name, ())) for name in ("run", "env", "task", "split", "slice", "trace")}
-    times = {name: _time(place, name, options[name][-1]) for name in ("since", "until") if name in options}
+    times = {name: _time(place, name, options[name]) for name in ("since", "until") if name in options}
     return Selection(**texts, **times)  # type: ignore[arg-type]  # texts and times have fields of their own
 
 
-def _time(place: str, name: str, given: str) -> int:
+def _time(place: str, name: str, values: list[str]) -> int:
     """A date or time of ISO 8601 in nanoseconds since the Unix epoch; UTC unless it names its offset."""
+    if len(values) > 1:
+        raise ReadError(f"{place}: option {name} is given {len(values)} times; give one time")
+    (given,) = values
     try:
         time = datetime.fromisoformat(_SPACED_OFFSET.sub(r"+\1", given.replace("Z", "+00:00")))
     except ValueError as error:

@@ -32,6 +32,8 @@ def compact(place: str) -> Compaction:
     """
     Write files of runs again that several writes, a killed one or an older mttp made; then remove the old.
 
+    So are the files of runs whose digests are missing or damaged.
+
     The spans stay the same. If it is cut off, spans are there twice, and are read once.
     Raises ReadError if there is no dataset, or its files can't be written.
     """
@@ -43,10 +45,11 @@ def compact(place: str) -> Compaction:
 
 def _compact(place: str, files: Any, root: str) -> Compaction:
     dataset = open_dataset(place)
-    before, killed = _files(files, root), unfinished(files, root)
+    killed, before = unfinished(files, root), _files(files, root)
+    lacking = layout.lacking_digests([path for paths in before.values() for path in paths], killed)
     spans = merged = 0
     for run, paths in before.items():
-        if _is_compact(paths, killed):
+        if run not in lacking and _is_compact(paths, killed) and _are_whole(files, paths):
             continue
         writer = DatasetWriter(place, files, root)
         spans += writer.write(dataset.partition(run))
@@ -79,3 +82,18 @@ def _is_compact(paths: list[str], killed: list[str]) -> bool:
     names = [path.rpartition("/")[2] for path in paths]
     writes = {name.partition("-")[0] for name in names}
     return len(writes) == 1 and writes.isdisjoint(killed) and all(map(layout.is_current, names))
+
+
+def _are_whole(files: Any, paths: list[str]) -> bool:
+    """Whether the files of digests can be read, and have their checksums."""
+    from pyarrow import ArrowException, parquet
+
+    for path in paths:
+        if path.split("/")[-4] == layout.SPANS:
+            continue
+        try:
+            with files.open(path, "rb") as file:
+                parquet.read_table(file, page_checksum_verification=True)
+        except (ArrowException, OSError):
+            return False
+    return True

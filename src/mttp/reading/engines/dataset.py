@@ -7,7 +7,9 @@ spans were written, and `SpanAggregator` merges them as it does those of a file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mttp.errors import ReadError
@@ -23,6 +25,12 @@ __all__ = ["Engine", "PartitionedDataset"]
 
 _FEW = 1000
 """Largest number of ids that are part of a condition; more are joined."""
+_CUT_SHORT = re.compile(
+    r"No magic bytes found at end of file '(?P<one>[^']+)'|File '(?P<other>[^']+)' too small"
+)
+"""What DuckDB says of a Parquet file without its end."""
+_NAMED = 3
+"""Largest number of runs that a message names."""
 
 
 class Engine(Protocol):
@@ -30,6 +38,8 @@ class Engine(Protocol):
 
     unfinished_writes: int
     """Number of writes that have not ended; zero before the first table."""
+    lacking_digests: list[str]
+    """Runs of which files of digests are missing; empty before the first table."""
 
     def table(self, name: str, runs: Sequence[str]) -> Any:
         """
@@ -63,13 +73,17 @@ class PartitionedDataset:
 
     @property
     def unfinished(self) -> str | None:
-        """A description of the writes that had not ended when the dataset was opened, if there were any."""
-        count = self._engine.unfinished_writes
-        if not count:
+        """A description of what was not written, or is gone, when the dataset was opened, if anything was."""
+        count, runs = self._engine.unfinished_writes, self._engine.lacking_digests
+        found = [f"{_counted(count, 'conversion')} to it did not end"] if count else []
+        if runs:
+            named = ", ".join(map(repr, runs[:_NAMED])) + (", …" if len(runs) > _NAMED else "")
+            found.append(f"digest files are missing for {_counted(len(runs), 'run')} ({named})")
+        if not found:
             return None
         return (
-            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; "
-            f"if none is running, `mttp compact {self.address.place}` makes the digests of what was written"
+            f"{'; '.join(found)}: episodes may be missing; if no conversion is running, "
+            f"`mttp compact {self.address.place}` makes the digests from the spans"
         )
 
     def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
@@ -78,7 +92,7 @@ class PartitionedDataset:
 
         A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
         """
-        with readable(self):
+        with self._readable_digests():
             episodes = self._table(EPISODES, self._runs)
             columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
             found = False
@@ -179,6 +193,21 @@ class PartitionedDataset:
 
     # Rows.
 
+    @contextmanager
+    def _readable_digests(self) -> Iterator[None]:
+        """Raise ReadError for any exception; for a file that was cut short, with how it is made again."""
+        try:
+            with readable(self):
+                yield
+        except ReadError as error:
+            cut = _CUT_SHORT.search(str(error.__cause__))
+            if cut is None:
+                raise
+            raise ReadError(
+                f"{self}: {cut['one'] or cut['other']} was cut short; "
+                f"`mttp compact {self.address.place}` makes it again from the spans"
+            ) from error
+
     def _spans(self, spans: Any, *, arrays: bool) -> Iterator[SpanRecord]:
         from mttp.reading import parquet
 
@@ -204,4 +233,9 @@ class PartitionedDataset:
 
     def _check_found(self, found: bool) -> None:
         if not found:
-            raise ReadError(f"{self}: nothing was found; check the options of the address")
+            reason = self.unfinished or "check the options of the address"
+            raise ReadError(f"{self}: nothing was found; {reason}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

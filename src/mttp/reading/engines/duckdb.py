@@ -24,9 +24,12 @@ class _DuckDBEngine:
 
     def __init__(self, address: DatasetAddress) -> None:
         self.unfinished_writes = 0
+        self.lacking_digests: list[str] = []
         self._address = address
         self._connection: Any = None
         self._root = ""
+        self._found: list[str] = []
+        """Paths of all files when it was opened."""
         self._tables: dict[tuple[str, ...], Any] = {}
 
     def table(self, name: str, runs: Sequence[str]) -> Any:
@@ -48,7 +51,7 @@ class _DuckDBEngine:
 
     def _paths(self, name: str, runs: frozenset[str]) -> list[str]:
         """The files of a table; of a table without rows, the file without rows."""
-        found = sorted(path for path in self._files.find(f"{self._path}/{name}") if path.endswith(".parquet"))
+        found = [path for path in self._found if path.startswith(f"{self._path}/{name}/")]
         rows = [path for path in found if not layout.is_empty(path)]
         kept = [path for path in rows if not runs or layout.partition_at(path).run in runs]
         return [f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in kept or found[:1]]
@@ -61,7 +64,10 @@ class _DuckDBEngine:
             raise MissingExtra(package="ibis-framework", extra="dataset", purpose=purpose) from error
         files, path = self._files, self._path = filesystem_of(self._address)
         check_dataset(self._address, files, path)
-        self.unfinished_writes = len(unfinished(files, path))
+        writes = unfinished(files, path)
+        self.unfinished_writes = len(writes)
+        self._found = sorted(one for one in files.find(path) if one.endswith(".parquet"))
+        self.lacking_digests = layout.lacking_digests(self._found, writes)
         connection = ibis.duckdb.connect()
         if self._address.scheme == "file" and "=" not in path:
             self._root = path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -32,6 +34,7 @@ __all__ = [
     "is_empty",
     "is_of_run",
     "open_facts",
+    "lacking_digests",
     "partition_at",
     "partition_of",
     "partition_run",
@@ -50,14 +53,20 @@ EMPTY_WRITE: Final = "empty"
 """The name of the write whose files have no rows, so that engines find all tables."""
 _NO_RUN = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x00-\x20\"#%'*/:=?\\\[\]^{}\x7f]")
+_DIGESTS = re.compile(r"-(\d+)digests-")
 _LONGEST = 200
 """Bytes of a folder's name after `run=`; file systems allow 255 in all."""
 _LAST = datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp()
 
 
-def file_name(write: str, number: int) -> str:
-    """The name of a file, from that of the write: all files of one write begin alike."""
-    return f"{write}-{number:05d}-v{VERSION.replace(' of ', '-')}.parquet"
+def file_name(write: str, number: int, *, digests: int = 0) -> str:
+    """
+    The name of a file, from that of the write: all files of one write begin alike.
+
+    The name of a file of digests has the number of such files that the write has for the run.
+    """
+    counted = f"-{digests}digests" if digests else ""
+    return f"{write}-{number:05d}{counted}-v{VERSION.replace(' of ', '-')}.parquet"
 
 
 def is_empty(path: str) -> bool:
@@ -73,6 +82,25 @@ def version_of(name: str) -> str:
 def is_current(name: str) -> bool:
     """Whether a file has the versions that are written here."""
     return version_of(name) == version_of(file_name("", 0))
+
+
+def lacking_digests(paths: Iterable[str], unfinished: Collection[str]) -> list[str]:
+    """
+    Runs, as `partition_run` names them, of which a write that has ended lacks files of digests.
+
+    `paths` are those of all files, `unfinished` the names of the writes that have not ended.
+    """
+    stated: dict[tuple[str, str], int] = {}
+    found: Counter[tuple[str, str]] = Counter()
+    for path in paths:
+        name = path.rpartition("/")[2]
+        key = name.partition("-")[0], partition_at(path).run
+        if key[0] == EMPTY_WRITE or key[0] in unfinished:
+            continue
+        counted = _DIGESTS.search(name)
+        stated[key] = max(stated.get(key, 1), int(counted[1]) if counted else 1)
+        found[key] += path.split("/")[-4] != SPANS
+    return sorted({run for (write, run), count in stated.items() if found[write, run] < count})
 
 
 class Partition(NamedTuple):

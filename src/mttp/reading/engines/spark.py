@@ -29,6 +29,7 @@ class _SparkEngine:
     """The tables of a dataset as views of a Spark session, which later reads use again."""
 
     def __init__(self, address: DatasetAddress, path: str) -> None:
+        self.lacking_digests: list[str] = []
         self.unfinished_writes = 0  # Spark does not list files that begin with an underscore
         self._address = address
         self._path = path.rstrip("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -201,17 +201,21 @@ class DatasetWriter:
             place = self._digest.place_of(record.trace_id)
             facts = {} if place is None else layout.open_facts(place)
             self._add_rest(record, position, group_digest.encode_items([record]), **facts)
+        counts = Counter(partition.run for _, partition in self._rows)
         for (table, partition), rows in self._rows.items():
-            self._write_table(table, partition, rows.table(), rows=10 * _GROUP_ROWS)
+            digests = counts[partition.run]
+            self._write_table(table, partition, rows.table(), rows=10 * _GROUP_ROWS, digests=digests)
 
     # Files.
 
-    def _write_table(self, table: str, partition: Partition, arrow: Any, *, rows: int) -> None:
+    def _write_table(
+        self, table: str, partition: Partition, arrow: Any, *, rows: int, digests: int = 0
+    ) -> None:
         if not self.files:
             with readable(self._place):
                 self._mark()
                 self._filesystem.pipe_file(f"{self._root}/{UNFINISHED}{self._name}", b"")
-        name = layout.file_name(self._name, len(self.files))
+        name = layout.file_name(self._name, len(self.files), digests=digests)
         path = f"{self._root}/{table}/{partition.path}/{name}"
         self.files.append(path)
         with readable(self._place):
