@@ -17,7 +17,7 @@ from checks import checked
 
 _LIVE = {"blocks": "Python's blocks", "malloc": "megabytes of malloc"}
 _PROCESSES = {"training": "training", "worker": "encoding"}
-_BETWEEN = r"(<!-- {0}:[^\n]*-->\n).*?(\n<!-- end of {0} -->)"
+_BETWEEN = r"(<!-- {0}:[^\n]*-->\n).*?(<!-- end of {0} -->)"
 
 
 def documented(found: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ def main() -> None:
     """Replace what is between the markers."""
     found, page = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     between = re.compile(_BETWEEN.format("spool" if found["asked"]["spool"] else "soak"), re.DOTALL)
-    page.write_text(between.sub(lambda at: at[1] + documented(found) + at[2], page.read_text()))
+    page.write_text(between.sub(lambda at: f"{at[1]}{documented(found)}\n{at[2]}", page.read_text()))
 
 
 if __name__ == "__main__":
