@@ -41,7 +41,7 @@ COMMANDS = {
     "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
     "probe": "Test which values a trace receiver keeps: send, read back, report what was lost.",
     "size": "Estimate what recording takes: bytes, spans, requests, memory and storage.",
-    "doctor": "Check the set-up: versions, variables, transports, clock, disk and worker process.",
+    "doctor": "Check the set-up: versions, variables, transports, clock, disk and encoding process.",
     "schema": "Print the JSON Schema of a message, or of one payload type.",
     "eval show": "Show the evaluations of a recording: outcomes, scores, pass rates and deltas.",
     "message check": "Check messages line by line: envelope, version, checksum and payload.",
