@@ -143,7 +143,7 @@ def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
 
     assert FAILED == helper.ask(b"", 5.0, kind=99)[0]
     assert encoder.messages(spans) is None
-    with pytest.raises(struct.error, match="out of range|format requires"):
+    with pytest.raises(struct.error, match=r"out of range|format requires"):
         encode_span(record(spans[5], full))
     assert len(spans) - 6 == len(encoder.messages(spans[6:]) or ())
 
