@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from itertools import pairwise
 from traceback import walk_tb
 from types import FrameType, TracebackType
 
@@ -52,7 +53,4 @@ def _is_handler(frame: FrameType) -> bool:
     if info.varargs:
         rest = info.locals.get(info.varargs)
         values += rest if isinstance(rest, tuple) else ()
-    return any(
-        frame is interrupted and isinstance(number, int)
-        for number, frame in zip(values, values[1:], strict=False)
-    )
+    return any(isinstance(number, int) and caller is interrupted for number, caller in pairwise(values))
