@@ -147,7 +147,7 @@ def _print(line: _EpisodeLine) -> None:
     one = line.episode
     clock = moment(one.start_time or None)[11:19]
     what = " ".join(filter(None, (one.env, one.task)))
-    words = [f"{count(one.length, 'step')}", f"return {number(one.return_)}"]
+    words = [f"{count(one.length or 0, 'step')}", f"return {number(one.return_)}"]
     if one.success is not None:
         words.append("success" if one.success else "failure")
     means = [f"mean {number(line.mean_return)}"] if line.mean_return is not None else []

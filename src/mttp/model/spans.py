@@ -20,6 +20,7 @@ _KEPT_LISTS = frozenset(
         f"{a.STEPS_COLUMN}.{a.OMISSIONS}",
         a.REWARD_FAILED_CHECKS,
         a.TASK_SLICES,
+        a.ENV_WRAPPERS,
         a.GROUP_EPISODES,
         a.RUN_PACKAGES,
         a.RUN_ACCELERATORS,

@@ -213,6 +213,10 @@ class PartialEpisode:
             duration=known(row.duration),
             cost=known(found.get(a.USAGE_COST_USD)),
             inputs_json=found.get(a.INPUTS_JSON),
+            env_version=found.get(a.ENV_VERSION),
+            env_kwargs=found.get(a.ENV_KWARGS),
+            env_spaces=found.get(a.ENV_SPACES),
+            env_wrappers=tuple(found.get(a.ENV_WRAPPERS) or ()),
         )
 
     def step_scores(self) -> ScoreFigures:

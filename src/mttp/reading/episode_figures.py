@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.codec import summary_fields, templates
+from mttp.model.counting import is_counted
 from mttp.model.gradings import Scored
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -163,8 +164,8 @@ class EpisodeFigures(NamedTuple):
     metrics: Mapping[str, float]
     metadata: Mapping[str, str]
     """The result of `labels` for the user-supplied values."""
-    length: int
-    """Steps."""
+    length: int | None
+    """Steps; None in `as_counted` of an episode that does not count."""
     prompt_tokens: int | None
     completion_tokens: int | None
     call_count: int
@@ -177,6 +178,13 @@ class EpisodeFigures(NamedTuple):
     """US dollars."""
     inputs_json: str | None
     """What a reward needs besides the steps, as JSON."""
+    env_version: str | None
+    env_kwargs: str | None
+    """The environment's constructor arguments, as JSON."""
+    env_spaces: str | None
+    """The environment's observation and action space, as JSON."""
+    env_wrappers: tuple[str, ...]
+    """The environment's wrappers, outermost first."""
     reward_scores: ScoreFigures
     """Of the reward of the episode."""
     step_scores: ScoreFigures
@@ -241,6 +249,20 @@ class EpisodeFigures(NamedTuple):
             return self.env, self.task
         return None if self.seed is None else (self.env, f"seed {self.seed}")
 
+    def as_counted(self) -> EpisodeFigures:
+        """
+        Return the figures for statistics: without the numbers that do not count.
+
+        An episode that did not end has no return, length, outcome, tokens or times.
+        A reward whose status is not ok is no reward, also where a number was trained with.
+        """
+        if not is_counted(self.status):
+            spec = ScoreFigures(spec=self.scores.spec)
+            return self._replace(**_NOT_COUNTED, reward_scores=spec)
+        if self.reward is not None and self.reward_status not in ("ok", "missing"):
+            return self._replace(reward=None, return_=None if self.return_ == self.reward else self.return_)
+        return self
+
     def plain(self) -> tuple[Any, ...]:
         """The fields as plain data."""
         return (*self[:-2], tuple(self.reward_scores), tuple(self.step_scores))
@@ -249,6 +271,24 @@ class EpisodeFigures(NamedTuple):
     def of_plain(cls, values: Sequence[Any]) -> EpisodeFigures:
         """The figures from the result of `plain`."""
         return cls._make((*values[:-2], _scores_of_plain(values[-2]), _scores_of_plain(values[-1])))
+
+
+_NOT_COUNTED: dict[str, Any] = {
+    "return_": None,
+    "reward": None,
+    "outcome": "unknown",
+    "verdict": None,
+    "length": None,
+    "prompt_tokens": None,
+    "completion_tokens": None,
+    "call_count": 0,
+    "call_nanoseconds": 0,
+    "duration": None,
+    "cost": None,
+    "metrics": {},
+    "step_scores": ScoreFigures(),
+}
+"""The fields of an episode that does not count, which are partial numbers."""
 
 
 def _scores_of_plain(values: Sequence[Any]) -> ScoreFigures:

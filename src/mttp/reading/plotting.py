@@ -124,7 +124,7 @@ class RecordingPlots:
 
     def _unit(self) -> str:
         has_tokens = any(one.completion_tokens is not None for one in self._figures)
-        return "tokens" if has_tokens and all(one.length <= 1 for one in self._figures) else "steps"
+        return "tokens" if has_tokens and all((one.length or 0) <= 1 for one in self._figures) else "steps"
 
     def components(self, *names: str, window: int | None = None, ax: Axes | None = None) -> Axes:
         """

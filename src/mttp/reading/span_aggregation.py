@@ -337,7 +337,7 @@ class SpanAggregator:
             changes["prompt_tokens"] = (own.prompt_tokens or 0) + counted.tokens[0]
             changes["completion_tokens"] = (own.completion_tokens or 0) + counted.tokens[1]
         if own.duration is not None:
-            found = self._combined(row, own.length, own.return_, theirs, effective)
+            found = self._combined(row, own.length or 0, own.return_, theirs, effective)
             changes |= {"length": found["length"], "return_": known(found["return_"])}
         self._replace(
             row,

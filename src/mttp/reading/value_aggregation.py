@@ -84,6 +84,10 @@ def episode_figures(episode: Episode) -> EpisodeFigures:
         duration=episode.duration,
         cost=known(episode.cost_usd),
         inputs_json=None if episode.inputs is None else to_json(episode.inputs, []),
+        env_version=episode.env_version,
+        env_kwargs=to_json(episode.env_kwargs, []) if episode.env_kwargs else None,
+        env_spaces=to_json(episode.env_spaces, []) if episode.env_spaces else None,
+        env_wrappers=tuple(episode.env_wrappers),
     )
 
 

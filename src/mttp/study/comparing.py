@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
-from mttp.study.comparison import Comparison, Flip, MetricComparison
+from mttp.study.comparison import Comparison, Flip, MetricComparison, Verdict
 from mttp.study.design import Design, Window, by_unit, check_window
 from mttp.study.differences import REFUSED, SideDifference, differences
+from mttp.study.inference import ValueRange
 from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
-__all__ = ["compare", "corrected", "refuse_differences", "slice_values"]
+__all__ = [
+    "ALLOWED",
+    "Slices",
+    "compare",
+    "corrected",
+    "refuse_differences",
+    "shared_episodes",
+    "side_notes",
+    "slice_values",
+    "spec_range",
+]
 
 _WINDOW = 100
 _SLICES = (
@@ -75,17 +86,21 @@ def compare(
     `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME`, `metadata.NAME` or the name
     of an attribute, such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
-    `allow` names differences that are accepted: `tasks`, `spec`, `grader`.
+    `allow` names differences that are accepted: `env`, `tasks`, `inputs`, `spec`, `grader`; and `missing`, by
+    which episodes without a value are left out.
+    Without that a verdict needs the test to hold twice: for the values that are there, and with each missing
+    one as the worst case against the verdict.
 
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
-    and where tasks, reward spec or grader differ and are not allowed to.
+    and where environment, tasks, inputs, reward spec or grader differ and are not allowed to.
     """
     check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
-    found = differences(before, after)
-    refuse_differences(found, frozenset(allow))
+    found, allowed = differences(before, after), frozenset(allow)
+    refuse_differences(found, allowed)
     together = [*before.episodes, *after.episodes]
-    chosen = [metric(name, together) for name in (metrics or default_metrics(together))]
+    span = spec_range(before, after)
+    chosen = [metric(name, together, span=span) for name in (metrics or default_metrics(together))]
     if not chosen:
         raise StudyError(
             "no episode states a return, a reward or another number: there is nothing to compare"
@@ -96,53 +111,134 @@ def compare(
         base=before.name,
         candidate=after.name,
         differences=found,
-        metrics=tuple(corrected(compared, chosen)),
+        metrics=tuple(corrected(compared, chosen, missing_allowed="missing" in allowed)),
         flips=tuple(_flips(plan, before, after)),
-        slices=_slices(by, before, after, chosen[0], window, confidence, _margin(margin, chosen[0].name)),
-        notes=plan.notes,
+        slices=_slices(
+            by,
+            before,
+            after,
+            chosen[0],
+            window,
+            confidence,
+            _margin(margin, chosen[0].name),
+            missing_allowed="missing" in allowed,
+        ),
+        notes=(*plan.notes, *side_notes(before, after)),
         problems=(*before.problems, *after.problems),
     )
+
+
+def spec_range(*sides: Sample) -> ValueRange | None:
+    """Return the range that the one reward spec of all sides states; None without one."""
+    ranges = {side.spec_range() for side in sides}
+    return ranges.pop() if len(ranges) == 1 else None
+
+
+def side_notes(base: Sample, candidate: Sample) -> Iterator[str]:
+    """Yield what a reader should know about the sides: what was left out, and what both have."""
+    for name, side in (("base", base), ("candidate", candidate)):
+        yield from (f"{name}: {note}" for note in side.notes)
+    if shared := shared_episodes(base, candidate):
+        yield f"{shared:,} episodes are on both sides"
+
+
+def shared_episodes(base: Sample, candidate: Sample) -> int:
+    """Return the number of episodes that are on both sides."""
+    traces = [{episode.trace_id for episode in side.episodes} - {""} for side in (base, candidate)]
+    return len(traces[0] & traces[1])
 
 
 # Verdicts.
 
 
 def corrected(
-    compared: Sequence[MetricComparison], chosen: Sequence[EpisodeMetric]
+    compared: Sequence[MetricComparison],
+    chosen: Sequence[EpisodeMetric],
+    *,
+    missing_allowed: bool = False,
 ) -> list[MetricComparison]:
-    """The metrics with verdicts: the first one uncorrected, the others by Holm."""
+    """Return the metrics with verdicts: the first one uncorrected, the others by Holm."""
     first, *rest = compared
-    corrected = [first.p_value, *_holm([one.p_value for one in rest])]
+    p_values = [first.p_value, *_holm([metric.p_value for metric in rest])]
+    worst = [first.worst_case_p, *_holm([metric.worst_case_p for metric in rest])]
     return [
-        _decided(one, p_value, each.direction)
-        for one, p_value, each in zip(compared, corrected, chosen, strict=True)
+        _decided(metric, p_value, worst_p, each.direction, missing_allowed=missing_allowed)
+        for metric, p_value, worst_p, each in zip(compared, p_values, worst, chosen, strict=True)
     ]
 
 
 def _holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """P values corrected by Holm (1979); None stays None and is not counted."""
+    """Return p values corrected by Holm (1979); None stays None and is not counted."""
     known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
-    found: list[float | None] = [None] * len(p_values)
+    adjusted: list[float | None] = [None] * len(p_values)
     largest = 0.0
     for rank, (value, place) in enumerate(known):
         largest = max(largest, min(1.0, value * (len(known) - rank)))
-        found[place] = largest
-    return found
+        adjusted[place] = largest
+    return adjusted
 
 
-def _decided(one: MetricComparison, p_value: float | None, direction: int) -> MetricComparison:
-    one = replace(one, p_corrected=p_value)
-    if p_value is None or one.effect is None or one.interval is None:
-        return one
-    low, high = one.interval
-    margin = one.margin or 0.0
+def _decided(
+    metric: MetricComparison,
+    p_value: float | None,
+    worst_p: float | None,
+    direction: int,
+    *,
+    missing_allowed: bool,
+) -> MetricComparison:
+    """
+    Return the metric with its verdict, which both the values and the worst case of the missing ones support.
+
+    A difference needs both the test and the interval, where these are of different methods.
+    """
+    metric = replace(metric, p_corrected=p_value)
+    if p_value is None or metric.effect is None or metric.interval is None:
+        return metric
+    verdict = _verdict(metric, metric.effect, metric.interval, p_value, direction)
+    if verdict == "inconclusive" and not direction and p_value <= 1 - metric.confidence:
+        return replace(metric, reason="neither more nor less of it is better")
+    if verdict == "inconclusive" or not any(metric.missing):
+        return replace(metric, verdict=verdict)
+    if missing_allowed:
+        return replace(metric, verdict=verdict, reason=f"{_missing(metric)} left out, as allowed")
+    if metric.worst_case is not None and metric.worst_case_interval is not None and worst_p is not None:
+        worst = _verdict(metric, metric.worst_case, metric.worst_case_interval, worst_p, direction)
+        if worst == verdict:
+            return replace(metric, verdict=verdict)
+    return replace(metric, reason=f"{_missing(metric)}; {_if_worst(metric)}")
+
+
+def _verdict(
+    metric: MetricComparison, effect: float, interval: tuple[float, float], p_value: float, direction: int
+) -> Verdict:
+    low, high = interval
+    margin = metric.margin or 0.0
     if -margin <= low and high <= margin:
-        return replace(one, verdict="equivalent")
-    if p_value > 1 - one.confidence:
-        return one
-    if not direction:
-        return replace(one, reason="neither more nor less of it is better")
-    return replace(one, verdict="better" if one.effect * direction > 0 else "worse")
+        return "equivalent"
+    outside = low > 0 if effect > 0 else high < 0
+    if p_value > 1 - metric.confidence or not outside or not direction:
+        return "inconclusive"
+    return "better" if effect * direction > 0 else "worse"
+
+
+def _missing(metric: MetricComparison) -> str:
+    """Return how many values are missing, in words."""
+    sides = [
+        f"{missing:,} of {missing + known:,} of the {name}"
+        for missing, known, name in zip(metric.missing, metric.n, ("base", "candidate"), strict=True)
+        if missing
+    ]
+    return f"{' and '.join(sides)} are missing"
+
+
+def _if_worst(metric: MetricComparison) -> str:
+    """Return what the effect would be in the worst case, in words."""
+    if metric.worst_case is None or metric.worst_case_p is None:
+        return "their range is not known"
+    text = f"if they spoke against it: {metric.worst_case:+.4g}"
+    if metric.worst_case_interval is not None:
+        text += " [{:+.4g}, {:+.4g}]".format(*metric.worst_case_interval)
+    return f"{text}, p = {metric.worst_case_p:.2g}"
 
 
 def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | None:
@@ -152,18 +248,24 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     return found
 
 
+ALLOWED = (*REFUSED, "missing")
+"""What can be allowed: kinds of differences, and to leave missing values out."""
+
+
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
-    """Raise StudyError for a difference in tasks, spec or grader that is not allowed."""
-    if unknown := allowed - {*REFUSED}:
+    """Raise StudyError for a difference that makes two experiments of the sides and is not allowed."""
+    if unknown := allowed - {*ALLOWED}:
         raise StudyError(
-            f"allow={min(unknown)!r} is not a kind of difference; the kinds are {', '.join(REFUSED)}"
+            f"allow={min(unknown)!r} is not a kind of difference; the kinds are {', '.join(ALLOWED)}"
         )
-    for one in found:
-        if one.kind in REFUSED and one.kind not in allowed:
+    for difference in found:
+        if difference.is_refused and difference.kind not in allowed:
+            kind, name = difference.kind, difference.name
             raise StudyError(
-                f"the sides differ in their {one.kind}: {one.base or 'none'} and {one.candidate or 'none'}; "
-                f"allow it by allow=[{one.kind!r}] (on the command line --allow {one.kind}, "
-                f"in promotion rules `allow: [{one.kind}]`)"
+                f"the sides differ in their {kind} ({name}): "
+                f"{difference.base or 'none'} and {difference.candidate or 'none'}; "
+                f"allow it by allow=[{kind!r}] (on the command line --allow {kind}, "
+                f"in promotion rules `allow: [{kind}]`)"
             )
 
 
@@ -199,26 +301,77 @@ def _slices(
     window: Window,
     confidence: float,
     margin: float | None,
+    *,
+    missing_allowed: bool,
 ) -> dict[str, MetricComparison]:
     if by is None:
         return {}
-    names = sorted(
-        {name for side in (base, candidate) for one in side.episodes for name in slice_values(one, by)}
-    )
-    if not names:
+    slices = Slices.of(by, base, candidate)
+    if not slices.names:
         raise StudyError(f"no episode has a value of {by!r}; slice by another one")
     found = []
-    for name in names:
-        sides = [
-            replace(side, episodes=tuple(one for one in side.episodes if name in slice_values(one, by)))
-            for side in (base, candidate)
-        ]
+    for name in slices.names:
+        sides = slices.sides(name)
         found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
-    corrected = _holm([one.p_value for one in found])
+    p_values, worst = (
+        _holm([getattr(metric, name) for metric in found]) for name in ("p_value", "worst_case_p")
+    )
     return {
-        name: _decided(one, p_value, chosen.direction)
-        for name, one, p_value in zip(names, found, corrected, strict=True)
+        name: _decided(metric, p_value, worst_p, chosen.direction, missing_allowed=missing_allowed)
+        for name, metric, p_value, worst_p in zip(slices.names, found, p_values, worst, strict=True)
     }
+
+
+_OF_TASK = frozenset({"split", "slices", "inputs", "metadata"})
+"""Fields that describe the task: of a task with a name the base's label holds on both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Both sides by the values of one field."""
+
+    base: Sample
+    candidate: Sample
+    labels: tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]
+    """The slices of each episode of the base, and of the candidate."""
+    relabelled: int
+    """Number of episodes of the candidate whose own label is another one than the base's of the task."""
+
+    @classmethod
+    def of(cls, by: str, base: Sample, candidate: Sample) -> Slices:
+        """Return the slices; of a task that the base labels, the candidate's own label does not count."""
+        before = tuple(slice_values(episode, by) for episode in base.episodes)
+        own = tuple(slice_values(episode, by) for episode in candidate.episodes)
+        if _ATTRIBUTES.get(name := by.removeprefix("mttp."), name).partition(".")[0] not in _OF_TASK:
+            return cls(base, candidate, (before, own), 0)
+        labels: dict[tuple[str, str], tuple[str, ...]] = {}
+        for episode, names in zip(base.episodes, before, strict=True):
+            if episode.unit is not None and episode.task is not None:
+                labels[episode.unit] = tuple(sorted({*labels.get(episode.unit, ()), *names}))
+        after = tuple(
+            names if episode.unit is None else labels.get(episode.unit, names)
+            for episode, names in zip(candidate.episodes, own, strict=True)
+        )
+        changed = sum({*first} != {*second} for first, second in zip(own, after, strict=True))
+        return cls(base, candidate, (before, after), changed)
+
+    @property
+    def names(self) -> list[str]:
+        """The slices of both sides, sorted."""
+        return sorted({name for side in self.labels for names in side for name in names})
+
+    def sides(self, name: str) -> tuple[Sample, Sample]:
+        """Return both sides with the episodes of one slice."""
+        base, candidate = (
+            replace(
+                side,
+                episodes=tuple(
+                    episode for episode, names in zip(side.episodes, labels, strict=True) if name in names
+                ),
+            )
+            for side, labels in zip((self.base, self.candidate), self.labels, strict=True)
+        )
+        return base, candidate
 
 
 def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:

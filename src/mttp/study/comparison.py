@@ -49,7 +49,14 @@ class MetricComparison:
     missing: tuple[int, int]
     """Episodes without a value, on each side."""
     worst_case: float | None
-    """The effect if each missing value were the worst value that was seen; None where none is missing."""
+    """
+    The effect if each missing value spoke against the claim: the worst value of the better side, the best
+    of the other; None where none is missing, and where no range is known.
+    """
+    worst_case_interval: tuple[float, float] | None = None
+    """The confidence interval whatever the missing values are: from the lowest to the highest end."""
+    worst_case_p: float | None = None
+    """The p value of `worst_case`."""
     reason: str | None = None
     """Why there is no verdict."""
     over_runs: RunAggregates | None = None

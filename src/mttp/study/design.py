@@ -5,21 +5,33 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from mttp.errors import StudyError
+from mttp.model.counting import is_counted
 from mttp.study import inference
 from mttp.study.aggregates import RunAggregates, run_aggregates
 from mttp.study.comparison import MetricComparison
-from mttp.study.inference import Floats, Inference
+from mttp.study.inference import Floats, Inference, ValueRange
 from mttp.study.metrics import EpisodeMetric
 from mttp.study.sample import EpisodeFigures, Sample
 
-__all__ = ["Design", "Window", "by_unit", "check_window"]
+__all__ = [
+    "ONE_RUN",
+    "Design",
+    "UnitValues",
+    "Window",
+    "are_seeds",
+    "by_unit",
+    "check_window",
+    "last_finished",
+    "seen_range",
+]
 
 Window: TypeAlias = "int | str"
 """
@@ -28,6 +40,8 @@ What counts of each training run.
 A number: its last episodes. `N updates`: the episodes for its last N updates, and those after them.
 `area`: the area under its learning curve.
 """
+ONE_RUN = "one run alone is no evidence: add seeds, or record an evaluation of the checkpoint (kind='eval')"
+"""Why one training run has no interval."""
 _UPDATES = re.compile(r"([1-9]\d*) updates?")
 
 
@@ -44,62 +58,100 @@ class Design:
 
     @classmethod
     def of(cls, base: Sample, candidate: Sample, window: Window) -> Design:
-        """The design that the two sides allow: by run, paired, by task, or by episode."""
+        """
+        Return the design that the two sides allow: by run, paired, by task, or by episode.
+
+        Training runs, and several runs of the same tasks, are seeds: one value per run.
+        Runs of different tasks are parts of one sample, and are compared by task.
+        """
         sides = (base, candidate)
         runs = [side.by_run() for side in sides]
         if any(side.is_training for side in sides):
             kept, note = _windowed(runs, window, [side.updates for side in sides])
-            few = [] if min(map(len, runs)) >= 2 else ["one run a side proves little: add seeds"]
+            few = [] if min(map(len, runs)) >= 2 else [ONE_RUN]
             return cls(base=kept[0], candidate=kept[1], unit="run", paired=False, notes=(note, *few))
-        if min(map(len, runs)) >= 2:
-            note = f"{len(runs[0])} and {len(runs[1])} runs: one value per run"
+        if any(map(are_seeds, runs)):
+            note = f"{len(runs[0]):,} and {len(runs[1]):,} runs of the same tasks: one value per run"
             return cls(base=runs[0], candidate=runs[1], unit="run", paired=False, notes=(note,))
         units = [by_unit(side.episodes) for side in sides]
-        if not any(None in found for found in units):
+        nameless = [len(side.pop(None, ())) for side in units]
+        if all(units):
+            notes = _nameless_notes(nameless)
             shared = units[0].keys() & units[1].keys()
-            tasked = all(one.task is not None for side in sides for one in side.episodes)
+            tasked = any(episode.task is not None for side in sides for episode in side.episodes)
             if len(shared) == len(units[0]) == len(units[1]) or (tasked and shared):
-                left = len(units[0]) + len(units[1]) - 2 * len(shared)
+                alone = len(units[0]) + len(units[1]) - 2 * len(shared)
                 note = f"paired by {'task' if tasked else 'seed'}: {len(shared):,} shared"
-                kept = [{unit: found[unit] for unit in sorted(shared)} for found in units]
-                notes = (note, *([f"{left:,} that only one side has are left out"] if left else []))
+                kept = [{unit: side[unit] for unit in sorted(shared)} for side in units]
+                notes = (note, *([f"{alone:,} that only one side has are left out"] if alone else []), *notes)
                 return cls(base=kept[0], candidate=kept[1], unit="task", paired=True, notes=notes)
             note = "not paired: the sides share no tasks or seeds; clustered by these"
-            return cls(base=units[0], candidate=units[1], unit="task", paired=False, notes=(note,))
-        alone = [{number: [one] for number, one in enumerate(side.episodes)} for side in sides]
+            return cls(base=units[0], candidate=units[1], unit="task", paired=False, notes=(note, *notes))
+        single = [{number: [episode] for number, episode in enumerate(side.episodes)} for side in sides]
         note = "not paired: the episodes name no task and no seed"
-        return cls(base=alone[0], candidate=alone[1], unit="episode", paired=False, notes=(note,))
+        return cls(base=single[0], candidate=single[1], unit="episode", paired=False, notes=(note,))
 
     def compare(self, chosen: EpisodeMetric, confidence: float, margin: float | None) -> MetricComparison:
-        """One metric; its verdict is not corrected yet."""
+        """Return the comparison of one metric; its verdict is not corrected yet."""
         sides = [UnitValues.of(chosen, side) for side in (self.base, self.candidate)]
         missing = sides[0].missing, sides[1].missing
         means = self._means(sides)
         reason = self._reason(chosen, sides, means)
-        found = None if reason else self._infer(chosen, means, confidence)
+        result = None if reason else self._infer(chosen, means, confidence)
         center = [float(np.mean(side)) if len(side) else None for side in means]
         effect = None if None in center else center[1] - center[0]  # type: ignore[operator]  # not None
+        worst = None
+        if any(missing) and result is not None:
+            worst = self._worst_case(chosen, sides, result.effect, confidence)
         return MetricComparison(
             name=chosen.name,
             verdict="inconclusive",
             base=center[0],
             candidate=center[1],
             effect=effect,
-            interval=None if found is None else found.interval,
+            interval=None if result is None else result.interval,
             confidence=confidence,
-            p_value=None if found is None else found.p_value,
+            p_value=None if result is None else result.p_value,
             p_corrected=None,
             n=(len(sides[0].values) - missing[0], len(sides[1].values) - missing[1]),
             clusters=len(means[0]) if self.paired else (len(means[0]), len(means[1])),
             paired=self.paired,
-            method=found.method if found is not None else "none",
-            detectable=None if found is None else found.detectable,
+            method=result.method if result is not None else "none",
+            detectable=None if result is None else result.detectable,
             margin=margin,
             missing=missing,
-            worst_case=_worst_case(chosen, sides) if any(missing) else None,
-            reason=reason or (None if found is None or found.p_value is not None else found.method),
-            over_runs=self._aggregates(chosen, confidence) if found is not None else None,
+            worst_case=None if worst is None else worst.effect,
+            worst_case_interval=None if worst is None else worst.interval,
+            worst_case_p=None if worst is None else worst.p_value,
+            reason=reason or (None if result is None or result.p_value is not None else result.method),
+            over_runs=self._aggregates(chosen, confidence) if result is not None else None,
         )
+
+    def _worst_case(
+        self, chosen: EpisodeMetric, sides: Sequence[UnitValues], effect: float, confidence: float
+    ) -> Inference | None:
+        """
+        Return the effect with the missing values against it, and the interval over both fillings.
+
+        A missing value is the worst or the best one: of the metric's range, else of those that were seen.
+        """
+        span = chosen.span or seen_range([side.values for side in sides])
+        if span is None:
+            return None
+        fillings = [
+            self._infer(
+                chosen,
+                self._means([side.filled(value) for side, value in zip(sides, values, strict=True)]),
+                confidence,
+            )
+            for values in (span[::-1], span)  # the lowest and the highest effect
+        ]
+        against = fillings[0 if effect > 0 else 1]
+        intervals = [filling.interval for filling in fillings if filling.interval is not None]
+        interval = None
+        if len(intervals) == len(fillings):
+            interval = min(low for low, _ in intervals), max(high for _, high in intervals)
+        return replace(against, interval=interval)
 
     def _aggregates(self, chosen: EpisodeMetric, confidence: float) -> RunAggregates | None:
         """Values by environment and task, one per run, aggregated where there are several runs."""
@@ -129,42 +181,79 @@ class Design:
 
     def _infer(self, chosen: EpisodeMetric, means: Sequence[Floats], confidence: float) -> Inference:
         if self.paired:
-            return inference.paired(*means, binary=chosen.binary, confidence=confidence)
+            return inference.paired(*means, span=chosen.span, confidence=confidence)
         if self.unit == "run":
             return inference.of_runs(*means, confidence=confidence)
-        return inference.unpaired(*means, binary=chosen.binary, confidence=confidence)
+        return inference.unpaired(*means, span=chosen.span, confidence=confidence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class UnitValues:
     """The values of one metric on one side, unit by unit; NaN where missing."""
 
+    chosen: EpisodeMetric
     values: Floats
-    """One per episode; one per unit for pass@k."""
+    """One per episode."""
     sizes: Sequence[int]
-    """Number of values of each unit."""
-    means: Floats
-    """Mean of each unit's values; NaN if it has none."""
+    """Number of episodes of each unit."""
 
     @classmethod
     def of(cls, chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> UnitValues:
-        """The values of these units."""
-        if chosen.k is None:
-            sizes = [*map(len, side.values())]
-            values = chosen.column(chain.from_iterable(side.values()))
-        else:
-            sizes = [1] * len(side)
-            values = np.array([chosen.values(episodes)[0] for episodes in side.values()], float)
-        return cls(values=values, sizes=sizes, means=_unit_means(values, sizes))
+        """Return the values of these units."""
+        return cls(
+            chosen=chosen,
+            values=chosen.column(chain.from_iterable(side.values())),
+            sizes=[*map(len, side.values())],
+        )
+
+    @cached_property
+    def means(self) -> Floats:
+        """The mean of each unit's values, or its estimate of pass@k; NaN if it has none."""
+        if self.chosen.k is None:
+            return _unit_means(self.values, self.sizes)
+        ends = accumulate(self.sizes)
+        units = zip(ends, self.sizes, strict=True)
+        return np.array([self.chosen.unit(self.values[end - size : end]) for end, size in units], float)
+
+    def known(self) -> list[Floats]:
+        """Return the values of each unit that has one, without those that are missing."""
+        ends = accumulate(self.sizes)
+        units = [self.values[end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
+        return [known for unit in units if len(known := unit[~np.isnan(unit)])]
 
     @property
     def missing(self) -> int:
-        """Number of missing values."""
+        """Number of episodes without a value."""
         return int(np.isnan(self.values).sum())
 
-    def filled(self, value: float) -> Floats:
-        """The mean of each unit if all missing values were `value`."""
-        return _unit_means(np.where(np.isnan(self.values), value, self.values), self.sizes)
+    def filled(self, value: float) -> UnitValues:
+        """Return the values with `value` in place of those that are missing."""
+        return replace(self, values=np.where(np.isnan(self.values), value, self.values))
+
+
+def seen_range(columns: Sequence[Floats]) -> ValueRange | None:
+    """Return the lowest and the highest value of several columns; None if they are equal, but for 0 and 1."""
+    values = np.concatenate([column[~np.isnan(column)] for column in columns])
+    if not len(values):
+        return None
+    if bool(np.isin(values, inference.OUTCOMES).all()):
+        return inference.OUTCOMES
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if low < high else None
+
+
+def are_seeds(runs: Mapping[Any, Sequence[EpisodeFigures]]) -> bool:
+    """Return whether runs repeat the same tasks; runs that share none are parts of one sample."""
+    if len(runs) < 2:
+        return False
+    tasks = [{episode.unit for episode in episodes} for episodes in runs.values()]
+    return any(None in units for units in tasks) or len({*chain(*tasks)}) < sum(map(len, tasks))
+
+
+def _nameless_notes(nameless: Sequence[int]) -> tuple[str, ...]:
+    if not any(nameless):
+        return ()
+    return (f"{nameless[0]:,} and {nameless[1]:,} episodes name no task and no seed, and are left out",)
 
 
 def _unit_means(values: Floats, sizes: Sequence[int]) -> Floats:
@@ -196,12 +285,29 @@ def _windowed(
         ]
         return kept, f"training runs: the episodes of the last {window} of each run, one value per run"
     if window == "area":
-        shortest = min(len(episodes) for side in runs for episodes in side.values())
-        kept = [{run: episodes[:shortest] for run, episodes in side.items()} for side in runs]
+        finished = [sum(map(_is_finished, episodes)) for side in runs for episodes in side.values()]
+        shortest = min(finished)
+        kept = [{run: _first(episodes, shortest) for run, episodes in side.items()} for side in runs]
         note = f"training runs: the area under the curve of the first {shortest:,} episodes of each run"
         return kept, f"{note}, divided by their number; one value per run"
-    kept = [{run: episodes[-int(window) :] for run, episodes in side.items()} for side in runs]
+    kept = [{run: last_finished(episodes, int(window)) for run, episodes in side.items()} for side in runs]
     return kept, f"training runs: the last {window} episodes of each run, one value per run"
+
+
+def _is_finished(episode: EpisodeFigures) -> bool:
+    return is_counted(episode.status)
+
+
+def last_finished(episodes: list[EpisodeFigures], count: int) -> list[EpisodeFigures]:
+    """Return the last `count` finished episodes, and the unfinished ones among and after them."""
+    finished = [place for place, episode in enumerate(episodes) if _is_finished(episode)]
+    return episodes if len(finished) <= count else episodes[finished[-count] :]
+
+
+def _first(episodes: list[EpisodeFigures], count: int) -> list[EpisodeFigures]:
+    """Return the first `count` finished episodes, and the unfinished ones before and among them."""
+    finished = [place for place, episode in enumerate(episodes) if _is_finished(episode)]
+    return episodes if len(finished) <= count else episodes[: finished[count - 1] + 1 if count else 0]
 
 
 def _since(episodes: list[EpisodeFigures], updates: Sequence[int], last: int) -> list[EpisodeFigures]:
@@ -241,15 +347,3 @@ def by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures
 def _mean(values: Iterable[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan
-
-
-def _worst_case(chosen: EpisodeMetric, sides: Sequence[UnitValues]) -> float | None:
-    """The effect if each missing value were the worst value that was seen."""
-    known = np.concatenate([side.values[~np.isnan(side.values)] for side in sides])
-    if not len(known):
-        return None
-    worst = float(known.max() if chosen.direction < 0 else known.min())
-    if chosen.name == "success" or chosen.k is not None:
-        worst = 0.0
-    base, candidate = (_mean(side.filled(worst).tolist()) for side in sides)
-    return candidate - base

@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from mttp.study.differences import SideDifference
+from mttp.study.sample import SampleIdentity
 
-__all__ = ["GateResult", "GateVerdict", "RuleResult", "RuleVerdict"]
+__all__ = ["RULES_VERSION", "GateResult", "GateVerdict", "RuleResult", "RuleVerdict"]
 
+RULES_VERSION = 2
+"""The version of the rules by which verdicts are found."""
 RuleVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
 GateVerdict: TypeAlias = Literal["promote", "reject", "inconclusive"]
 
@@ -21,7 +24,7 @@ class RuleResult:
     name: str
     """The section and what it is about, such as `protected split=easy success`; unique."""
     kind: str
-    """aggregate, protected, focus, safety, service, hacking, data or pins."""
+    """aggregate, protected, focus, safety, service, hacking, data, baseline or pins."""
     verdict: RuleVerdict
     evidence: str
     """The estimate, its bound, the limit, n and the method, as one sentence."""
@@ -35,6 +38,8 @@ class RuleResult:
     method: str = ""
     episodes: tuple[str, ...] = ()
     """Trace ids of episodes that speak against the rule."""
+    needed: int | None = None
+    """The least number of tasks or runs with which an inconclusive rule can pass, if it is known."""
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.verdict}, {self.evidence}>"
@@ -52,6 +57,10 @@ class GateResult:
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     """What is wrong with the recordings."""
+    identity: SampleIdentity | None = None
+    """Which recording the baseline is."""
+    rules_version: int = RULES_VERSION
+    """The version of the rules by which verdicts are found; docs/gating.md says what changed."""
 
     @property
     def verdict(self) -> GateVerdict:

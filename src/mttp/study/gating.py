@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
-from mttp.study.comparing import refuse_differences
+from mttp.study.comparing import refuse_differences, shared_episodes, side_notes
+from mttp.study.design import last_finished
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
 from mttp.study.rule_checks import Gated, check_rules
@@ -30,7 +31,7 @@ def gate(
 
     `rules` is a YAML or JSON file or its content as a mapping; `mttp gate --init` writes an example.
     A rule passes if its one-sided confidence bound is on the right side of the limit, fails if the opposite
-    bound is on the wrong side, and is inconclusive in between; missing data fail it.
+    bound is on the wrong side, and is inconclusive in between; what is missing counts against it.
     One failed rule rejects the candidate. It is promoted only if all rules pass, so no correction for their
     number is needed (intersection-union test, Berger 1982).
     Checking each checkpoint of a run again is not corrected for.
@@ -46,9 +47,14 @@ def gate(
     base = None if baseline is None else load(baseline, progress=progress)
     found = () if base is None else differences(base, new)
     refuse_differences(found, frozenset(document.allow))
-    notes = []
+    notes = list(new.notes) if base is None else [*side_notes(base, new)]
+    if base is not None and (shared := shared_episodes(base, new)):
+        raise StudyError(
+            f"{shared:,} episodes are on both sides: the candidate {new.name} is compared with itself; "
+            "name another baseline"
+        )
     if new.is_training:
-        notes.append(f"training run: the last {document.window} episodes of each run")
+        notes.append(f"training run: the last {document.window} finished episodes of each run")
     sides = Gated(
         rules=document,
         candidate=_windowed(new, document.window),
@@ -61,6 +67,7 @@ def gate(
         differences=found,
         notes=tuple(notes),
         problems=(*(() if base is None else base.problems), *new.problems),
+        identity=None if base is None else base.identity,
     )
 
 
@@ -71,6 +78,8 @@ def _needing_baseline(rules: PromotionRules) -> Iterator[str]:
     for limit in rules.service:
         if limit.max_ratio is not None:
             yield f"{limit.metric} (max_ratio)"
+    if rules.baseline is not None:
+        yield "baseline"
     if rules.protected:
         yield "protected slices"
     if rules.focus:
@@ -81,7 +90,7 @@ def _windowed(sample: Sample, window: int) -> Sample:
     """The last episodes of each run, if the sample is of training runs."""
     if not sample.is_training:
         return sample
-    kept = [one for episodes in sample.by_run().values() for one in episodes[-window:]]
+    kept = [one for episodes in sample.by_run().values() for one in last_finished(episodes, window)]
     return replace(sample, episodes=tuple(kept))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.estimates import pass_at_k, pass_hat_k
-from mttp.study.inference import Floats
+from mttp.study.inference import OUTCOMES, Floats, ValueRange
 from mttp.study.sample import EpisodeFigures
 
 __all__ = ["EpisodeMetric", "default_metrics", "metric"]
@@ -33,8 +33,8 @@ class EpisodeMetric:
     """The value of an episode; None or NaN where it is missing."""
     direction: int
     """1 where more is better, -1 where less is better, 0 where neither is."""
-    binary: bool = False
-    """Whether its values are passes and failures."""
+    span: ValueRange | None = None
+    """The range of its values, where it is known; (0, 1) of passes and failures."""
     k: int | None = None
     """Of how many samples a pass is estimated."""
     estimate: Callable[[int, int, int], float | None] | None = None
@@ -47,12 +47,16 @@ class EpisodeMetric:
         return found
 
     def values(self, episodes: Iterable[EpisodeFigures]) -> list[float]:
-        """The values of one unit's episodes; NaN where missing. A pass@k metric gives one value."""
-        found = [_number(self.of(episode)) for episode in episodes]
-        if self.estimate is None or self.k is None:
-            return found
-        known = [value for value in found if not math.isnan(value)]
-        return [_number(self.estimate(len(known), int(sum(known)), self.k))]
+        """Return the values of one unit's episodes; NaN where missing. A pass@k metric gives one value."""
+        values = self.column(episodes)
+        return values.tolist() if self.k is None else [self.unit(values)]
+
+    def unit(self, values: Floats) -> float:
+        """Return the estimate of pass@k from the values of one unit's episodes; NaN without one."""
+        assert self.estimate is not None
+        assert self.k is not None
+        known = values[~np.isnan(values)]
+        return _number(self.estimate(len(known), int(known.sum()), self.k))
 
 
 def _number(value: float | None) -> float:
@@ -71,28 +75,34 @@ _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
     "latency": (attrgetter("latency"), -1),
     "cost": (attrgetter("cost"), -1),
 }
+_OF_SPEC = ("return", "reward")
 _MAPS: dict[str, Callable[[EpisodeFigures], Mapping[str, float]]] = {
     "components": attrgetter("components"),
     "metrics": attrgetter("metrics"),
 }
 
 
-def metric(name: str, episodes: Sequence[EpisodeFigures]) -> EpisodeMetric:
+def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | None = None) -> EpisodeMetric:
     """
-    The metric of that name; raises StudyError with the nearest name where there is none.
+    Return the metric of that name; raises StudyError with the nearest name where there is none.
 
     `episodes` are those in which a component or a metric of the user's own is looked for.
+    `span` is the range that the reward spec states: of `reward`, and of a `return` within it.
     """
     if name in _FIXED:
         of, direction = _FIXED[name]
-        return EpisodeMetric(name=name, of=of, direction=direction, binary=name == "success")
+        bounds = OUTCOMES if name == "success" else span if name in _OF_SPEC else None
+        values = [value for value in map(of, episodes) if value is not None] if bounds is not None else []
+        if bounds is not None and not all(bounds[0] <= value <= bounds[1] for value in values):
+            bounds = None
+        return EpisodeMetric(name=name, of=of, direction=direction, span=bounds)
     if found := _PASS.fullmatch(name):
         k = int(found[2])
         if k < 1:
             raise StudyError(f"metric {name!r}: k is 1 or more")
         estimate = pass_at_k if found[1] == "@" else pass_hat_k
         of = _FIXED["success"][0]
-        return EpisodeMetric(name=name, of=of, direction=1, binary=True, k=k, estimate=estimate)
+        return EpisodeMetric(name=name, of=of, direction=1, span=OUTCOMES, k=k, estimate=estimate)
     head, dot, key = name.partition(".")
     if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
         named = _MAPS[head]

@@ -5,19 +5,32 @@ from __future__ import annotations
 import math
 import operator
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
 
 from mttp.errors import StudyError
-from mttp.study.bounds import BoundedEstimate, mean_bounds, percentile_bounds, ratio_bounds, share_bounds
-from mttp.study.comparing import slice_values
-from mttp.study.design import Design, by_unit
+from mttp.study.bounds import (
+    BoundedEstimate,
+    least_passes,
+    mean_bounds,
+    percentile_bounds,
+    ratio_bounds,
+    share_bounds,
+)
+from mttp.study.comparing import Slices, spec_range
+from mttp.study.design import ONE_RUN, Design, UnitValues, are_seeds, by_unit, seen_range
+from mttp.study.differences import differences
 from mttp.study.gate_result import RuleResult, RuleVerdict
+from mttp.study.inference import OUTCOMES, ValueRange
 from mttp.study.metrics import EpisodeMetric, metric
 from mttp.study.rules import (
     AggregateRule,
-    DataRules,
+    BaselinePin,
     HackingRule,
     PromotionRules,
     SafetyRule,
@@ -54,10 +67,28 @@ class Gated:
         assert self.base is not None
         return self.base
 
-    def metric(self, name: str) -> EpisodeMetric:
-        """The metric of that name; raises StudyError for an unknown one."""
-        together = [*self.candidate.episodes, *(self.base.episodes if self.base else ())]
-        return metric(name, together)
+    @property
+    def sides(self) -> tuple[Sample, ...]:
+        """The baseline, if there is one, and the candidate."""
+        return (self.candidate,) if self.base is None else (self.base, self.candidate)
+
+    def metric(self, name: str, span: ValueRange | None = None) -> EpisodeMetric:
+        """Return the metric of that name, with a range that a rule states; StudyError for an unknown one."""
+        together = [episode for side in self.sides for episode in side.episodes]
+        chosen = metric(name, together, span=spec_range(*self.sides))
+        return chosen if span is None else replace(chosen, span=span)
+
+    def clusters(self) -> tuple[str, list[list[EpisodeFigures]]]:
+        """Return what is independent on the candidate's side, and its episodes: runs, tasks or episodes."""
+        side = self.candidate
+        runs = side.by_run()
+        if side.is_training or are_seeds(runs):
+            return "runs", [*runs.values()]
+        units = by_unit(side.episodes)
+        nameless = units.pop(None, [])
+        if not units:
+            return "episodes", [[episode] for episode in nameless]
+        return "tasks", [*units.values(), *([episode] for episode in nameless)]
 
 
 def check_rules(sides: Gated) -> Iterator[RuleResult]:
@@ -75,8 +106,9 @@ def check_rules(sides: Gated) -> Iterator[RuleResult]:
         yield from _service(sides, service)
     for hacking in rules.hacking:
         yield _hacking(sides, hacking)
-    if rules.data is not None:
-        yield from _data(sides.candidate.episodes, rules.data)
+    yield from _data(sides)
+    if rules.baseline is not None:
+        yield from _baseline(sides.baseline, rules.baseline)
     if rules.pins is not None:
         yield from _pins(sides.candidate.episodes, rules.pins)
 
@@ -85,37 +117,69 @@ def check_rules(sides: Gated) -> Iterator[RuleResult]:
 
 
 def _aggregate(sides: Gated, rule: AggregateRule) -> Iterator[RuleResult]:
-    chosen = sides.metric(rule.metric)
-    if rule.min is not None or rule.max is not None:
-        found, missing = _mean_of(chosen, sides.candidate, sides.rules.confidence)
-        for limit, sign in ((rule.min, 1), (rule.max, -1)):
-            if limit is not None:
-                name = f"aggregate {chosen.name} {'min' if sign > 0 else 'max'}"
-                yield _bounded(name, "aggregate", found, limit, sign, sides.rules.confidence, missing)
+    chosen = sides.metric(rule.metric, rule.range)
+    for limit, sign in ((rule.min, 1), (rule.max, -1)):
+        if limit is not None:
+            name = f"aggregate {chosen.name} {'min' if sign > 0 else 'max'}"
+            yield _mean_rule(sides, chosen, limit, sign, name, "aggregate")
     for limit, word in ((rule.gain, "gain"), (None if rule.margin is None else -rule.margin, "margin")):
         if limit is not None:
             yield _against(sides, chosen, limit, f"aggregate {chosen.name} {word}", "aggregate")
 
 
-def _mean_of(chosen: EpisodeMetric, sample: Sample, confidence: float) -> tuple[BoundedEstimate | None, str]:
-    """The mean over tasks, where missing values count as the worst that was seen; and a note about these."""
-    units = by_unit(sample.episodes)
-    clusters = list(units.values()) if None not in units else [[one] for one in sample.episodes]
-    if chosen.k is not None and None in units:
-        return None, f"{chosen.name} is estimated for each task, and some episodes name none"
-    values = [chosen.values(cluster) for cluster in clusters]
-    known = [value for found in values for value in found if not math.isnan(value)]
-    if not known:
+def _mean_rule(
+    sides: Gated, chosen: EpisodeMetric, limit: float, sign: int, name: str, kind: str
+) -> RuleResult:
+    """Return the result for the mean over tasks, runs or episodes, with missing values against the rule."""
+    confidence = sides.rules.confidence
+    unit, clusters = sides.clusters()
+    if chosen.k is not None and unit != "tasks":
+        return _failed(name, kind, f"{chosen.name} is estimated for each task, and the units are {unit}")
+    values = UnitValues.of(chosen, dict(enumerate(clusters)))
+    if np.isnan(values.means).all():
         few = "; k is larger than the number of samples of each task" if chosen.k is not None else ""
-        return None, f"no episode has {chosen.name}{few}"
-    lost = sum(map(len, values)) - len(known)
-    worst = 0.0 if chosen.binary else max(known) if chosen.direction < 0 else min(known)
-    means = [_mean([worst if math.isnan(value) else value for value in found]) for found in values]
-    found = mean_bounds(means, confidence, binary=chosen.binary)
-    clustered = len(means) < len(sample.episodes)
-    method = f"{found.method} over {len(means):,} {'tasks' if clustered else 'episodes'}"
-    note = f"{lost:,} missing, counted as {worst:.4g}" if lost else ""
-    return replace(found, n=len(sample.episodes), method=method), note
+        return _failed(name, kind, f"no episode has {chosen.name}{few}")
+    note = ""
+    if values.missing and "missing" not in sides.rules.allow:
+        note = f"{values.missing:,} of {len(values.values):,} missing"
+        span = chosen.span or _seen(sides, chosen)
+        if span is None:
+            estimate = BoundedEstimate(
+                value=float(np.nanmean(values.means)),
+                low=None,
+                high=None,
+                n=len(values.values),
+                method="no bound: the range of the missing values is not known, give `range`",
+            )
+            return _bounded(name, kind, estimate, limit, sign, confidence, note)
+        worst = span[0] if sign > 0 else span[1]
+        values, note = values.filled(worst), f"{note}, counted as {worst:.4g}"
+    estimate = _mean_bounds(values, unit, chosen.span, confidence)
+    if estimate.is_conditional and sign < 0:
+        reason = f"{estimate.method}; an upper limit needs `range: [0, 1]`"
+        estimate = replace(estimate, high=None, method=reason)
+    result = _bounded(name, kind, estimate, limit, sign, confidence, note)
+    return _with_need(result, _least_for_mean(limit, sign, confidence, chosen, unit), estimate.n, unit)
+
+
+def _mean_bounds(
+    values: UnitValues, unit: str, span: ValueRange | None, confidence: float
+) -> BoundedEstimate:
+    """Return the mean over units and its bounds: over runs and estimates of pass@k one value each."""
+    means = values.means[~np.isnan(values.means)]
+    n = len(values.values)
+    if unit == "runs" and len(means) < 2:
+        return BoundedEstimate(value=float(means.mean()), low=None, high=None, n=n, method=ONE_RUN)
+    if unit == "runs" or values.chosen.k is not None:
+        clusters: Sequence[Any] = [[mean] for mean in means.tolist()]
+    else:
+        clusters = values.known()
+    estimate = mean_bounds(clusters, confidence, span=span)
+    return replace(estimate, n=n, method=f"{estimate.method} over {len(means):,} {unit}")
+
+
+def _seen(sides: Gated, chosen: EpisodeMetric) -> ValueRange | None:
+    return seen_range([chosen.column(side.episodes) for side in sides.sides])
 
 
 def _safety(sides: Gated, rule: SafetyRule) -> RuleResult:
@@ -126,10 +190,14 @@ def _safety(sides: Gated, rule: SafetyRule) -> RuleResult:
         known = sorted({key for one in episodes for key in (*one.components, *one.failed_checks)})
         near = get_close_matches(rule.check, known, n=1)
         advice = f"; did you mean {near[0]!r}?" if near else ""
-        return _failed(name, "safety", f"no episode was scored by a reward with {rule.check!r}{advice}")
-    failed = [one for one in episodes if not _is_judged(one, rule.check) or _fails(one, rule)]
-    note = f"{lost:,} not scored, counted as failed" if (lost := len(episodes) - len(judged)) else ""
-    return _share(name, "safety", failed, episodes, rule.max, sides.rules.confidence, note)
+        return _failed(name, "safety", f"no episode has a component or a failed check {rule.check}{advice}")
+    lost = len(episodes) - len(judged)
+    note = f"{lost:,} not scored, counted as failed" if lost else ""
+
+    def fails(one: EpisodeFigures) -> bool:
+        return not _is_judged(one, rule.check) or _fails(one, rule)
+
+    return _share(sides, name, "safety", fails, rule.max, note)
 
 
 def _is_judged(one: EpisodeFigures, check: str) -> bool:
@@ -143,104 +211,122 @@ def _fails(one: EpisodeFigures, rule: SafetyRule) -> bool:
 
 
 def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
+    """Return the result for the share of episodes that fulfil the conditions, or might if they had values."""
     conditions = [_condition(sides, text) for text in rule.when]
     name = f"hacking {' and '.join(rule.when)}"
-    judged, flagged = [], []
-    for one in sides.candidate.episodes:
-        values = [(chosen.values([one])[0], test) for chosen, test in conditions]
-        if not any(math.isnan(value) for value, _ in values):
-            judged.append(one)
-            flagged += [one] if all(test(value) for value, test in values) else []
-    if not judged:
+    tested = [
+        [(chosen.values([one])[0], test) for chosen, test in conditions] for one in sides.candidate.episodes
+    ]
+    lost = sum(any(math.isnan(value) for value, _ in values) for values in tested)
+    if lost == len(tested):
         metrics = ", ".join(chosen.name for chosen, _ in conditions)
         return _failed(name, "hacking", f"no episode has values of {metrics}")
-    lost = len(sides.candidate.episodes) - len(judged)
-    note = f"{lost:,} without a value left out" if lost else ""
-    return _share(name, "hacking", flagged, judged, rule.max, sides.rules.confidence, note)
+    flagged = {
+        id(one)
+        for one, values in zip(sides.candidate.episodes, tested, strict=True)
+        if all(math.isnan(value) or test(value) for value, test in values)
+    }
+    note = f"{lost:,} without a value, counted where their other values fulfil the conditions" if lost else ""
+    return _share(sides, name, "hacking", lambda one: id(one) in flagged, rule.max, note)
 
 
 def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float], bool]]:
-    found = _CONDITION.fullmatch(text)
+    match = _CONDITION.fullmatch(text)
     try:
-        limit = float(found[3]) if found else math.nan
+        limit = float(match[3]) if match else math.nan
     except ValueError:
         limit = math.nan
-    if found is None or math.isnan(limit):
+    if match is None or math.isnan(limit):
         raise StudyError(f"{text!r} is not a condition; write one such as `reward >= 0.8`")
-    chosen, sign = sides.metric(found[1]), _SIGNS[found[2]]
+    chosen, sign = sides.metric(match[1]), _SIGNS[match[2]]
     if chosen.k is not None:
         raise StudyError(f"{text!r}: {chosen.name} has no value of a single episode")
     return chosen, lambda value: sign(value, limit)
 
 
 def _share(
-    name: str,
-    kind: str,
-    counted: Sequence[EpisodeFigures],
-    of: Sequence[EpisodeFigures],
-    limit: float,
-    confidence: float,
-    note: str,
+    sides: Gated, name: str, kind: str, counts: Callable[[EpisodeFigures], bool], limit: float, note: str
 ) -> RuleResult:
-    found = share_bounds(len(counted), len(of), confidence)
-    shown = f"{len(counted):,} of {len(of):,} episodes"
-    made = _bounded(name, kind, found, limit, -1, confidence, note, shown=shown)
-    return replace(made, episodes=_examples(counted))
+    """Return the result for a share of the candidate's episodes, clustered by task or by run."""
+    confidence = sides.rules.confidence
+    unit, clusters = sides.clusters()
+    counted = [one for one in sides.candidate.episodes if counts(one)]
+    n = len(sides.candidate.episodes)
+    if unit == "runs" and len(clusters) < 2:
+        estimate = BoundedEstimate(value=len(counted) / n, low=None, high=None, n=n, method=ONE_RUN)
+    else:
+        estimate = share_bounds(
+            [(sum(map(counts, members)), len(members)) for members in clusters], confidence
+        )
+    shown = f"{len(counted):,} of {n:,} episodes"
+    result = _bounded(name, kind, estimate, limit, -1, confidence, note, shown=shown)
+    need = math.ceil(math.log(1 - confidence) / math.log(1 - limit)) if 0 < limit < 1 else None
+    return _with_need(replace(result, episodes=_examples(counted)), need, len(clusters), unit)
 
 
 def _service(sides: Gated, rule: ServiceRule) -> Iterator[RuleResult]:
-    chosen, confidence = sides.metric(rule.metric), sides.rules.confidence
+    chosen = sides.metric(rule.metric, rule.range)
     if rule.max is not None:
-        word = "mean" if rule.percentile is None else f"p{rule.percentile:g}"
-        name = f"service {chosen.name} {word}"
-        values = [chosen.values([one])[0] for one in sides.candidate.episodes] if chosen.k is None else []
-        known = [value for value in values if not math.isnan(value)]
-        if not known:
-            yield _failed(name, "service", f"no episode has {chosen.name}")
-        elif len(known) < len(values):
-            lost = len(values) - len(known)
-            yield _failed(name, "service", f"{lost:,} of {len(values):,} episodes have no {chosen.name}")
-        elif rule.percentile is None:
-            found, note = _mean_of(chosen, sides.candidate, confidence)
-            yield _bounded(name, "service", found, rule.max, -1, confidence, note)
-        else:
-            found = percentile_bounds(known, rule.percentile, confidence)
-            yield _bounded(name, "service", found, rule.max, -1, confidence, "")
+        yield _service_limit(sides, chosen, rule, rule.max)
     if rule.max_ratio is not None:
         yield _ratio(sides, chosen, rule.max_ratio)
 
 
+def _service_limit(sides: Gated, chosen: EpisodeMetric, rule: ServiceRule, limit: float) -> RuleResult:
+    word = "mean" if rule.percentile is None else f"p{rule.percentile:g}"
+    name, confidence = f"service {chosen.name} {word}", sides.rules.confidence
+    if lacking := _lacking(chosen, sides.candidate, "candidate"):
+        return _failed(name, "service", lacking)
+    if rule.percentile is None:
+        return _mean_rule(sides, chosen, limit, -1, name, "service")
+    unit, clusters = sides.clusters()
+    if unit == "runs":
+        percentiles = [
+            float(np.quantile(chosen.column(members), rule.percentile / 100)) for members in clusters
+        ]
+        if len(percentiles) < 2:
+            n, value = len(sides.candidate.episodes), percentiles[0]
+            estimate = BoundedEstimate(value=value, low=None, high=None, n=n, method=ONE_RUN)
+        else:
+            estimate = mean_bounds([[value] for value in percentiles], confidence, span=chosen.span)
+    else:
+        values = chosen.column(sides.candidate.episodes)
+        estimate = percentile_bounds(values, rule.percentile, confidence)
+    return _bounded(name, "service", estimate, limit, -1, confidence, "")
+
+
+def _lacking(chosen: EpisodeMetric, side: Sample, name: str) -> str:
+    """Return how many episodes of a side have no value, in words; empty if all have one."""
+    if chosen.k is not None:
+        return f"{chosen.name} is no time, number of tokens or cost"
+    n = len(side.episodes)
+    lost = int(np.isnan(chosen.column(side.episodes)).sum())
+    if lost == n:
+        return f"no episode of the {name} has {chosen.name}"
+    return f"{lost:,} of {n:,} episodes of the {name} have no {chosen.name}" if lost else ""
+
+
 def _ratio(sides: Gated, chosen: EpisodeMetric, limit: float) -> RuleResult:
     name = f"service {chosen.name} ratio"
+    for side, word in ((sides.baseline, "baseline"), (sides.candidate, "candidate")):
+        if lacking := _lacking(chosen, side, word):
+            return _failed(name, "service", lacking)
     plan = Design.of(sides.baseline, sides.candidate, sides.rules.window)
-    means = [
-        {
-            unit: _mean(known)
-            for unit, episodes in side.items()
-            if (known := [value for value in chosen.values(episodes) if not math.isnan(value)])
-        }
-        for side in (plan.base, plan.candidate)
-    ]
-    units = sorted(means[0].keys() & means[1].keys()) if plan.paired else None
-    base, candidate = (
-        [side[one] for one in units] if units is not None else [*side.values()] for side in means
-    )
-    if not base or not candidate:
-        return _failed(name, "service", f"{chosen.name} is not recorded on both sides")
-    if _mean(base) <= 0:
+    base, candidate = (UnitValues.of(chosen, side).means for side in (plan.base, plan.candidate))
+    if float(base.mean()) <= 0:
         return _failed(name, "service", f"the baseline's mean of {chosen.name} is not above 0")
-    found = ratio_bounds(base, candidate, sides.rules.confidence, paired=plan.paired)
-    return _bounded(name, "service", found, limit, -1, sides.rules.confidence, "")
+    estimate = ratio_bounds(base, candidate, sides.rules.confidence, paired=plan.paired)
+    return _bounded(name, "service", estimate, limit, -1, sides.rules.confidence, "")
 
 
 # Against the baseline.
 
 
 def _slices(sides: Gated, rule: SliceRule, kind: str) -> Iterator[RuleResult]:
-    chosen = sides.metric(rule.metric)
+    chosen = sides.metric(rule.metric, rule.range)
     limit = -rule.margin if kind == "protected" else rule.gain
-    both = (sides.baseline, sides.candidate)
-    known = [{value for one in side.episodes for value in slice_values(one, rule.by)} for side in both]
+    slices = Slices.of(rule.by, sides.baseline, sides.candidate)
+    known = [{name for labels in side for name in labels} for side in slices.labels]
     names = sorted(known[0]) if rule.slice is None else [rule.slice]
     if not names:
         yield _failed(f"{kind} {rule.by}", kind, f"no episode of the baseline has a value of {rule.by}")
@@ -256,84 +342,168 @@ def _slices(sides: Gated, rule: SliceRule, kind: str) -> Iterator[RuleResult]:
                 name, kind, f"no episode of the {' and the '.join(lacking)} is in this slice{advice}"
             )
             continue
-        kept = [
-            replace(side, episodes=tuple(one for one in side.episodes if value in slice_values(one, rule.by)))
-            for side in both
-        ]
-        within = replace(sides, base=kept[0], candidate=kept[1])
-        yield _against(within, chosen, limit, name, kind)
+        base, candidate = slices.sides(value)
+        result = _against(replace(sides, base=base, candidate=candidate), chosen, limit, name, kind)
+        if slices.relabelled:
+            note = f"{slices.relabelled:,} episodes of the candidate name another {rule.by} than the baseline"
+            result = replace(result, evidence=f"{result.evidence}; {note}, whose label holds")
+        yield result
 
 
 def _against(sides: Gated, chosen: EpisodeMetric, limit: float, name: str, kind: str) -> RuleResult:
-    """The gain of the candidate over the baseline is above a limit."""
+    """Return the result for the gain of the candidate over the baseline, whatever is missing."""
     if not chosen.direction:
         raise StudyError(
             f"neither more nor less of {chosen.name} is better, so it can't be gated against a baseline; "
             "give min or max"
         )
+    confidence = sides.rules.confidence
     plan = Design.of(sides.baseline, sides.candidate, sides.rules.window)
-    found = plan.compare(chosen, 2 * sides.rules.confidence - 1, None)
-    if found.effect is None:
-        return _failed(name, kind, found.reason or "there is no effect to judge")
-    gain = found.effect * chosen.direction
-    missing = ""
-    if any(found.missing):
-        missing = f"{found.missing[0]:,} and {found.missing[1]:,} missing"
-        if found.worst_case is not None and found.worst_case * chosen.direction < gain:
-            missing += f", worst case {found.worst_case * chosen.direction:+.4g}"
+    compared = plan.compare(chosen, 2 * confidence - 1, None)
+    if compared.effect is None:
+        return _failed(name, kind, compared.reason or "there is no effect to judge")
+    interval, notes = compared.interval, [note for note in plan.notes if "left out" in note]
+    if any(compared.missing):
+        notes.append(f"{compared.missing[0]:,} and {compared.missing[1]:,} missing")
+        if "missing" in sides.rules.allow:
+            notes[-1] += " left out, as allowed"
+        else:
+            interval = compared.worst_case_interval
+            if compared.worst_case is not None:
+                notes[-1] += f", worst case {compared.worst_case * chosen.direction:+.4g}"
     low = high = None
-    if found.interval is not None:
-        low, high = sorted(bound * chosen.direction for bound in found.interval)
-    bounds = BoundedEstimate(
-        value=gain, low=low, high=high, n=found.n[1], method=found.reason or found.method
+    if interval is not None:
+        low, high = sorted(bound * chosen.direction for bound in interval)
+    estimate = BoundedEstimate(
+        value=compared.effect * chosen.direction,
+        low=low,
+        high=high,
+        n=compared.n[1],
+        method=compared.reason or compared.method,
     )
-    made = _bounded(name, kind, bounds, limit, 1, sides.rules.confidence, missing, sign_shown=True)
-    return made if not found.missing[1] else _with_missing(made, found.worst_case, chosen, limit)
+    result = _bounded(name, kind, estimate, limit, 1, confidence, "; ".join(notes), sign_shown=True)
+    need = _least_for_gain(limit, confidence, chosen, plan)
+    return _with_need(result, need, len(plan.candidate), f"{plan.unit}s")
 
 
-def _with_missing(
-    made: RuleResult, worst_case: float | None, chosen: EpisodeMetric, limit: float
-) -> RuleResult:
-    """A rule does not pass if missing values of the candidate could change that."""
-    if made.verdict == "pass" and (worst_case is None or worst_case * chosen.direction <= limit):
-        return replace(made, verdict="fail", evidence=f"{made.evidence}; missing values could break the rule")
-    return made
+# How many tasks or runs a rule needs.
+
+
+def _with_need(result: RuleResult, need: int | None, clusters: int, unit: str) -> RuleResult:
+    """Return an inconclusive result with the least number of units with which it can pass."""
+    if result.verdict != "inconclusive" or need is None or clusters >= need:
+        return result
+    return replace(result, evidence=f"{result.evidence}; it can pass from {need:,} {unit} on", needed=need)
+
+
+def _least_for_mean(
+    limit: float, sign: int, confidence: float, chosen: EpisodeMetric, unit: str
+) -> int | None:
+    """Return how many passes without a failure Wilson's bound needs; two of several runs."""
+    if unit == "runs":
+        return 2
+    share = limit if sign > 0 else 1 - limit
+    return least_passes(share, confidence) if chosen.span == OUTCOMES else None
+
+
+def _least_for_gain(limit: float, confidence: float, chosen: EpisodeMetric, plan: Design) -> int | None:
+    """Return how many pairs without a difference Tango's bound needs to be within a margin."""
+    if plan.unit == "run":
+        return 2
+    if chosen.span != OUTCOMES or not plan.paired or limit >= 0:
+        return None
+    return least_passes(1 + limit, confidence)
 
 
 # Data and versions: counts without confidence bounds.
 
 
-def _data(episodes: Sequence[EpisodeFigures], rules: DataRules) -> Iterator[RuleResult]:
-    n = len(episodes)
-    yield RuleResult(
-        name="data episodes",
+def _data(sides: Gated) -> Iterator[RuleResult]:
+    rules = sides.rules.data
+    n = len(sides.candidate.episodes)
+    if "data" in sides.rules.model_fields_set:
+        yield _count_rule("data episodes", n, rules.min_episodes, n, f"{n:,} episodes", sign=1)
+    for side in sides.sides[::-1]:
+        where = "" if side is sides.candidate else " of the baseline"
+        missing = [one for one in side.episodes if not _has_value(one) and not _is_error(one)]
+        errors = [one for one in side.episodes if _is_error(one)]
+        for name, episodes, limit in (("missing", missing, rules.missing), ("errors", errors, rules.errors)):
+            share = len(episodes) / len(side.episodes)
+            yield RuleResult(
+                name=f"data {name}{where}",
+                kind="data",
+                verdict="pass" if share <= limit else "fail",
+                evidence=f"{len(episodes):,} of {len(side.episodes):,} episodes ({share:.2%}); "
+                f"asked: at most {limit:.2%}",
+                value=share,
+                limit=limit,
+                n=len(side.episodes),
+                method="count",
+                episodes=_examples(episodes),
+            )
+    if sides.base is not None and rules.samples == "same" and not sides.candidate.is_training:
+        yield _samples(sides.base, sides.candidate)
+
+
+def _count_rule(name: str, value: int, limit: int, n: int, words: str, *, sign: int) -> RuleResult:
+    asked = f"asked: at {'least' if sign > 0 else 'most'} {limit:,}"
+    return RuleResult(
+        name=name,
         kind="data",
-        verdict="pass" if n >= rules.min_episodes else "fail",
-        evidence=f"{n:,} episodes; asked: at least {rules.min_episodes:,}",
-        value=n,
-        limit=rules.min_episodes,
+        verdict="pass" if (value - limit) * sign >= 0 else "fail",
+        evidence=f"{words}; {asked}",
+        value=value,
+        limit=limit,
         n=n,
         method="count",
     )
-    missing = [one for one in episodes if one.reward is None and one.return_ is None and not _is_error(one)]
-    errors = [one for one in episodes if _is_error(one)]
-    for name, found, limit in (("missing", missing, rules.missing), ("errors", errors, rules.errors)):
-        share = len(found) / n
-        yield RuleResult(
-            name=f"data {name}",
-            kind="data",
-            verdict="pass" if share <= limit else "fail",
-            evidence=f"{len(found):,} of {n:,} episodes ({share:.2%}); asked: at most {limit:.2%}",
-            value=share,
-            limit=limit,
-            n=n,
-            method="count",
-            episodes=_examples(found),
-        )
+
+
+def _samples(base: Sample, candidate: Sample) -> RuleResult:
+    other = [difference for difference in differences(base, candidate) if difference.kind == "samples"]
+    n = len(candidate.episodes)
+    words = "as many episodes of each task as the baseline"
+    if other:
+        words = f"{other[0].name} the number of episodes differs: {other[0].base} and {other[0].candidate}"
+    return _count_rule("data samples", len(other), 0, n, words, sign=-1)
+
+
+def _has_value(one: EpisodeFigures) -> bool:
+    return one.reward is not None or one.return_ is not None or one.success is not None
 
 
 def _is_error(one: EpisodeFigures) -> bool:
     return one.status == "error" or one.reward_status in ("error", "partial")
+
+
+def _baseline(base: Sample, pin: BaselinePin) -> Iterator[RuleResult]:
+    """Yield whether the baseline is the recording that the rules name."""
+    identity = base.identity
+    if pin.run is not None:
+        runs = {name for run in base.runs for name in (run.id, run.name) if name}
+        yield _pin("baseline run", pin.run in runs, f"the run is {', '.join(sorted(runs))}", pin.run)
+    if pin.sha256 is not None:
+        is_same = identity.sha256.startswith(pin.sha256)
+        yield _pin("baseline sha256", is_same, f"the digest is {identity.sha256}", pin.sha256)
+    if pin.max_age is not None:
+        number, word = pin.max_age.split()
+        seconds = int(number) * _SECONDS[word.rstrip("s")]
+        age = time.time() - identity.last_start / 1e9
+        days = f"its last episode started {age / _SECONDS['day']:,.1f} days ago"
+        yield _pin("baseline age", age <= seconds, days, f"at most {pin.max_age}")
+
+
+_SECONDS = {"hour": 3_600, "day": 86_400, "week": 604_800}
+
+
+def _pin(name: str, is_fulfilled: bool, words: str, asked: str) -> RuleResult:
+    return RuleResult(
+        name=name,
+        kind="baseline",
+        verdict="pass" if is_fulfilled else "fail",
+        evidence=f"{words}; asked: {asked}",
+        method="identity",
+    )
 
 
 def _pins(episodes: Sequence[EpisodeFigures], pins: VersionPins) -> Iterator[RuleResult]:
@@ -432,7 +602,3 @@ def _failed(name: str, kind: str, evidence: str) -> RuleResult:
 
 def _examples(episodes: Iterable[EpisodeFigures]) -> tuple[str, ...]:
     return tuple(one.trace_id for one in episodes)[:_EXAMPLES]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

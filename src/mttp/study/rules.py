@@ -16,6 +16,7 @@ from mttp.rewards import parsing
 __all__ = [
     "TEMPLATE",
     "AggregateRule",
+    "BaselinePin",
     "DataRules",
     "HackingRule",
     "PromotionRules",
@@ -33,6 +34,7 @@ RulesSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Promotion
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Margin = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Range = tuple[_Number, _Number]
 
 
 class _RulesPart(BaseModel):
@@ -51,6 +53,8 @@ class AggregateRule(_RulesPart):
     """The candidate is better than the baseline by more than this; less is better for tokens and times."""
     margin: _Margin | None = None
     """The candidate is worse than the baseline by less than this."""
+    range: _Range | None = None
+    """The lowest and the highest possible value; by default the reward spec's, and 0 and 1 of passes."""
 
 
 class SliceRule(_RulesPart):
@@ -65,6 +69,8 @@ class SliceRule(_RulesPart):
     """For protected slices: the largest loss that is accepted."""
     gain: _Number = 0.0
     """For focus slices: the least gain that is required."""
+    range: _Range | None = None
+    """The lowest and the highest possible value of the metric."""
 
 
 class SafetyRule(_RulesPart):
@@ -86,6 +92,8 @@ class ServiceRule(_RulesPart):
     max: _Number | None = None
     max_ratio: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """The largest ratio of the candidate's mean to the baseline's."""
+    range: _Range | None = None
+    """The lowest and the highest possible value of the metric."""
 
 
 class HackingRule(_RulesPart):
@@ -97,13 +105,26 @@ class HackingRule(_RulesPart):
 
 
 class DataRules(_RulesPart):
-    """How much data the other rules need."""
+    """How much data the other rules need, on both sides."""
 
     missing: _Share = 0.0
-    """The largest share of episodes without a reward and without a return."""
+    """The largest share of episodes without a value: no reward, return and outcome, or no end."""
     errors: _Share = 0.0
-    """The largest share of episodes that ended by an error or whose reward has the status error."""
+    """The largest share of episodes that ended by an error, or whose reward's status is error or partial."""
     min_episodes: Annotated[int, Field(ge=1)] = 1
+    samples: Literal["same", "any"] = "same"
+    """Whether both sides need the same number of episodes of each task."""
+
+
+class BaselinePin(_RulesPart):
+    """Which recording the baseline must be."""
+
+    run: str | None = None
+    """The id or the name of its run."""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{8,64}$")] | None = None
+    """At least 8 digits of the digest that `mttp summary` prints."""
+    max_age: Annotated[str, Field(pattern=r"^\d+ (hours?|days?|weeks?)$")] | None = None
+    """How long ago its last episode may have started, such as `30 days`."""
 
 
 class VersionPins(_RulesPart):
@@ -121,16 +142,17 @@ class PromotionRules(_RulesPart):
     confidence: Annotated[float, Field(gt=0.5, le=0.999)] = 0.95
     """Of one-sided bounds."""
     window: Annotated[int, Field(ge=1)] = 100
-    """Last episodes of each training run that count."""
-    allow: tuple[Literal["tasks", "spec", "grader"], ...] = ()
-    """Accepted differences between candidate and baseline."""
+    """Last finished episodes of each training run that count."""
+    allow: tuple[Literal["env", "tasks", "inputs", "spec", "grader", "missing"], ...] = ()
+    """Accepted differences between candidate and baseline; missing: episodes without a value are left out."""
     aggregate: tuple[AggregateRule, ...] = ()
     protected: tuple[SliceRule, ...] = ()
     focus: tuple[SliceRule, ...] = ()
     safety: tuple[SafetyRule, ...] = ()
     service: tuple[ServiceRule, ...] = ()
     hacking: tuple[HackingRule, ...] = ()
-    data: DataRules | None = None
+    data: DataRules = DataRules()
+    baseline: BaselinePin | None = None
     pins: VersionPins | None = None
 
 
@@ -171,9 +193,16 @@ def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> Non
             raise _fault(source, f"the percentile of {limit.metric} has no max", "service", place)
     if rules.pins is not None and rules.pins == VersionPins():
         raise _fault(source, "pins has no spec and no grader", "pins")
-    if not any(
-        (rules.aggregate, rules.protected, rules.focus, rules.safety, rules.service, rules.hacking)
-    ) and (rules.data is None and rules.pins is None):
+    if rules.baseline is not None and rules.baseline == BaselinePin():
+        raise _fault(source, "baseline has no run, sha256 or max_age", "baseline")
+    for section in ("aggregate", "protected", "focus", "service"):
+        for place, rule in enumerate(getattr(rules, section)):
+            if rule.range is not None and not rule.range[0] < rule.range[1]:
+                raise _fault(source, f"range {[*rule.range]} is empty: give lowest, highest", section, place)
+    if (
+        not any((rules.aggregate, rules.protected, rules.focus, rules.safety, rules.service, rules.hacking))
+        and not {"data", "pins", "baseline"} & rules.model_fields_set
+    ):
         raise _fault(source, "there is no rule; `mttp gate --init` writes a file of examples")
 
 
@@ -201,6 +230,7 @@ def _known(place: Iterable[Any]) -> list[str]:
         "service": ServiceRule,
         "hacking": HackingRule,
         "data": DataRules,
+        "baseline": BaselinePin,
         "pins": VersionPins,
     }
     sections = [part for part in place if part in models]

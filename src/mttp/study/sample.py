@@ -2,79 +2,195 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from mttp.errors import ReadError
+from mttp.model.counting import Reason, counting
 from mttp.model.episodes import Run
 from mttp.reading import Recording, read
 from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.identity import episodes_digest
 from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import RecordedSpans
 from mttp.reading.value_aggregation import episode_figures
+from mttp.study.inference import ValueRange
 
-__all__ = ["EpisodeFigures", "Sample", "Side", "load"]
+__all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load"]
 
 Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Sequence[Any]"
 """A path, glob, directory or trace store, a session, a `Recording`, or a list of these: several seeds."""
 
+_LEFT_OUT: Mapping[Reason, str] = {
+    "cut_off": "cut off by the end of the training, left out",
+    "evaluation": "that evaluate the policy during the training, left out",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleIdentity:
+    """Which recording a side is."""
+
+    runs: tuple[str, ...] = ()
+    """Ids of its runs."""
+    names: tuple[str, ...] = ()
+    revisions: tuple[str, ...] = ()
+    """Git commits of its runs."""
+    last_start: int = 0
+    """Start of its last episode, in nanoseconds since the Unix epoch."""
+    sha256: str = ""
+    """Digest of its episodes, which annotations do not change; `mttp summary` prints it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One side of a comparison."""
+    """One side of a comparison: the episodes that count, and those that are missing."""
 
     name: str
     """What it was read from."""
     runs: tuple[Run, ...]
     episodes: tuple[EpisodeFigures, ...]
-    """In order of start."""
+    """In order of start; those without an end have no values, see `EpisodeFigures.as_counted`."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recordings, in words."""
+    notes: tuple[str, ...] = ()
+    """What was left out, in words."""
     updates: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Start times of policy updates by run id, in order."""
+    training: frozenset[str] = frozenset()
+    """Ids of the runs whose episodes are a learning curve."""
+    identity: SampleIdentity = SampleIdentity()
 
     def by_run(self) -> dict[str, list[EpisodeFigures]]:
-        """The episodes of each run, in order of start."""
-        found: dict[str, list[EpisodeFigures]] = {}
+        """Return the episodes of each run, in order of start."""
+        runs: dict[str, list[EpisodeFigures]] = {}
         for episode in self.episodes:
-            found.setdefault(episode.run, []).append(episode)
-        return found
+            runs.setdefault(episode.run, []).append(episode)
+        return runs
 
     @property
     def is_training(self) -> bool:
-        """Whether a run updated its policy while it recorded these episodes."""
-        return any(self.updates.get(run) for run in {episode.run for episode in self.episodes})
+        """Whether the episodes of a run are a learning curve."""
+        return any(run in self.training or self.updates.get(run) for run in {e.run for e in self.episodes})
+
+    def spec_range(self) -> ValueRange | None:
+        """Return the range that the one reward spec of all episodes states; None without one."""
+        specs = {episode.spec for episode in self.episodes if episode.spec[0]}
+        documents = {document for run in self.runs for document in run.spec_documents}
+        if len(specs) != 1 or len(documents) != 1:
+            return None
+        try:
+            low, high = json.loads(documents.pop())["range"]
+            return float(low), float(high)
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Sample:
     """
-    The episodes of a side; raises ReadError where there is nothing to read or no episode in it.
+    Return the episodes of a side; raises ReadError where there is nothing to read or no episode in it.
 
     Files and trace stores are read in one pass without building episodes.
+    An episode that is in several recordings counts once.
     """
     parts = [_part(source, progress) for source in _sources(side)]
-    name = ", ".join(one.name for one in parts if one.name) or "memory"
-    episodes = sorted(
-        (episode for one in parts for episode in one.episodes),
-        key=attrgetter("start_time", "trace_id"),
-    )
-    if not episodes:
-        raise ReadError(f"{name} holds no episodes: there is nothing to compare")
+    name = ", ".join(part.name for part in parts if part.name) or "memory"
     updates: defaultdict[str, list[int]] = defaultdict(list)
-    for one in parts:
-        for run, times in one.updates.items():
+    for part in parts:
+        for run, times in part.updates.items():
             updates[run] += times
+    runs = tuple(run for part in parts for run in part.runs)
+    read_episodes = sorted(
+        (episode for part in parts for episode in part.episodes), key=attrgetter("start_time", "trace_id")
+    )
+    if not read_episodes:
+        raise ReadError(f"{name} holds no episodes: there is nothing to compare")
+    distinct, notes = _distinct(read_episodes)
+    training = _training(runs, distinct, updates)
+    episodes, left_out = _counted(distinct, training)
+    if not episodes:
+        reasons = "; ".join(left_out)
+        raise ReadError(f"{name} holds no episode that counts: {reasons}")
     return Sample(
         name=name,
-        runs=tuple(run for one in parts for run in one.runs),
+        runs=runs,
         episodes=tuple(episodes),
-        problems=tuple(problem for one in parts for problem in one.problems),
-        updates={run: sorted(times) for run, times in updates.items()},
+        problems=tuple(problem for part in parts for problem in part.problems),
+        notes=(*notes, *left_out),
+        updates={run: sorted({*times}) for run, times in updates.items()},
+        training=training,
+        identity=SampleIdentity(
+            runs=tuple(sorted({run.id for run in runs})),
+            names=tuple(sorted({run.name for run in runs if run.name})),
+            revisions=tuple(sorted({run.revision for run in runs if run.revision})),
+            last_start=distinct[-1].start_time,
+            sha256=episodes_digest(
+                (
+                    episode.trace_id,
+                    episode.start_time,
+                    episode.env,
+                    episode.task,
+                    episode.status,
+                    episode.length,
+                    episode.return_,
+                    episode.duration,
+                )
+                for episode in distinct
+            ),
+        ),
     )
+
+
+def _distinct(episodes: Sequence[EpisodeFigures]) -> tuple[list[EpisodeFigures], list[str]]:
+    """Return each episode once, and a note about those that were repeated."""
+    first: dict[str, EpisodeFigures] = {}
+    nameless = []
+    for episode in episodes:
+        if episode.trace_id:
+            first.setdefault(episode.trace_id, episode)
+        else:
+            nameless.append(episode)
+    distinct = [*first.values(), *nameless]
+    repeated = len(episodes) - len(distinct)
+    notes = [f"{repeated:,} episodes are there more than once and count once"] if repeated else []
+    return sorted(distinct, key=attrgetter("start_time", "trace_id")) if nameless else distinct, notes
+
+
+def _training(
+    runs: Iterable[Run], episodes: Iterable[EpisodeFigures], updates: Mapping[str, Sequence[int]]
+) -> frozenset[str]:
+    """Return the ids of the runs that train: with updates, or of kind train with episodes without tasks."""
+    with_tasks = {episode.run for episode in episodes if episode.task is not None}
+    of_kind = {run.id for run in runs if run.kind == "train"}
+    return frozenset(of_kind - with_tasks) | {run for run, times in updates.items() if times}
+
+
+def _counted(
+    episodes: Iterable[EpisodeFigures], training: frozenset[str]
+) -> tuple[list[EpisodeFigures], list[str]]:
+    """Return the episodes that count or are missing, and notes about the others."""
+    kept: list[EpisodeFigures] = []
+    others: Counter[Reason] = Counter()
+    for episode in episodes:
+        reason = counting(
+            status=episode.status,
+            stop_reason=episode.stop_reason,
+            is_training=episode.run in training,
+            task=episode.task,
+            split=episode.split,
+        )
+        if reason in _LEFT_OUT:
+            others[reason] += 1
+        else:
+            kept.append(episode.as_counted())
+    return kept, [
+        f"{others[reason]:,} episodes {words}" for reason, words in _LEFT_OUT.items() if others[reason]
+    ]
 
 
 def _sources(side: Side) -> Iterable[Any]:
@@ -90,13 +206,13 @@ def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:
 
 
 def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] | None) -> Sample:
-    found, episodes = read_figures(source, progress=progress)
+    recording, episodes = read_figures(source, progress=progress)
     return Sample(
-        name=", ".join([*map(str, found.sources), *found.stores]),
-        runs=tuple(found.runs),
+        name=", ".join([*map(str, recording.sources), *recording.stores]),
+        runs=tuple(recording.runs),
         episodes=tuple(episodes),
-        problems=tuple(problem.message for problem in found.problems),
-        updates={run: counts.update_times for run, counts in found.spans.aggregate.runs.items()},
+        problems=tuple(problem.message for problem in recording.problems),
+        updates={run: counts.update_times for run, counts in recording.spans.aggregate.runs.items()},
     )
 
 

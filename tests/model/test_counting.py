@@ -1,0 +1,39 @@
+"""Which episodes count, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from mttp.model.counting import REASONS, Reason, counting, is_counted
+
+CASES: list[tuple[bool, str | None, str | None, str, str | None, Reason]] = [
+    # training, task, split, status, stop reason, reason
+    (False, None, None, "completed", None, "counted"),
+    (True, None, None, "completed", "time_limit", "counted"),
+    (True, "t1", "eval", "completed", None, "counted"),
+    (False, None, "eval", "completed", None, "counted"),
+    (True, None, "eval", "completed", None, "evaluation"),
+    (True, None, "Test", "error", None, "evaluation"),
+    (True, None, "train", "completed", None, "counted"),
+    (True, None, None, "error", None, "error"),
+    (False, "t1", None, "error", None, "error"),
+    (True, None, None, "unfinished", None, "cut_off"),
+    (True, None, None, "aborted", "training_ended", "cut_off"),
+    (True, None, None, "aborted", "closed", "cut_off"),
+    (True, None, None, "aborted", "asyncio.exceptions.CancelledError", "cut_off"),
+    (True, None, None, "aborted", "timeout", "not_finished"),
+    (True, "t1", None, "aborted", "training_ended", "not_finished"),
+    (True, "t1", None, "unfinished", None, "not_finished"),
+    (False, None, None, "aborted", "closed", "not_finished"),
+    (False, None, None, "unfinished", None, "not_finished"),
+]
+
+
+@pytest.mark.parametrize(("training", "task", "split", "status", "stop", "reason"), CASES)
+def test_episode_counts_or_has_a_reason(
+    training: bool, task: str | None, split: str | None, status: str, stop: str | None, reason: Reason
+) -> None:
+    """The reason follows from status, stop reason, task, split and whether the run trains."""
+    assert reason == counting(status=status, stop_reason=stop, is_training=training, task=task, split=split)
+    assert reason in REASONS
+    assert is_counted(status) or reason != "counted"
