@@ -192,7 +192,7 @@ def _decided(
     A difference needs both the test and the interval, where these are of different methods.
     """
     metric = replace(metric, p_corrected=p_value)
-    if p_value is None or metric.effect is None or metric.interval is None:
+    if p_value is None or metric.effect is None:
         return metric
     verdict = _verdict(metric, metric.effect, metric.interval, p_value, direction)
     if verdict == "inconclusive" and not direction and p_value <= 1 - metric.confidence:
@@ -209,14 +209,21 @@ def _decided(
 
 
 def _verdict(
-    metric: MetricComparison, effect: float, interval: tuple[float, float], p_value: float, direction: int
+    metric: MetricComparison,
+    effect: float,
+    interval: tuple[float, float] | None,
+    p_value: float,
+    direction: int,
 ) -> Verdict:
-    low, high = interval
-    margin = metric.margin or 0.0
-    if -margin <= low and high <= margin:
-        return "equivalent"
-    outside = low > 0 if effect > 0 else high < 0
-    if p_value > 1 - metric.confidence or not outside or not direction:
+    """Return the verdict of a test and its interval; without one, of equal values, that of the test."""
+    if interval is not None:
+        low, high = interval
+        margin = metric.margin or 0.0
+        if -margin <= low and high <= margin:
+            return "equivalent"
+        if not (low > 0 if effect > 0 else high < 0):
+            return "inconclusive"
+    if p_value > 1 - metric.confidence or not direction:
         return "inconclusive"
     return "better" if effect * direction > 0 else "worse"
 

@@ -123,7 +123,7 @@ class Design:
             worst_case=None if worst is None else worst.effect,
             worst_case_interval=None if worst is None else worst.interval,
             worst_case_p=None if worst is None else worst.p_value,
-            reason=reason or (None if result is None or result.p_value is not None else result.method),
+            reason=reason or (None if result is None or result.interval is not None else result.method),
             over_runs=self._aggregates(chosen, confidence) if result is not None else None,
         )
 

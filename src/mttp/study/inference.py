@@ -74,7 +74,8 @@ def paired(
     `span` is the range of the values, where it is known.
     Values that are all 0 or 1: McNemar's exact test, and Tango's score interval (1998).
     Others: Student's t; up to 15 of them also the exact permutation test of the signs.
-    Differences that are all equal have an interval only where the span bounds how far others may lie.
+    Differences that are all equal: the sign test, and an interval only where the span bounds how far others
+    may lie.
     """
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     differences = after - before
@@ -122,7 +123,7 @@ def unpaired(
         return Inference(effect=effect, method=f"no interval: {sizes}")
     error = math.hypot(first, second)
     if error <= _EQUAL * max(_largest(before), _largest(after)):
-        return Inference(effect=effect, method="no interval: the values of each side are all equal")
+        return _of_equal_sides(effect, len(before), len(after))
     result = _welch(before, after, effect, confidence)
     if min(len(before), len(after)) >= _SMALL:
         return result
@@ -148,12 +149,12 @@ def of_runs(
     several = [side for side in (before, after) if len(side) >= 2]
     if not several:
         return Inference(effect=effect, method=f"no interval: {sizes}")
-    if max(float(np.ptp(side)) for side in several) <= _EQUAL * max(_largest(before), _largest(after)):
-        return Inference(effect=effect, method=f"no interval: {sizes}, and those of a side are all equal")
-    if len(several) == 2:
-        return replace(_welch(before, after, effect, confidence), method=f"Welch t over {sizes}")
     if not len(before) or not len(after):
         return Inference(effect=effect, method=f"no interval: {sizes}")
+    if max(float(np.ptp(side)) for side in several) <= _EQUAL * max(_largest(before), _largest(after)):
+        return _of_equal_sides(effect, len(before), len(after))
+    if len(several) == 2:
+        return replace(_welch(before, after, effect, confidence), method=f"Welch t over {sizes}")
     (runs,) = several
     error = float(runs.std(ddof=1)) * math.sqrt(1 + 1 / len(runs))
     method = f"t of one run against {len(runs):,}, with the variance of these"
@@ -281,19 +282,31 @@ def _of_equal_differences(effect: float, count: int, width: float | None, confid
     A difference that was not seen in `count` pairs has a share of at most 1 - alpha^(1 / count), and lies
     within `width` of 0.
     """
-    if count < 2 or width is None:
-        known = "" if width is None else " of a known range"
-        reason = f"{count:,} pairs{known}" if count < 2 else "the differences are all equal, without a range"
-        return Inference(effect=effect, method=f"no interval: {reason}")
+    if count < 2:
+        return Inference(effect=effect, method=f"no interval: {count:,} pairs")
+    p_value = min(1.0, 2 * 0.5**count) if effect else 1.0
+    method = f"sign test of {count:,} equal differences"
+    if width is None:
+        method = f"{method}; no interval: the range of the values is not known"
+        return Inference(effect=effect, p_value=p_value, method=method)
     share = 1 - ((1 - confidence) / 2) ** (1 / count)
-    interval = effect - share * (effect + width), effect + share * (width - effect)
-    alone = 2 * 0.5**count
     return Inference(
         effect=effect,
-        interval=interval,
-        p_value=min(1.0, alone) if effect else 1.0,
-        detectable=share * width if alone <= 1 - confidence else None,
-        method=f"{count:,} equal differences, bounded by the range; p by the sign test",
+        interval=(effect - share * (effect + width), effect + share * (width - effect)),
+        p_value=p_value,
+        detectable=share * width if 2 * 0.5**count <= 1 - confidence else None,
+        method=f"{method}; the interval is what their range allows",
+    )
+
+
+def _of_equal_sides(effect: float, first: int, second: int) -> Inference:
+    """Return what two sides show whose values are each all equal: whether chance separates them so."""
+    p_value = min(1.0, 2 / math.comb(first + second, first)) if effect else 1.0
+    method = f"permutation test of {first:,} and {second:,} equal values"
+    return Inference(
+        effect=effect,
+        p_value=p_value,
+        method=f"{method}; no interval: the range of the values is not known",
     )
 
 
