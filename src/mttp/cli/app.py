@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from mttp.cli.output import leave_quietly, say
+from mttp.cli.output import discard_output, say
 from mttp.errors import MttpError
 from mttp.model.printable import visible
 from mttp.model.version import __version__
@@ -178,7 +178,8 @@ def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callabl
         try:
             return command(*args, **kwargs)
         except BrokenPipeError:
-            leave_quietly()
+            discard_output()
+            raise typer.Exit(0) from None
         except MttpError as error:
             _refuse(str(error), bad_input)
         except ValueError as error:

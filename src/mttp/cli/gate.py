@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from mttp.cli.output import Json, console, fail, print_json, progress, say
-from mttp.errors import ConfigureError
+from mttp.errors import ConfigureError, MttpError
 
 __all__ = ["gate"]
 
@@ -31,8 +31,11 @@ def gate(
     init: Annotated[
         bool, typer.Option("--init", help="Write a commented file of rules to --rules, and judge nothing.")
     ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 2 if the verdict is inconclusive.")
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Exit with 0 also if the verdict is inconclusive.")
+    ] = False,
+    strict: Annotated[  # noqa: ARG001 - it was an option before it became the default
+        bool, typer.Option("--strict", hidden=True, help="The default.")
     ] = False,
     json: Json = False,
     markdown_: Annotated[
@@ -54,21 +57,21 @@ def gate(
     Decide by rules whether a candidate may be promoted.
 
     A rule passes if its one-sided confidence bound is on the right side of the limit, fails if the opposite
-    bound is on the wrong side, and is inconclusive in between. Missing data fail a rule.
+    bound is on the wrong side, and is inconclusive in between. What is missing counts against it.
     One failed rule rejects the candidate.
 
     \b
     Examples:
       mttp gate --init
       mttp gate runs/new.jsonl --rules promotion.yaml
-      mttp gate runs/new.jsonl --baseline runs/base.jsonl --strict
+      mttp gate runs/new.jsonl --baseline runs/base.jsonl --junit gate.xml
 
     \b
     Exit codes:
-      0  Everything is fine: promote, or inconclusive without --strict.
+      0  Everything is fine: promote, or inconclusive with --lenient.
       1  A rule failed: reject.
-      2  --strict, and the verdict is inconclusive.
-      3  Wrong usage, or input that can't be read.
+      2  The verdict is inconclusive.
+      3  No verdict: wrong usage, sides that differ, or input that can't be read or is empty.
     """
     if init:
         _init(rules)
@@ -78,23 +81,36 @@ def gate(
     from mttp.cli.rendering import gate as report
     from mttp.study import gate as gated
 
-    with progress([candidate, *([baseline] if baseline else [])]) as advance:
-        found = gated(candidate, rules=rules, baseline=baseline, progress=advance)
+    try:
+        with progress([candidate, *([baseline] if baseline else [])]) as advance:
+            result = gated(candidate, rules=rules, baseline=baseline, progress=advance)
+    except MttpError as error:  # the exit code is 3
+        if json:
+            print_json(
+                {"verdict": "none", "reason": str(error), "candidate": candidate, "baseline": baseline}
+            )
+        elif markdown_:
+            say(report.refusal_markdown(str(error)))
+        if junit is not None:
+            junit.write_bytes(report.refusal_junit(str(error)))
+        if github:
+            _to_github(report.refusal_markdown(str(error)), report.refusal_commands(str(error)))
+        raise
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
     elif markdown_:
-        say(report.markdown(found))
+        say(report.markdown(result))
     else:
-        console().print(report.render(found))
+        console().print(report.render(result))
     if junit is not None:
-        junit.write_bytes(report.junit(found, strict=strict))
+        junit.write_bytes(report.junit(result, strict=not lenient))
     if github:
-        _to_github(report.markdown(found), report.workflow_commands(found, strict=strict))
-    if found.verdict == "inconclusive":
-        say(f"mttp: {'' if strict else 'warning: '}{report.headline(found)}", error=True)
-        if strict:
+        _to_github(report.markdown(result), report.workflow_commands(result, strict=not lenient))
+    if result.verdict == "inconclusive":
+        say(f"mttp: {'warning: ' if lenient else ''}{report.headline(result)}", error=True)
+        if not lenient:
             raise typer.Exit(2)
-    fail([report.headline(found)] if found.verdict == "reject" else [])
+    fail([report.headline(result)] if result.verdict == "reject" else [])
 
 
 def _init(path: Path) -> None:

@@ -30,10 +30,12 @@ __all__ = [
     "Trust",
     "TrustModule",
     "console",
+    "discard_output",
     "fail",
     "fail_on",
     "failures",
     "finish",
+    "is_discarded",
     "print_json",
     "progress",
     "receiver",
@@ -71,10 +73,23 @@ _LARGE = 20_000_000
 _PIPE_WIDTH = 160
 
 
-def leave_quietly() -> None:
-    """Exit quietly when the reader of standard output has closed it, as `head` does."""
+_is_discarded = False
+
+
+def discard_output() -> None:
+    """
+    Discard what is printed from now on, because the reader of standard output has closed it, as `head` does.
+
+    The command goes on, since its exit code is its answer.
+    """
+    global _is_discarded
+    _is_discarded = True
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    raise SystemExit(0)
+
+
+def is_discarded() -> bool:
+    """Return whether nobody reads standard output any more, so that an endless command may end."""
+    return _is_discarded
 
 
 def say(text: str = "", *, error: bool = False) -> None:
@@ -92,7 +107,12 @@ def print_json(document: object, *, error: bool = False) -> None:
 def _print(text: str, *, error: bool) -> None:
     stream = sys.stderr if error else sys.stdout
     _replace_unknown_characters(stream)
-    print(text, file=stream, flush=error)
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        if error:
+            raise
+        discard_output()
 
 
 def _replace_unknown_characters(stream: Any) -> None:
@@ -112,7 +132,7 @@ def console(*, error: bool = False) -> Console:
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            leave_quietly()
+            discard_output()
 
         def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
             for segment in super().render(*args, **options):

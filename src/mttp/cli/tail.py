@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from mttp.cli.interrupts import until_interrupted
-from mttp.cli.output import Sources, console, say, working
+from mttp.cli.output import Sources, console, is_discarded, say, working
 from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
 from mttp.reading.episode_figures import EpisodeFigures
@@ -83,7 +83,7 @@ def tail(
             for line in shown:
                 show(line)
             shown = deque()
-            if no_follow:
+            if no_follow or is_discarded():
                 return
             time.sleep(_POLL_SECONDS)
             poll()
@@ -131,11 +131,12 @@ class _RunningMeans:
         self._successes: deque[bool] = deque(maxlen=window)
 
     def line(self, episode: EpisodeFigures) -> _EpisodeLine:
-        """Count an episode."""
-        if episode.return_ is not None and math.isfinite(episode.return_):
-            self._returns.append(episode.return_)
-        if episode.success is not None:
-            self._successes.append(episode.success)
+        """Count an episode that ended with values."""
+        counted = episode.as_counted()
+        if counted.return_ is not None and math.isfinite(counted.return_):
+            self._returns.append(counted.return_)
+        if counted.success is not None:
+            self._successes.append(counted.success)
         return _EpisodeLine(episode, _mean(self._returns), _mean(self._successes))
 
 

@@ -11,12 +11,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.rendering.words import cell, count, printed, visible
+from mttp.cli.rendering.words import cell, count, moment, printed, visible
 
 if TYPE_CHECKING:
     from mttp.study import GateResult, RuleResult
 
-__all__ = ["headline", "junit", "markdown", "render", "workflow_commands"]
+__all__ = [
+    "headline",
+    "junit",
+    "markdown",
+    "refusal_commands",
+    "refusal_junit",
+    "refusal_markdown",
+    "render",
+    "workflow_commands",
+]
 
 _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 _OVERALL = {"promote": "bold green", "reject": "bold red", "inconclusive": "bold yellow"}
@@ -41,7 +50,8 @@ def render(found: GateResult) -> RenderableType:
     parts += [printed(f"differs: {one}") for one in found.differences[:_MOST]]
     if more := len(found.differences) - _MOST:
         parts += [Text(f"differs: {more:,} more, listed by --json")] if more > 0 else []
-    parts += [Text(note) for note in found.notes]
+    parts += [printed(line) for line in _identity(found)]
+    parts += [printed(note) for note in found.notes]
     parts += [Text(), printed(headline(found), style=_OVERALL[found.verdict]), Text()]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("verdict", "rule", "evidence"):
@@ -55,11 +65,28 @@ def render(found: GateResult) -> RenderableType:
     return Group(*parts)
 
 
+def _identity(found: GateResult) -> Iterator[str]:
+    """Yield which recording the baseline is, and by which rules verdicts are found."""
+    if (identity := found.identity) is not None:
+        words = [
+            f"run {', '.join(identity.names or identity.runs)}" if identity.runs else "no run",
+            *(
+                [f"revision {', '.join(one[:12] for one in identity.revisions)}"]
+                if identity.revisions
+                else []
+            ),
+            moment(identity.last_start),
+            f"sha256 {identity.sha256[:16]}",
+        ]
+        yield f"baseline: {', '.join(words)}"
+    yield f"rules: {found.rules_version}"
+
+
 def markdown(found: GateResult) -> str:
     """For a pull request or the summary of a CI job."""
     lines = [f"**{cell(headline(found))}**", ""]
     lines += [f"- differs: {cell(str(one))}" for one in found.differences[:_MOST]]
-    lines += [*(f"- {cell(note)}" for note in found.notes), ""]
+    lines += [*(f"- {cell(note)}" for note in (*_identity(found), *found.notes)), ""]
     lines += ["| verdict | rule | evidence |", "| --- | --- | --- |"]
     lines += [f"| {rule.verdict} | {cell(rule.name)} | {cell(_evidence(rule))} |" for rule in found.rules]
     lines += ["", *(f"- problem: {cell(problem)}" for problem in found.problems[:_MOST])]
@@ -93,6 +120,26 @@ def junit(found: GateResult, *, strict: bool) -> bytes:
         else:
             ElementTree.SubElement(case, "system-out").text = _xml(rule.evidence)
     return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def refusal_markdown(reason: str) -> str:
+    """Return Markdown for a gate without a verdict."""
+    return f"**no verdict**\n\n- {cell(reason)}"
+
+
+def refusal_junit(reason: str) -> bytes:
+    """Return JUnit XML for a gate without a verdict: one test case with an error."""
+    suite = ElementTree.Element(
+        "testsuite", name="mttp gate", tests="1", failures="0", skipped="0", errors="1"
+    )
+    case = ElementTree.SubElement(suite, "testcase", classname="mttp.gate", name="verdict")
+    ElementTree.SubElement(case, "error", message=_xml(reason)).text = _xml(reason)
+    return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
+
+
+def refusal_commands(reason: str) -> list[str]:
+    """Return the workflow command of GitHub Actions for a gate without a verdict."""
+    return [f"::error title=mttp gate%3A no verdict::{_escaped(reason)}"]
 
 
 def _xml(text: str) -> str:
