@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mttp.study.inference import interquartile_mean, of_runs, paired, probability_of_improvement, unpaired
+from mttp.study.inference import (
+    interquartile_mean,
+    of_runs,
+    paired,
+    probability_of_improvement,
+    tango_interval,
+    unpaired,
+)
 
 
 def outcomes(passed: int, count: int) -> list[float]:
@@ -73,10 +80,10 @@ def test_few_pairs_are_permuted_as_by_scipy() -> None:
 
 def test_welch_is_that_of_scipy() -> None:
     """
-    With samples of different sizes and spreads.
+    With samples of different sizes and spreads, of 30 values or more.
     """
     random = np.random.default_rng(3)
-    base, candidate = random.normal(size=12), random.normal(1, 3, size=25)
+    base, candidate = random.normal(size=32), random.normal(1, 3, size=45)
     found = unpaired(base, candidate)
     expected = stats.ttest_ind(candidate, base, equal_var=False)
     interval = expected.confidence_interval(0.95)
@@ -102,33 +109,66 @@ def test_the_detectable_effect_is_detected_with_that_power() -> None:
 
 @pytest.mark.parametrize(
     ("base", "candidate"),
-    [([1.0], [2.0]), ([], []), ([0.5] * 5, [0.7] * 5)],
-    ids=["one", "none", "few equal"],
+    [([1.0], [2.0]), ([], []), ([0.5] * 50, [0.7] * 50)],
+    ids=["one", "none", "equal"],
 )
 def test_too_little_gives_no_interval(base: list[float], candidate: list[float]) -> None:
     """
-    Neither one pair nor five equal differences support one.
+    Neither one pair nor equal differences of an unknown range support one.
     """
     found = paired(base, candidate)
 
-    assert (None, None, None) == (found.interval, found.p_value, found.detectable)
+    assert (None, None) == (found.interval, found.detectable)
+
+
+def test_tango_as_published() -> None:
+    """
+    Crossover trial of 14 pairs, 32 and 12: 0.061 to 0.345; 5 gained of 12: 0.073 to 0.680 (Tango 1998).
+    """
+    assert tango_interval(12, 2, 50, 0.95) == pytest.approx((0.0611, 0.3447), abs=1e-4)
+    assert tango_interval(5, 0, 12, 0.95) == pytest.approx((0.0731, 0.6805), abs=1e-4)
+    ends = [tango_interval(0, lost, 40, 0.9)[0] for lost in range(41)]
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_equal_differences_are_bounded_by_their_range() -> None:
+    """
+    Fifty differences of 0 on a scale from 0 to 10: another one has a share of at most 1 - 0.025 ** (1 / 50).
+    """
+    same = [3.0] * 50
+    found = paired(same, same, span=(0.0, 10.0))
+    width = 10 * (1 - 0.025 ** (1 / 50))
+
+    assert found.interval == pytest.approx((-width, width))
+    assert paired(same, [4.0] * 50).p_value == pytest.approx(2 * 0.5**50)
+
+
+def test_nothing_is_detectable_with_five_pairs() -> None:
+    """
+    The least p value of five pairs is 1/16.
+    """
+    assert paired([0.1, 0.2, 0.3, 0.4, 0.5], [9.2, 9.1, 9.5, 9.3, 9.4]).detectable is None
 
 
 def test_no_event_is_not_no_risk() -> None:
     """
-    Of 100 pairs that all pass, 3 % may still differ: 1 - 0.05 ** (1 / 100).
+    Of 100 pairs that all pass, 3.7 % may still differ by Tango's interval.
     """
-    found = paired([1.0] * 100, [1.0] * 100, binary=True)
+    found = paired([1.0] * 100, [1.0] * 100, span=(0.0, 1.0))
 
-    assert found.interval == pytest.approx((-0.0295, 0.0295), abs=1e-4)
+    assert found.interval == pytest.approx((-0.0370, 0.0370), abs=1e-4)
     assert 1.0 == found.p_value
 
 
 def test_one_run_a_side_has_no_interval() -> None:
     """
-    The variance between runs is unknown.
+    The variance between runs is unknown; of one against several it is that of the several.
     """
-    assert of_runs([1.0], [9.0, 8.0]).interval is None
+    assert of_runs([1.0], [9.0]).interval is None
+    one_against_two = of_runs([1.0], [9.0, 8.0])
+    assert one_against_two.p_value == pytest.approx(
+        2 * stats.t.sf(7.5 / (np.std([9, 8], ddof=1) * math.sqrt(1.5)), 1)
+    )
     assert of_runs([1.0, 2.0], [9.0, 8.0]).interval is not None
 
 
@@ -147,10 +187,8 @@ def test_aggregates_of_runs() -> None:
         lambda random: paired(random.normal(size=40), random.normal(size=40)),
         lambda random: paired(random.normal(size=6), random.normal(size=6)),
         lambda random: paired(random.standard_t(2, size=12), random.standard_t(2, size=12)),
-        lambda random: paired(1.0 * (random.random(50) < 0.4), 1.0 * (random.random(50) < 0.4), binary=True),
-        lambda random: unpaired(
-            1.0 * (random.random(40) < 0.1), 1.0 * (random.random(40) < 0.1), binary=True
-        ),
+        lambda random: paired(1.0 * (random.random(50) < 0.4), 1.0 * (random.random(50) < 0.4)),
+        lambda random: unpaired(1.0 * (random.random(40) < 0.1), 1.0 * (random.random(40) < 0.1)),
         lambda random: unpaired(random.standard_t(2, size=30), random.standard_t(2, size=20)),
         lambda random: of_runs([*random.normal(size=5)], [*random.normal(size=5)]),
     ],

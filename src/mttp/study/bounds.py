@@ -58,6 +58,8 @@ def mean_bounds(
     """
     means = np.array([float(np.mean(values)) for values in clusters])
     count, value = len(means), float(np.mean(means))
+    if count < 2:
+        return _unbounded(value, count, "too few values")
     values = np.concatenate([np.asarray(values, dtype=float) for values in clusters])
     if bool(np.isin(values, OUTCOMES).all()):
         independent = _independent(means, len(values), confidence)
@@ -71,8 +73,6 @@ def mean_bounds(
             method=method if span == OUTCOMES else f"{method}, {IF_OUTCOMES}",
             is_conditional=span != OUTCOMES,
         )
-    if count < 2:
-        return _unbounded(value, count, "too few values")
     error = float(np.std(means, ddof=1)) / math.sqrt(count)
     if error > _EQUAL * float(np.abs(values).max()):
         half = float(scipy_stats().t.ppf(confidence, count - 1)) * error

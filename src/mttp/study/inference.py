@@ -23,6 +23,7 @@ __all__ = [
     "paired",
     "probability_of_improvement",
     "scipy_stats",
+    "tango_interval",
     "unpaired",
 ]
 
@@ -80,7 +81,7 @@ def paired(
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     differences = after - before
     count, effect = len(differences), _mean(differences)
-    if count and _are_outcomes(before, after):
+    if count >= 2 and _are_outcomes(before, after):
         return _mcnemar(differences, effect, span, confidence)
     error = _standard_error(differences)
     if error is None or error <= _EQUAL * max(_largest(before), _largest(after)):
@@ -115,7 +116,7 @@ def unpaired(
     """
     before, after = np.asarray(base, dtype=float), np.asarray(candidate, dtype=float)
     effect = _mean(after) - _mean(before)
-    if min(len(before), len(after)) >= 1 and _are_outcomes(before, after):
+    if min(len(before), len(after)) >= 2 and _are_outcomes(before, after):
         return _proportions(before, after, effect, span, confidence)
     first, second = _standard_error(before), _standard_error(after)
     if first is None or second is None:
