@@ -18,7 +18,7 @@ from mttp.reading.probing.cases import ProbeCase, every_case
 from mttp.reading.probing.findings import ProbeFinding, compared, suited
 from mttp.reading.stores import Store
 from mttp.transports.otlp import OtlpTransport
-from mttp.transports.otlp.answers import otlp_answer
+from mttp.transports.otlp.http_answers import otlp_answer
 from mttp.transports.otlp.profiles import guessed
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.partial_export import PartialExport

@@ -11,7 +11,8 @@ from google.rpc.status_pb2 import Status
 from mttp.otlp.http_client import HttpClient, NoReply, Reply
 from mttp.otlp.replies import ADVICE, is_page, redacted, seconds_to_wait
 from mttp.otlp.request_errors import Kind, RequestError
-from mttp.transports.otlp.answers import ExportResponse, otlp_answer, partly
+from mttp.transports.otlp.answers import ExportResponse, partly
+from mttp.transports.otlp.http_answers import otlp_answer
 from mttp.transports.otlp.settings import Settings
 
 __all__ = ["HttpSender"]
