@@ -125,42 +125,9 @@ _NAME = (
 """A name, also of two words."""
 _MARK = r"\\*[\"']"
 _QUOTED = (
-    r"[bfruBFRU]{0,2}(?:\"\"\".*?\"\"\"|\'\'\'.*?\'\'\'"
+    r"[bfruBFRU]{0,2}(?:\"\"\".*?\"\"\"|'{3}.*?'{3}"
     r"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\+\"[^\"\\]*\\+\")"
 )
-_WORD = re.compile(r"[^a-z0-9]+")
-_SPECIAL = re.compile(r"<.*>|\[.*\]", re.DOTALL)
-"""A special token of a vocabulary, or a placeholder."""
-_CONSTANT = re.compile(r"true|false|none|null|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|<.*>|\[.*", re.IGNORECASE)
-"""A value in a text that is not secret."""
-_USER = re.compile(
-    r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://"
-    r"(?P<user>[^/\s'\"?#]+|[^/\s'\"?#:@\[]{0,99}:(?!\d*[/?#])[^\s'\"@]{1,299})@"
-    r"|(?<![\w/:@.+-])(?!(?:mailto|sip|acct|xmpp):)[A-Za-z][\w.+-]{0,99}:[^\s:@/'\"]{1,299}"
-    r"@(?=[A-Za-z\[]|\d+\.\d+\.\d+\.)(?!sha\d)"
-)
-"""User and password of an address with or without a scheme; after one, a password may contain a slash."""
-_ADDRESS_OPTION = re.compile(r"(?<=[?&#])(?P<name>[\w.%-]+)=(?P<value>(?!\[redacted)[^\s&#'\"<>]+)")
-_GRANT = re.compile(r"(?:x-(?:amz|goog)-)?sig(?:nature)?|key|code|sas", re.IGNORECASE)
-"""Options of an address that grant access to it, besides those whose names are of secrets anywhere."""
-_KNOWN_FORMS = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_[A-Za-z0-9]{20}|github_pat_\w{20}|gl[a-z]{2,5}-[\w-]{20}"
-    r"|(?:hf|npm|r8|rpa|gsk|pcsk|api_org)_[A-Za-z0-9]{20}|(?:[sr]k_(?:live|test)|dckr_[a-z]{3}|wandb_v1)_[\w-]{16}"
-    r"|sk-[\w-]{0,30}?[A-Za-z0-9]{20}|(?:pypi|nvapi|xai)-\w{16}|xox[abeprs]-[\w-]{10}|AIza[\w-]{30}"
-    r"|(?:ya29|hvs)\.[\w-]{20})[\w-]*"
-    r"|\beyJ[\w-]{10,999}\.eyJ[\w.-]*"
-    r"|(?<=\bhooks\.slack\.com/services/)[\w/]+",
-    re.DOTALL,
-)
-"""Private keys, and tokens of providers and registries that are known by how they begin."""
-_NAME = (
-    rf"(?P<name>(?:(?:api|access|auth|private|secret|signing|license|{'|'.join(_VOCABULARY)})"
-    r"[ ](?=keys?\b|token))?\w[\w.-]*)"
-)
-"""A name, also of two words."""
-_MARK = r"\\*[\"']"
-_QUOTED = r"[bfruBFRU]{0,2}(?:\"\"\".*?\"\"\"|\'\'\'.*?\'\'\'|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\+\"[^\"\\]*\\+\")"
 _WORD = rf"(?:[\w.]{{1,60}}\(\s*)?{_QUOTED}|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}}\]'\"]+"
 _ENDED = rf"(?:{_WORD})(?=[ \t]*(?:[,;)}}\]|<\\\"'#]|\r?$))"
 """A value that ends where its line, list or quotation does: a text goes on."""
