@@ -57,7 +57,7 @@ _VOCABULARY = (
     "special",
     "per",
 )
-_LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|o?auth"
+_LAST = "".join(f"(?<!_{word}_)" for word in _VOCABULARY) + "token|o?auth"
 """Words that mark a name as secret at its end; special tokens, and what is per token, are not secret."""
 _PASSES = (
     "all",
@@ -87,7 +87,7 @@ _PASSES = (
     "third",
     "two",
 )
-_PASS = "".join(f"(?<!{word}_)" for word in _PASSES) + "pass|pw"
+_PASS = "".join(f"(?<!_{word}_)" for word in _PASSES) + "pass|pw"
 """Words that mark a name as secret at its very end; passes over data and of tests are not secret."""
 _NAMES_A_VARIABLE = ("_var", "_variable")
 """Ends of names whose value is the name of a variable: `api_key_var`."""
@@ -257,7 +257,7 @@ class Secrets:
             if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             words = _words(key)
-            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(words))
+            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(f"_{words}"))
             self._known[key] = found
         return found
 
@@ -307,20 +307,16 @@ class Secrets:
 
     def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
         """Return the items of a list without secrets, including values after options and in pairs."""
-        kept: list[Any] = []
-        before: Any = None
+        kept = []
         for place, value in enumerate(values):
-            where, is_option = f"{path}.{place}", isinstance(before, str) and before.startswith("-")
-            if not isinstance(before, str) or not (is_option or len(values) == 2):
-                kept.append(self._hidden("", value, where, found))
-            elif not is_option or not isinstance(value, str):
-                kept.append(self._hidden(before, value, where, found))
-            elif self.names(before) and not value.startswith("-"):
-                kept.append(_blank(value, where, found))
-            else:  # an option's value
-                option = f"{before} "
-                kept.append(self._without(option + value, where, found).removeprefix(option))
-            before = value
+            before, where = values[place - 1] if place else None, f"{path}.{place}"
+            is_option = isinstance(before, str) and before.startswith("-") and "=" not in before
+            name = before if isinstance(before, str) and (is_option or place + 1 == len(values) == 2) else ""
+            if is_option and isinstance(value, str) and value.startswith("-"):
+                name = ""
+            if is_option and name and isinstance(value, str) and not self.names(name):  # as in `-u me:X`
+                value = self._without(f"{name} {value}", where, found).removeprefix(f"{name} ")
+            kept.append(self._hidden(name, value, where, found))
         return kept
 
     def _may_hold(self, text: str) -> bool:
