@@ -759,6 +759,7 @@ def test_an_invalid_list_of_names_is_refused(wrong: Any) -> None:
         ("pass", True),
         ("db_pw", True),
         ("login_credentials", True),
+        ("backend_token", True),
         ("pass@1", False),
         ("pass_rate", False),
         ("backward_pass", False),

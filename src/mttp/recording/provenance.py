@@ -27,6 +27,7 @@ __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 Facts: TypeAlias = dict[str, Any]
 Detector: TypeAlias = Callable[[str], Facts]
 _GIT_SECONDS = 2.0
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _NAME_OR_VERSION = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
@@ -61,7 +62,7 @@ def _integer(environ: Mapping[str, str], name: str) -> int | None:
 def revision(directory: str) -> Facts:
     """Return the git commit of the working directory, and whether tracked files have changed since."""
     commit = _git(directory, "rev-parse", "HEAD")
-    if commit is None:
+    if commit is None or not _COMMIT.fullmatch(commit):
         return {}
     changes = _git(directory, "status", "--porcelain", "--untracked-files=no")
     return {"revision": commit} if changes is None else {"revision": commit, "dirty": bool(changes)}
