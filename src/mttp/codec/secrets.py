@@ -270,6 +270,10 @@ class Secrets:
         omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(found))[:_MAX_NAMED]]
         return kept
 
+    def text(self, text: str) -> str:
+        """Return a text for a message without secrets."""
+        return str(self.hide("", text, []))
+
     def document(self, key: str, document: str, omissions: list[str]) -> str:
         """Return a JSON text without secrets; each replacement is added to `omissions`."""
         if not self.is_on or not self._may_hold(document):
@@ -414,7 +418,7 @@ def without_secrets(address: str) -> str:
         place = f"{scheme}{found}{REDACTED}@{host}"
     if _OPTION.search(unquote(options)):
         return place
-    return place + str(USUAL.hide("", f"{sign}{options}", []))
+    return place + USUAL.text(f"{sign}{options}")
 
 
 def may_be_secret(name: str, value: object) -> bool:

@@ -76,7 +76,7 @@ def redacted(text: str, sent: Mapping[str, str]) -> str:
         for secret in (value, value.partition(" ")[2]):
             if len(secret) >= _SHORTEST_SECRET and USUAL.names(name):
                 text = text.replace(secret, REDACTED)
-    return str(USUAL.hide("", text, []))
+    return USUAL.text(text)
 
 
 def seconds_to_wait(given: str) -> float | None:
