@@ -97,7 +97,6 @@ FILTERS = [
     ("components.neat's", "<=", "0.5"),
     ("metadata.who", "=", "A"),
     ("length", "<", ""),
-    ("nothing", "=", "1"),
 ]
 
 

@@ -47,7 +47,7 @@ def ask(
 ) -> tuple[int, bytes, Any]:
     """Status, body and headers of the answer."""
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers)
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"} | headers)
     try:
         with opener.open(request, timeout=30) as answer:
             return answer.status, answer.read(), answer.headers
