@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,9 @@ class EpisodeIndex:
 
     def close(self) -> None:
         """Remove the database."""
-        with self._lock:
+        import duckdb
+
+        with self._lock, suppress(duckdb.Error):  # a statement that can't be interrupted keeps it open
             self._connection.close()
         self._directory.cleanup()
 

@@ -7,8 +7,7 @@ import hmac
 import ipaddress
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -85,12 +84,20 @@ def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
     async def episodes(request: Request) -> Response:
         query = await _query(request)
         await newest_overview()  # it knows the columns
-        async with _turn(searching):
-            return _json(await _found(pages, query, request))
+        await _wait_for(searching)
+        search = asyncio.ensure_future(_found(pages, query, request, searching))
+        search.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        # The database compiles an expensive expression to its end; its client need not wait for that.
+        if not (await asyncio.wait({search}, timeout=_LONGEST_SEARCH + _LONGEST_LEFT))[0]:
+            raise _too_long()
+        return _json(search.result())
 
     async def episode(request: Request) -> Response:
-        async with _turn(reading):
+        await _wait_for(reading)
+        try:
             return _json(await run_in_threadpool(pages.episode, request.path_params["trace_id"]))
+        finally:
+            reading.release()
 
     async def version(request: Request) -> Response:
         return _json({"version": await _next_version(pages, request.query_params.get("after", ""))})
@@ -170,35 +177,43 @@ def _check_origin(request: Request) -> None:
         raise HTTPException(415, "a query needs the header Content-Type: application/json")
 
 
-@asynccontextmanager
-async def _turn(lock: asyncio.Lock) -> AsyncIterator[None]:
-    """Wait until no other request holds the lock; raises HTTPException if that takes too long."""
+async def _wait_for(lock: asyncio.Lock) -> None:
+    """Acquire the lock; raises HTTPException if other requests hold it for too long."""
     with move_on_after(_LONGEST_WAIT) as waiting:
         await lock.acquire()
     if waiting.cancelled_caught:
         raise _unavailable("other requests are still being answered; try again later")
+
+
+async def _found(
+    pages: LivePages, query: Mapping[str, Any], request: Request, lock: asyncio.Lock
+) -> dict[str, Any]:
+    """
+    The rows of a query, which is interrupted after some seconds, or if nobody waits for its answer.
+
+    Releases the lock when the database is at rest.
+    """
+    loop, connection = asyncio.get_running_loop(), request.state.connection
+    started = loop.time()
+    search = asyncio.ensure_future(run_in_threadpool(pages.episodes, query))
+    reason: HTTPException | None = None
     try:
-        yield
+        while not (await asyncio.wait({search}, timeout=_CHECK_SECONDS))[0]:
+            if pages.is_stopping or loop.time() > max(started, connection.ended) + _LONGEST_LEFT:
+                reason = _unavailable("the search was ended")
+            elif loop.time() > started + _LONGEST_SEARCH:
+                reason = _too_long()
+            if reason is not None:
+                pages.interrupt()
     finally:
         lock.release()
-
-
-async def _found(pages: LivePages, query: Mapping[str, Any], request: Request) -> dict[str, Any]:
-    """The rows of a query, which is interrupted after some seconds, or if nobody waits for its answer."""
-    loop, connection = asyncio.get_running_loop(), request.state.connection
-    until = loop.time() + _LONGEST_SEARCH
-    search = asyncio.ensure_future(run_in_threadpool(pages.episodes, query))
-    reason = ""
-    while not (await asyncio.wait({search}, timeout=_CHECK_SECONDS))[0]:
-        if pages.is_stopping or loop.time() > connection.ended + _LONGEST_LEFT:
-            reason = "the search was ended"
-        elif loop.time() > until:
-            reason = f"the search took more than {_LONGEST_SEARCH:g} s; give fewer words and filters"
-        if reason:
-            pages.interrupt()
-    if reason and search.exception():
-        raise _unavailable(reason)
+    if reason is not None and search.exception():
+        raise reason
     return search.result()
+
+
+def _too_long() -> HTTPException:
+    return _unavailable(f"the search took more than {_LONGEST_SEARCH:g} s; give fewer words and filters")
 
 
 def _unavailable(reason: str) -> HTTPException:
