@@ -58,7 +58,7 @@ NUMBER_BYTES = 8
 
 
 def encode(
-    keys: ContentKeys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
+    keys: ContentKeys, value: Any, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
     """Return the attributes of a value; beyond `max_bytes` only dtype and shape, and an omission."""
     flat = value if type(value) is Flattened else flatten(value, faults, max_bytes=max_bytes)

@@ -60,6 +60,8 @@ _CONTAINERS = frozenset({list, tuple, dict})
 _ATOMS = frozenset({*_UNCHANGED, int, str})
 _NO_LISTS = (str, bytes, bytearray, memoryview, UserString)
 """Sequences whose items are no values of their own."""
+_DEEP_BYTES = MAX_COPIED_BYTES // 16
+"""What the text of a container that is nested too deeply counts: few are printed twice, since it is slow."""
 _MAX_JSON_BITS = 14_000
 """Integers up to this size can be read from JSON: Python takes 4,300 digits."""
 
@@ -106,7 +108,8 @@ class _Conversion:
     def _contained(self, value: Any, depth: int) -> Plain:
         """Return a list, a tuple, or a mapping."""
         if depth >= MAX_DEPTH:
-            return _as_text(value, self._faults)
+            is_first = self._sharing.admits(value, _DEEP_BYTES)
+            return _as_text(value, self._faults) if is_first else self._left_out(TOO_LARGE, value)
         is_exact = type(value) in _CONTAINERS
         if marker := self._sharing.enter(value, ITEM_BYTES * len(value) if is_exact else 0):
             return self._left_out(marker, value)

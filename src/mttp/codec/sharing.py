@@ -19,7 +19,7 @@ TOO_LARGE: Final = "<too large>"
 
 
 class Sharing:
-    """What one conversion has copied so far, what is around the current value, and what may still be copied."""
+    """What one conversion has copied, what is around the current value, and what may still be copied."""
 
     __slots__ = ("_around", "_left", "_seen")
 
