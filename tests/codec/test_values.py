@@ -34,6 +34,7 @@ EXACT = {
     "None", "not a number", "infinity", "numpy text", "numpy bytes", "text with a null character", "bytes",
     "bytearray", "memoryview", "set", "frozenset", "range", "deque", "named tuple", "dict of other keys",
     "ordered dict", "dict view", "enum of text", "text that raises", "nested containers", "array",
+    "set of shared tuples",
     "empty array", "array of objects", "array of texts", "masked element", "masked array", "pandas Series",
     "pandas Series of objects", "pandas DataFrame", "pandas Index", "pandas Categorical", *NUMBERS,
 }  # fmt: skip
