@@ -66,12 +66,12 @@ _MAX_JSON_BITS = 14_000
 """Integers up to this size can be read from JSON: Python takes 4,300 digits."""
 
 
-def plain(value: object, faults: Faults) -> Plain:
+def plain(value: Any, faults: Faults) -> Plain:
     """Return a copy of `value` as plain data; arrays stay arrays, other unsupported values become text."""
     kind = type(value)
     if kind is str:
         return text(value, faults)
-    if kind in _UNCHANGED:
+    if kind in _UNCHANGED or (kind is int and value in INT64):
         return value
     return _Conversion(faults).converted(value, 0, arrays=True)
 

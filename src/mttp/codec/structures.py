@@ -73,7 +73,10 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
         part = found.part(value, 0)
         if not found.has_arrays and not (found.numbers and _is_tuple(part)):
             return None
-        leaves = [_leaf(number) for number in found.numbers]
+        leaves = [
+            number if type(number) is np.ndarray else np.array(number, _NUMBERS[type(number)])
+            for number in found.numbers
+        ]
         dtype = np.result_type(*[leaf.dtype for leaf in leaves]).newbyteorder("=")
         count = sum(leaf.size for leaf in leaves)
         if max_bytes is not None and count * dtype.itemsize > max_bytes:
@@ -86,10 +89,6 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
         return None
     faults += found.faults
     return flat
-
-
-def _leaf(number: Any) -> Any:
-    return number if isinstance(number, np.ndarray) else np.array(number, _NUMBERS[type(number)])
 
 
 def _joined(leaves: list[Any], count: int, dtype: Any) -> Any:
