@@ -118,14 +118,17 @@ class ResponseAssembler:
             if getattr(response, name) is None:
                 setattr(response, name, piece.get(name))
         response.usage = piece.get("usage") or response.usage
-        for position, choice in enumerate(piece.get("choices") or ()):
+        choices = piece.get("choices") or ()
+        for position, choice in enumerate(choices if isinstance(choices, (list, tuple)) else [choices]):
             try:
                 self._add_choice(position, fields(choice))
             except Exception as error:
                 raise_interrupt(error)
-                self.problems.append(f"a chunk: {scalar_text(error)}")
+                self.problems.append(f"a choice of a chunk: {scalar_text(choice):.200}: {error}")
 
     def _add_choice(self, position: int, piece: Mapping[str, Any]) -> None:
+        if not piece:
+            raise TypeError("it is no choice")
         index = piece.get("index")
         index = index if isinstance(index, int) else position
         self._choices.setdefault(index, AssembledChoice()).add(piece)
