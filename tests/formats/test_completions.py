@@ -119,7 +119,7 @@ def trl_episodes(tmp_path: Path, *rows: Any, log: Any = None) -> list[mttp.Episo
 
 def test_columns_that_may_be_rewards_of_trl_or_not_have_no_total(tmp_path: Path) -> None:
     """
-    Both reward functions and `log_extra` write floats; the reason names the columns, whose values are metrics.
+    Both reward functions and `log_extra` write floats; the reason names the columns, which are metrics.
     """
     rows = [trl_row(correct=1.0, length=120.0, note="a"), trl_row(correct=0.0, length=None, note=None)]
     first, second = trl_episodes(tmp_path, *rows)

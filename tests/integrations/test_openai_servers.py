@@ -1,4 +1,4 @@
-"""Answers of servers that are not OpenAI's: odd chunks and odd types are recorded, and the program gets them."""
+"""Answers of other servers than OpenAI's: odd chunks and types are recorded, and the program gets them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Recorded:
         client = openai.OpenAI(
             base_url="http://here/v1", api_key="-", http_client=httpx.Client(transport=transport)
         )
-        with mttp.configure("memory://", provenance=False) as session, mttp.instrument(client):
-            with mttp.episode():
-                asking = client.chat.completions.with_raw_response if raw else client.chat.completions
-                response = getattr(asking, method)(model="m", messages=QUESTION, **options)
-                response = response.parse() if raw else response
-                self.chunks = list(response) if is_stream else [response]
+        session = mttp.configure("memory://", provenance=False)
+        with session, mttp.instrument(client), mttp.episode():
+            asking = client.chat.completions.with_raw_response if raw else client.chat.completions
+            response = getattr(asking, method)(model="m", messages=QUESTION, **options)
+            response = response.parse() if raw else response
+            self.chunks = list(response) if is_stream else [response]
         (self.step,) = mttp.read(session).episodes[0].steps
         self.faults = dict(session.stats.faults)
         self.action = self.step.action

@@ -102,7 +102,7 @@ def _log(path: Path, members: Sequence[str]) -> Any:
 
 
 def _beginning(document: str) -> dict[str, Any]:
-    """Return the complete fields of a JSON object that is cut off, with the complete items of the last one."""
+    """Return the complete fields of an object that is cut off, with the complete items of the last one."""
     fields: dict[str, Any] = {}
     position = document.find("{") + 1
     while position and (name := _next_value(document, position)) is not None:

@@ -60,7 +60,7 @@ def _of_table(path: Path) -> Iterator[ImportedRecord]:
     typical: dict[str, Any] = {}
     for _, row in rows:
         for name, value in as_mapping(row).items():
-            if typical.get(name) is None or (isinstance(value, float) and not isinstance(typical[name], float)):
+            if typical.get(name) is None or isinstance(value, float):
                 typical[name] = value
     columns = trl.reward_columns(typical, [path.parent.parent.parent / "wandb-summary.json"])
     yield from json_records.episodes(iter(rows), partial(_of_row, columns=columns))

@@ -10,7 +10,7 @@ from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.otlp.spans import qualified_name
 from mttp.recording import configuration
 
-__all__ = ["INTEGRATION_ERROR", "fault", "guard", "hook_failed"]
+__all__ = ["INTEGRATION_ERROR", "attribute", "fault", "guard", "hook_failed"]
 
 INTEGRATION_ERROR = "integration_error"
 """The kind of fault for an exception in one of mttp's hooks."""
@@ -45,4 +45,14 @@ def guard(library: str, hook: Callable[..., _T], *args: Any, **kwargs: Any) -> _
     except Exception as error:
         raise_interrupt(error)
         hook_failed(library, getattr(hook, "__name__", "hook"), error)
+        return None
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """Return an attribute of a library's object; None if there is none, or, with a fault, if it raises."""
+    try:
+        return getattr(owner, name, None)
+    except Exception as error:
+        raise_interrupt(error)
+        hook_failed(type(owner).__name__, name, error)
         return None

@@ -62,16 +62,16 @@ def _data(value: Any, omitted: frozenset[str], known: dict[int, Any]) -> Any:
     return known[id(value)]
 
 
-def as_record(model: Any, *, exclude: frozenset[str] = frozenset(), exclude_none: bool = True) -> dict[str, Any]:
+def as_record(model: Any, *, exclude: frozenset[str] = frozenset()) -> dict[str, Any]:
     """
-    Return a pydantic object as its library saves it in JSON.
+    Return a pydantic object as its library saves it in JSON, without fields that are None.
 
     A value that its library can't save is text, and costs no other value.
     """
+    options: dict[str, Any] = {"exclude": exclude} if exclude else {}
+    options |= {"warnings": False} if hasattr(type(model), "__pydantic_serializer__") else {}
     try:
-        record: dict[str, Any] = model.model_dump(
-            mode="json", warnings=False, exclude=exclude, exclude_none=exclude_none
-        )
+        record: dict[str, Any] = model.model_dump(mode="json", exclude_none=True, **options)
     except Exception as error:
         raise_interrupt(error)
         return {name: _saved(field, ()) for name, field in fields(model).items() if name not in exclude}

@@ -278,7 +278,7 @@ def _tool_calls(chunks: Iterable[list[Any]]) -> list[dict[str, Any]]:
 
 
 def _call_of(fragment: Mapping[str, Any], calls: Sequence[_ToolCall], chunk: int) -> _ToolCall | None:
-    """Return which of the calls a fragment continues, of which the last one comes last; None for a new one."""
+    """Return the call that a fragment continues, of those in order of their last fragment; else None."""
     identity, index = fragment.get("id"), fragment.get("index")
     of_index = [call for call in calls if index is None or call.index == index]
     if identity:
