@@ -19,7 +19,8 @@ from typing import Any
 from mttp.codec import rewards
 from mttp.formats import art
 from mttp.formats.fields import trace_id
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import attribute, guard
+from mttp.integrations.foreign_models import as_record
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
 from mttp.integrations.patching import Around, PatchedFunction
@@ -193,8 +194,8 @@ class ArtPatches(LibraryPatches):
             return known[1]
         if session is None or isinstance(trajectory, BaseException):
             return None
-        record = trajectory.model_dump(mode="json", warnings=False)
-        started = getattr(trajectory, "start_time", None)
+        record = as_record(trajectory)
+        started = attribute(trajectory, "start_time")
         record |= {"group": identity, "split": split, "trace_id": uuid.uuid4().hex}
         record |= {} if step is None else {"step": step}
         judged = self._judged.pop(_digest(trajectory.messages()), None)

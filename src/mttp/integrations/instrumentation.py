@@ -17,6 +17,7 @@ from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.contract import Detach, Wrap
 from mttp.integrations.options import Options
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
 
@@ -151,6 +152,7 @@ class Libraries:
             package = module.__name__
             self._handles[package] = integrations.load(package).attach_all(**self._options)
         except Exception as error:
+            raise_interrupt(error)
             _log.warning("mttp: %s is not recorded: %r", module.__name__, error)
 
     def detach(self) -> None:

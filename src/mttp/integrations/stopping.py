@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import current_session
 from mttp.study import Diagnosis, diagnose
 
@@ -37,6 +38,7 @@ class _PeriodicDiagnosis:
         try:
             return self._diagnosed()
         except Exception as error:
+            raise_interrupt(error)
             if not self._has_failed:
                 _log.warning("the run could not be diagnosed, and goes on: %s", error)
             self._has_failed = True

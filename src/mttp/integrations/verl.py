@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from mttp.formats import verl
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import attribute, guard
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
 from mttp.recording import configuration
@@ -72,15 +72,14 @@ class AgentLoopPatches(LibraryPatches):
         stated = _trajectory.get()
         if session is None or stated is None:
             return
-        record = {name: getattr(output, name, None) for name in _OUTPUT}
-        metrics: Any = getattr(output, "metrics", None)
-        record["metrics"] = {} if metrics is None else dict(metrics)
+        record = {name: attribute(output, name) for name in _OUTPUT}
+        metrics: Any = attribute(output, "metrics")
+        record["metrics"] = {} if metrics is None else guard(_LIBRARY, dict, metrics)
         decode = functools.partial(worker.tokenizer.decode, skip_special_tokens=True)
         prompt: Any = kwargs.get("raw_prompt")
         listed = None if prompt is None else list(prompt)
-        value = verl.rollout(
-            {**stated, **record, "raw_prompt": listed, "response_text": decode(record["response_ids"])}
-        )
+        answer = guard(_LIBRARY, decode, record["response_ids"])
+        value = verl.rollout({**stated, **record, "raw_prompt": listed, "response_text": answer})
         session.record(self._options.applied(value), start_time=stated["start_time"], end_time=time.time_ns())
 
 
