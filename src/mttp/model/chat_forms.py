@@ -23,10 +23,10 @@ _ROLES = {"model": "assistant", "ai": "assistant", "human": "user"}
 """Roles of other libraries, as chat APIs name them."""
 _TYPED = {**_ROLES, "system": "system", "tool": "tool", "developer": "developer"}
 """The role of a message that has a type instead, as those of LangChain."""
-_TEXTS = {"text", "input_text", "output_text", None}
-_REASONING = {"reasoning", "thinking"}
-_CALLS = {"tool_call", "function_call", "tool_use", "function"}
-_ANSWERS = {"tool_call_response", "function_call_output", "tool_result"}
+_TEXTS = ("text", "input_text", "output_text", None)
+_REASONING = ("reasoning", "thinking")
+_CALLS = ("tool_call", "function_call", "tool_use", "function")
+_ANSWERS = ("tool_call_response", "function_call_output", "tool_result")
 _WRAPPED = {
     "toolUse": "tool_use",
     "functionCall": "tool_use",

@@ -225,16 +225,18 @@ def _written(line: bytes, reasons: list[str]) -> Iterator[tuple[Scope, msgspec.R
     blocks = read(_ITEMS.decode, document.get("resourceSpans", _NULL), "resourceSpans")
     for number, block in enumerate(blocks or (), start=1):
         place = f"resourceSpans {number}"
+        if (fields := read(_FIELDS.decode, block, place)) is None:
+            continue
         resource = read(_resource_of, block, f"the resource of {place}") or Scope()
-        fields = read(_FIELDS.decode, block, place) or {}
         scopes = read(_ITEMS.decode, fields.get("scopeSpans", _NULL), f"scopeSpans of {place}")
         for scope_number, scope_block in enumerate(scopes or (), start=1):
             inner = f"scopeSpans {scope_number} of {place}"
+            if (fields := read(_FIELDS.decode, scope_block, inner)) is None:
+                continue
             scope = read(_scope_of, scope_block, f"the scope of {inner}") or Scope()
             scope = replace(
                 scope, resource=resource.resource, resource_schema_url=resource.resource_schema_url
             )
-            fields = read(_FIELDS.decode, scope_block, inner) or {}
             for span in read(_ITEMS.decode, fields.get("spans", _NULL), f"spans of {inner}") or ():
                 yield scope, span
 
