@@ -56,7 +56,7 @@ def import_(
 
     Reads rollouts, traces and evaluation logs that other libraries wrote, and writes one recording, which
     every other command reads. The content of a file decides its format. What files of a format do not hold,
-    and each record that can't be read, is printed.
+    and each record or attribute that can't be read, is printed.
     Episodes have the ids and times of the file: a file that is imported twice gives equal episodes.
 
     \b
@@ -68,7 +68,7 @@ def import_(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A record could not be read, and --strict is given.
+      1  A record or attribute could not be read, and --strict is given.
       2  Wrong usage, a file that can't be read, or no episode.
     """
     from mttp import formats

@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
-from mttp.otlp.json_decode import LineError, decode_line, decode_spans
+from mttp.otlp.json_decode import LineError, decode_documents
 from mttp.otlp.streams import READABLE_LINE_BYTES
 from mttp.transports.file import process_name
 
@@ -301,13 +301,9 @@ def check_locks(path: Path) -> None:
 def _spans_of(line: bytes) -> tuple[list[SpanRecord], str]:
     """Return the spans of a line that can be read, and why others can't; empty if all can."""
     try:
-        return decode_line(line), ""
+        good, reasons = decode_documents(line)
     except LineError as error:
-        reason = str(error)
-    try:
-        good, reasons = decode_spans(line)
-    except LineError:
-        return [], reason
+        return [], str(error)
     return good, reasons[0] if reasons else ""
 
 
