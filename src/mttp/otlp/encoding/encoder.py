@@ -25,7 +25,7 @@ from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
 from mttp.otlp.encoding.tasks import LINES, MESSAGES
 from mttp.otlp.json import row_of
-from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start_children, own_environment
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import record
 
@@ -110,7 +110,7 @@ class _Encoding:
         self._helper: Process | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_start() and not is_off()
+        self._may_help = can_start_children() and not is_off()
         self.deaths = 0
         """Number of lost encoding processes."""
         self._lost_at: deque[float] = deque(maxlen=DEATHS)
