@@ -58,7 +58,7 @@ class Descriptor:
 
 
 def _flags(number: int) -> int:
-    """Return how the file was opened: the number of a deleted file's inode may be another file's by now."""
+    """Return how the file was opened: the inode of a deleted file may be another file's by now."""
     if fcntl is None:
         return 0
-    return fcntl.fcntl(number, fcntl.F_GETFL)
+    return fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_APPEND)

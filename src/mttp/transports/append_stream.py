@@ -8,16 +8,21 @@ import re
 import select
 import stat
 import threading
+import time
+from math import inf
 from pathlib import Path
 
 from mttp.otlp.descriptors import Descriptor
 
-__all__ = ["AppendStream", "is_stream"]
+__all__ = ["AppendStream", "CutStreamError", "is_stream"]
 
 _TICK = 100
 """Milliseconds between two looks at whether the stream is to be closed."""
+_MAIN_SECONDS = 5.0
+"""Seconds for which the program's main thread, as it ends, waits for a reader that reads nothing."""
 _PIECE = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
 """Bytes that a stream takes without blocking if it takes any."""
+_MOST_LINKS = 8
 _STANDARD = {"stdin": 0, "stdout": 1, "stderr": 2}
 _NUMBERED = re.compile(r"/dev/(stdin|stdout|stderr)|/(?:dev/fd|proc/self/fd)/([0-9]+)")
 
@@ -33,11 +38,16 @@ def is_stream(path: Path) -> bool:
 
 
 def _number(path: Path) -> int | None:
-    """Return the descriptor that a path names; None if it names a file."""
-    match = _NUMBERED.fullmatch(str(path))
-    if match is None:
-        return None
-    return _STANDARD[match[1]] if match[1] else int(match[2])
+    """Return the descriptor that a path names, also by links; None if it names a file."""
+    for _ in range(_MOST_LINKS):
+        match = _NUMBERED.fullmatch(str(path))
+        if match is not None:
+            return _STANDARD[match[1]] if match[1] else int(match[2])
+        try:
+            path = path.parent / path.readlink()
+        except OSError:
+            break
+    return None
 
 
 class AppendStream:
@@ -50,19 +60,23 @@ class AppendStream:
     def __init__(self, path: Path, closing: threading.Event) -> None:
         """Open the stream; raises OSError, for a pipe also if it has no reader."""
         self._closing = closing
+        self._is_cut = False
+        """Whether the last data ends early."""
         number = _number(path)
-        self.is_shared = number is not None and not _is_pipe(number)
-        """Whether it shares position and modes with the program's descriptor."""
+        self.is_named = number is None
+        """Whether its path is its own, and names another stream once that is replaced."""
+        self._is_shared = False
+        """Whether it has position and modes in common with a descriptor of the program."""
+        if number is None:
+            self.descriptor = _opened(path)
+            return
         try:
-            self.descriptor = self._reopened(path) if not self.is_shared else _copy(number)
+            if stat.S_ISFIFO(os.fstat(number).st_mode):
+                self.descriptor = _opened(path)
+                return
         except PermissionError:  # the pipe of a container's log may belong to another user
-            if number is None:
-                raise
-            self.is_shared, self.descriptor = True, _copy(number)
-
-    @staticmethod
-    def _reopened(path: Path) -> Descriptor:
-        return Descriptor(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY))
+            pass
+        self._is_shared, self.descriptor = True, Descriptor(os.dup(number))
 
     def write(self, data: bytes | bytearray) -> None:
         """
@@ -70,19 +84,21 @@ class AppendStream:
 
         Raises OSError if nothing was written, and CutStreamError if a part was.
         """
-        rest = memoryview(data)
+        rest = memoryview(b"\n" + data if self._is_cut else data)
+        size = len(rest)
         try:
             while rest:
                 self._wait()
                 rest = rest[self._write(rest) :]
+                self._is_cut = bool(rest)
         except OSError as error:
-            if len(rest) < len(data):
-                raise CutStreamError(error.errno, error.strerror) from error
+            if len(rest) < size:
+                raise CutStreamError(error.errno, f"within a line: {error.strerror}") from error
             raise
 
     def _write(self, data: memoryview) -> int:
         try:
-            return os.write(self.descriptor.number, data[:_PIECE] if self.is_shared else data)
+            return os.write(self.descriptor.number, data[:_PIECE] if self._is_shared else data)
         except BlockingIOError:
             return 0
 
@@ -90,6 +106,8 @@ class AppendStream:
         """Wait until something can be written; raises OSError without a reader or at the end."""
         poll = select.poll()
         poll.register(self.descriptor.number, select.POLLOUT)
+        is_main = threading.current_thread() is threading.main_thread()
+        until = time.monotonic() + _MAIN_SECONDS if is_main else inf
         while True:
             if not self.descriptor.is_ours:
                 raise OSError(errno.EBADF, "the program has closed its descriptor")
@@ -98,7 +116,7 @@ class AppendStream:
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
             if events:
                 return
-            if self._closing.is_set():
+            if self._closing.is_set() or time.monotonic() > until:
                 raise TimeoutError(errno.ETIMEDOUT, "its reader did not read in time")
 
 
@@ -106,10 +124,8 @@ class CutStreamError(OSError):
     """A part of the data was written, and the rest can't be."""
 
 
-def _is_pipe(number: int) -> bool:
-    mode = os.fstat(number).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
-
-
-def _copy(number: int) -> Descriptor:
-    return Descriptor(os.dup(number))
+def _opened(path: Path) -> Descriptor:
+    mode = path.stat().st_mode
+    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
+        raise OSError(errno.EINVAL, "it is a socket or a disk, which can't be appended to")
+    return Descriptor(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
