@@ -34,6 +34,10 @@ _MOST_BYTES = 120_000
 """Maximum size of a command: Linux takes arguments of up to 128 KiB."""
 
 
+_SAY_PID = (_SHELL, "-c", 'echo $$; exec "$@"', "sh")
+"""Begin of a command whose first line of output is its process id."""
+
+
 class Orphan:
     """A process that is no child, known by its id and the time at which it started."""
 
@@ -49,10 +53,10 @@ class Orphan:
         return state in ("", "Z", "X") or started != self._started
 
     def kill(self) -> None:
-        """Kill the process and its children."""
+        """Kill the process."""
         if not self.has_ended:
             with suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
+                os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end, and return whether it has ended."""
@@ -142,36 +146,30 @@ def output(words: Sequence[str], seconds: float) -> bytes | None:
     """
     Return the standard output of a command, run by an orphan if possible; None if it fails.
 
-    Raises OSError if it can't be started, and TimeoutError.
+    Raises OSError if it can't be started, and TimeoutExpired.
     """
     if not can_start_orphans():
-        try:
-            done = subprocess.run(words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(str(error)) from error
+        done = subprocess.run(words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL)
         return done.stdout if done.returncode == 0 else None
     ours, theirs = map(above_standard, os.pipe())
     try:
         os.set_inheritable(theirs, True)
-        start(f"{{ {shlex.join(words)}; echo $?; }} </dev/null >/dev/fd/{theirs} 2>/dev/null &")
+        start(f"{{ {shlex.join([*_SAY_PID, *words])}; echo $?; }} </dev/null >/dev/fd/{theirs} 2>/dev/null &")
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(theirs)
-    with os.fdopen(ours, "rb", buffering=0) as file:
-        content, _, code = _everything(file.fileno(), seconds).rstrip(b"\n").rpartition(b"\n")
-    return content if code == b"0" else None
-
-
-def _everything(number: int, seconds: float) -> bytes:
-    """Read until the end; raises TimeoutError."""
     content, until = b"", time.monotonic() + seconds
-    poll = select.poll()
-    poll.register(number, select.POLLIN)
-    while poll.poll(max(until - time.monotonic(), 0.0) * 1000):
-        piece = os.read(number, 1 << 16)
-        if not piece:
-            return content
-        content += piece
-    raise TimeoutError(f"a command did not end within {seconds:g} s")
+    with os.fdopen(ours, "rb", buffering=0) as file:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        while poll.poll(max(until - time.monotonic(), 0.0) * 1000):
+            piece = file.read(1 << 16)
+            if not piece:
+                said, _, code = content.partition(b"\n")[2].rpartition(b"\n")[0].rpartition(b"\n")
+                return said if code == b"0" else None
+            content += piece
+    if b"\n" in content:
+        Orphan(int(content.partition(b"\n")[0])).kill()
+    raise subprocess.TimeoutExpired(words, seconds)
