@@ -132,7 +132,7 @@ class SpoolFolder:
             return None
 
     def is_held(self) -> bool:
-        """Whether this process has its lock, which is taken again if the program has closed its descriptor."""
+        """Whether this process has the lock; it is taken again if the program has closed its descriptor."""
         if self._locked is not None and not self._locked.is_ours:
             try:
                 self._locked = Descriptor(_locked(self.path))
