@@ -12,7 +12,9 @@ import pytest
 import mttp
 from mttp.otlp.descriptors import Descriptor
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there are no such descriptors here")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="there are no such descriptors here"
+)
 
 
 def play(count: int) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from mttp.model.interrupts import suppress_errors
 from mttp.otlp.descriptors import above_standard
 
 __all__ = ["Orphan", "can_start_orphans", "output", "start"]
@@ -107,7 +108,7 @@ class _Forks:
     def prepare(self) -> None:
         """Look, before a fork, who gets the orphans of the child."""
         if sys.platform == "linux" and not self.adopt_orphans:
-            with suppress(Exception):
+            with suppress_errors():
                 self.adopt_orphans = _adopts_orphans()
 
 

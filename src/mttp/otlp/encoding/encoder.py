@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
@@ -139,6 +140,7 @@ class _Encoding:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
                 except Exception as error:  # no process can be started
+                    raise_interrupt(error)
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 
