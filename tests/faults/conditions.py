@@ -107,11 +107,5 @@ def _encoding_process(folder: Path, how: signal.Signals) -> Account:
 
 def _helper() -> int:
     """The encoding process of this process; 0 without one."""
-    for task in Path("/proc/self/task").glob("*/children"):
-        for pid in task.read_text().split():
-            try:
-                if b"mttp.otlp.encoding" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-            except OSError:
-                continue
-    return 0
+    helper = encoder._encoding._helper
+    return helper.pid if helper is not None and helper.is_ready else 0

@@ -12,6 +12,7 @@ import typer
 from mttp.cli.output import Json, fail, print_json, say, working
 from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError, ReadError
+from mttp.otlp.whole_files import replacing
 
 if TYPE_CHECKING:
     from mttp.integrations.importing import ImportedFile
@@ -103,17 +104,14 @@ def _write(
     strict: bool,
 ) -> None:
     import mttp
-    from mttp.cli.files import replace
     from mttp.integrations.importing import import_files
 
     if target.exists() and not overwrite:
         raise ConfigureError(f"{target} exists; --overwrite replaces it")
     if not target.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         raise ConfigureError(f"{target}: its name must end in .jsonl, .jsonl.gz or .jsonl.zst")
-    partial = target.with_name(f".partial.{target.name}")
-    partial.unlink(missing_ok=True)
     facts = {"imported": [{"file": path.name, "format": name} for path, name in files]}
-    try:
+    with replacing(target, keep_mode=True) as partial:
         with (
             working("importing"),
             mttp.configure(
@@ -127,9 +125,6 @@ def _write(
             imported = import_files(files)
         if not sum(one.episodes for one in imported):
             raise ReadError(f"no episode in {', '.join(str(path) for path, _ in files)}")
-        replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
     if as_json:
         document = {
             "output": str(target),

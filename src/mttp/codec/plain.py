@@ -323,7 +323,8 @@ def _as_str(value: object, faults: Faults) -> str:
     try:
         if isinstance(value, str):
             return str.__str__(value)
-        if type(value) in _CONTAINERS or is_tangled(value):
+        has_own_text = type(value).__str__ is not object.__str__
+        if type(value) in _CONTAINERS or (not has_own_text and is_tangled(value)):
             return bounded_repr(value)
         return str.__str__(str(value))
     except Exception as error:  # objects of other libraries may raise any exception

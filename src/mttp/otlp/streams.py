@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from mttp.errors import MissingExtra
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.malloc import keep_freed
 
 __all__ = [
@@ -346,6 +347,7 @@ def _decompressed(
             try:
                 content = decoder.decompress(piece)
             except Exception as error:  # zlib.error or zstandard.ZstdError
+                raise_interrupt(error)
                 yield f"the {name} stream is damaged: {error}"
                 return
             yield content

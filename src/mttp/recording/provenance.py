@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mttp.codec.plain import Faults
+from mttp.otlp import orphans
 
 __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 
@@ -70,16 +70,12 @@ def revision(directory: str) -> Facts:
 
 def _git(directory: str, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", directory, *arguments],
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        found = orphans.output(
+            ["env", "GIT_OPTIONAL_LOCKS=0", "git", "-C", directory, *arguments], _GIT_SECONDS
         )
     except FileNotFoundError:
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return None if found is None else found.decode("utf-8", "replace").strip()
 
 
 def packages() -> dict[str, str]:

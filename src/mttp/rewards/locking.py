@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mttp.errors import SpecError
 from mttp.otlp import regular_files
+from mttp.otlp.whole_files import replacing
 from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
 
@@ -94,7 +95,8 @@ def write_lock(spec: LockedSpec) -> None:
     if spec.path is None:
         raise SpecError(f"spec {spec.name} has no file to lock; write it to a file and load it from there")
     specs = {name: asdict(one) for name, one in locked(spec).specs.items()}
-    lock_path(spec.path).write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
+    with replacing(lock_path(spec.path), keep_mode=True) as partial:
+        partial.write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
 
 
 def read_lock(spec: Path) -> Lock | None:

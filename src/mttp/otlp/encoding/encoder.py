@@ -20,12 +20,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
 from mttp.otlp.encoding.tasks import LINES, MESSAGES
 from mttp.otlp.json import row_of
-from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start_children, own_environment
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import record
 
@@ -110,7 +111,7 @@ class _Encoding:
         self._helper: Process | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_start() and not is_off()
+        self._may_help = can_start_children() and not is_off()
         self.deaths = 0
         """Number of lost encoding processes."""
         self._lost_at: deque[float] = deque(maxlen=DEATHS)
@@ -139,6 +140,7 @@ class _Encoding:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
                 except Exception as error:  # no process can be started
+                    raise_interrupt(error)
                     self._may_help = False
                     _log.info("mttp: encoding stays in this process: %s", error)
 

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.secrets import without_secrets
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.protobuf import encode_spans
 from mttp.transports import backoff
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -35,6 +36,7 @@ class RetryingExporter(SpanExporter):
         try:
             request = encode_spans(spans)
         except Exception as error:  # spans of other libraries may be invalid
+            raise_interrupt(error)
             return self._failed(spans, f"they can't be encoded: {error!r}")
         if 0 < self._max_request_size < len(request):
             limit = f"max_request_size is {self._max_request_size:,}"

@@ -54,7 +54,8 @@ class Spool:
             own = bytes_of(self._own.path) if self._own is not None else 0
             if own + self._others_bytes() + len(lines) > self.max_bytes:
                 raise SpoolFullError(f"the spool {self.directory} has reached spool_bytes={self.max_bytes}")
-            if self._own is not None and not (self._own.path / OWNER).exists():
+            own_exists = self._own is not None and (self._own.path / OWNER).exists() and self._own.is_held()
+            if self._own is not None and not own_exists:
                 self._own.close()
                 self._own = None
             if self._own is None:
