@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mttp.codec import calls, components, kinds
+from mttp.codec import calls, components, fields, kinds
 from mttp.codec.plain import Faults, Plain, from_json, text, to_json
 from mttp.model.episodes import Grade
 from mttp.model.keys import name_key
+from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["below", "decode", "encode", "grader", "is_grade", "span_name"]
+__all__ = ["below", "checked", "decode", "encode", "grader", "is_grade", "span_name"]
 
 _TEXTS = {
     "status": a.REWARD_STATUS,
@@ -41,6 +43,14 @@ def span_name(grade: Grade) -> str:
 def grader(grade: Grade) -> str:
     """Return the component's name for its calls, which marks them as a grader's calls."""
     return text(grade.name, [])
+
+
+def checked(grade: Grade, faults: Faults) -> Grade:
+    """Return a grade whose fields have their types; a value that is no number is an error."""
+    found = fields.checked(grade, faults)
+    if grade.value is None or found.value is not None:
+        return found
+    return replace(found, status="error", error_type=INVALID_VALUE)
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
