@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
@@ -18,7 +18,17 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.model.values import Value
 from mttp.semconv.registry import INT64, wanted
 
-__all__ = ["checked", "convert", "encode", "flag", "integer", "is_absent", "mapping", "optional_text"]
+__all__ = [
+    "checked",
+    "convert",
+    "encode",
+    "flag",
+    "integer",
+    "is_absent",
+    "mapping",
+    "members",
+    "optional_text",
+]
 
 _V = TypeVar("_V", bound=Value)
 _Converter: TypeAlias = Callable[[Any, Faults], Any]
@@ -39,7 +49,7 @@ def _text(value: Any, faults: Faults) -> str | None:
     if not issubclass(kind, (str, int, float)):
         if hasattr(kind, "__len__") and not (hasattr(kind, "ndim") and value.ndim == 0):
             return None
-        if kind.__str__ is object.__str__:
+        if cast(object, kind.__str__) is object.__str__:
             faults.append(f"kept_as_text: {kind.__name__}")
     return text(value, faults)
 
@@ -129,6 +139,11 @@ def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
     return convert(name, _mapping, value, faults) or {}
 
 
+def members(name: str, of: type[_V], value: object, faults: Faults) -> tuple[_V, ...]:
+    """Return the values of one class in an argument; others are faults."""
+    return convert(name, _members(of), value, faults) or ()
+
+
 def optional_text(name: str, value: object, faults: Faults) -> str:
     """Return an argument as text; empty if it is absent."""
     return convert(name, _text, value, faults) or ""
@@ -138,7 +153,7 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
     """
     Return attributes in the types of the registry from the fields of a value, or from a dict of arguments.
 
-    `keys` has the attribute for each field. Absent fields have no attribute, and empty lists of text or numbers.
+    `keys` has the attribute for each field. Absent fields have no attribute, nor have empty lists of text.
     """
     attributes: dict[str, Plain] = {}
     for name, key in keys.items():
@@ -168,7 +183,7 @@ class _Field(NamedTuple):
 def checked(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
-    for name, default, is_optional, kinds, converter in _fields(type(value)):
+    for name, default, is_optional, kinds, converter in _fields(type(value)):  # type: ignore[arg-type]  # a class has a hash
         given = getattr(value, name)
         if given is default or type(given) in kinds or (given is None and is_optional):
             continue
@@ -219,11 +234,11 @@ def _of_type(declared: str) -> tuple[frozenset[type], _Converter] | None:
         of = _CLASSES.get(member[1])
         return None if of is None else (frozenset(), _members(of))
     one = _CLASSES.get(declared)
-    return (
-        None
-        if one is None
-        else (frozenset({one}), lambda value, _: value if isinstance(value, one) else None)
-    )
+    return None if one is None else (frozenset({one}), partial(_instance, one))
+
+
+def _instance(of: type[Value], value: Any, _: Faults) -> Value | None:
+    return value if isinstance(value, of) else None
 
 
 def _members(of: type[Value]) -> _Converter:

@@ -152,15 +152,14 @@ def make(
     if whole is not None:
         changes = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
         reward = checked(whole, faults)
-        more = fields.checked(Reward(calls=() if fields.is_absent(calls) else calls), faults).calls
+        more = fields.members("calls", Call, calls, faults)
         changes |= {"calls": (*reward.calls, *more)} if more else {}
         return fields.checked(replace(reward, span_id="", **changes), faults) if changes else reward
     taken: dict[str, str] = {}
-    scores, statuses = _components(
-        distinct(fields.mapping("components", components, faults), faults, taken), faults
-    )
-    given_weights = distinct(fields.mapping("weights", weights, faults), faults, taken)
-    weighting = _weights(given_weights, faults)
+    given_components = fields.mapping("components", components, faults)
+    given_weights = fields.mapping("weights", weights, faults)
+    scores, statuses = _components(distinct(given_components, faults, taken), faults)
+    weighting = _weights(distinct(given_weights, faults, taken), faults)
     stated_status, error = known_status(status, faults), None if fields.is_absent(error) else error
     if value is COMPUTED:
         has_status = stated_status is not None or error is not None
@@ -194,7 +193,7 @@ def make(
         component_statuses=statuses,
         weights=weighting,
         mismatch=mismatch,
-        calls=() if fields.is_absent(calls) else calls,
+        calls=fields.members("calls", Call, calls, faults),
         **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
         start_time=nanoseconds(start_time, faults),
         end_time=nanoseconds(end_time, faults),

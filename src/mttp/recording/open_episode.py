@@ -100,7 +100,7 @@ class OpenEpisode(EpisodeProperties):
     @staticmethod
     def _mode(steps: str, host: Host, faults: Faults) -> str:
         """Return how steps are written: as stated, by default as in the session."""
-        if isinstance(steps, str) and steps in STEP_MODES:
+        if type(steps) is str and steps in STEP_MODES:
             return steps
         faults.append(f"steps_invalid: {scalar_text(steps):.80}")
         return host.steps

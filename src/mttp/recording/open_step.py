@@ -232,10 +232,8 @@ class OpenStep(ScoredHandle):
         span = cast(RecordingSpan, self._span)
         faults: Faults = []
         given = {"terminated": terminated, "truncated": truncated}
-        flags = {
-            name: value for name, each in given.items() if (value := flag(name, each, faults)) is not None
-        }
-        self._flags = {**self._flags, **flags}
+        flags = {name: flag(name, value, faults) for name, value in given.items()}
+        self._flags = {**self._flags, **{name: value for name, value in flags.items() if value is not None}}
         span.encoded.update(
             steps.facts(
                 faults,
@@ -264,9 +262,8 @@ class OpenStep(ScoredHandle):
 
         `parameters` are sampling parameters: temperature, top_p, top_k, max_tokens, seed.
         """
-        return self._open_call(
-            Call(operation=operation, name=model, provider=provider, parameters=parameters)
-        )
+        call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
+        return self._open_call(call)
 
     @quiet_but(_no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from mttp.codec import fields, rewards
-from mttp.codec.plain import Faults, nanoseconds, plain, text
+from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.model.episodes import Agent, Episode, Reward, Step, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall
-from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_episode import OpenEpisode, inert
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
 
@@ -71,6 +71,9 @@ def record(
     Times are in nanoseconds since the Unix epoch, by default the value's own, else now.
     The value's trace id is kept.
     """
+    if not issubclass(type(episode), Episode):
+        host.fault("episode_invalid", f"{scalar_text(episode):.80} is not an mttp.Episode")
+        return inert()
     faults: Faults = []
     episode = fields.checked(episode, faults)
     trace_id = _trace_id(episode.trace_id, faults)

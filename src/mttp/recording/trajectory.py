@@ -333,7 +333,8 @@ class Trajectory(ScoredHandle):
     ) -> None:
         """End the open steps and write the buffered ones, and set the flags of the end."""
         if self._open_steps:
-            self._end_children(sorted(self._open_steps, key=lambda step: step.index), end_time=end_time)
+            steps: list[OpenStep] = sorted(self._open_steps, key=lambda step: step.index)
+            self._end_children(steps, end_time=end_time)
         if self._step_buffer is not None:
             self._attempt(self._step_buffer.close)
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
