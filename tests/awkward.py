@@ -330,7 +330,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "cyclic dict": _cyclic_dict,
     "cyclic dataclass": _cyclic_dataclass,
     "shared list": shared,
-    "set of shared tuples": lambda: {functools.reduce(lambda inner, _: (inner, inner), range(30), ())},
+    "set of shared tuples": lambda: {functools.reduce(lambda inner, _: (inner, inner), range(12), ())},
     "deep list": lambda: functools.reduce(lambda inner, _: [inner], range(3000), [1]),
     "nested containers": lambda: {"a": [{"b": ({1, 2}, [None, np.float32(1.5)])}]},
     # That raise where other objects answer.

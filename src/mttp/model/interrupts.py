@@ -53,4 +53,4 @@ def _is_handler(frame: FrameType) -> bool:
     if info.varargs:
         rest = info.locals.get(info.varargs)
         values += rest if isinstance(rest, tuple) else ()
-    return any(isinstance(number, int) and caller is interrupted for number, caller in pairwise(values))
+    return any(issubclass(type(number), int) and caller is interrupted for number, caller in pairwise(values))
