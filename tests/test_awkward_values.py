@@ -108,7 +108,7 @@ class Scene:
         return self.episode.trace_id
 
 
-PARAMETERS = {name: None for name in ("temperature", "top_p", "top_k", "max_tokens", "seed")}
+PARAMETERS = dict.fromkeys(("temperature", "top_p", "top_k", "max_tokens", "seed"))
 NAMED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Mapping[str, object]]] = {
     "step.observation": (mttp.recording.OpenStep.observation, {"value": "look"}, {}),
     "step.action": (mttp.recording.OpenStep.action, {"value": "go"}, {}),
@@ -145,10 +145,10 @@ NAMED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Mapping[str, ob
 }
 """For each call its signature, its required arguments, and the names behind `**`."""
 TOUCHED = {
-    "step.observation": "observation",
-    "step.action": "action",
+    "step.observation": "observation|omissions",
+    "step.action": "action|omissions",
     "step.tokens": "tokens",
-    "step.reward": "reward|rewards|step_reward_sum",
+    "step.reward": "reward|rewards|reward_status|reward_raw|step_reward_sum",
     "step.metric": "metrics",
     "step.set_metadata": "metadata",
     "step.model_call": "calls",
@@ -165,7 +165,8 @@ TOUCHED = {
     "episode.reward": "reward|rewards",
     "episode.metric": "metrics",
     "episode.set_metadata": "metadata",
-    "episode.final_observation": "final_observation",
+    "episode.final_observation": "final_observation|omissions",
+    "step.end": "calls|steps",
 }
 """The fields that a call may change."""
 
@@ -277,7 +278,7 @@ PLACES: Mapping[str, Callable[[Any], mttp.Episode]] = {
 }
 RELATED = {
     "start_time": "duration",
-    "reward": "reward|rewards|return_|step_reward_sum|return_basis",
+    "reward": "reward|rewards|reward_raw|reward_status|return_|step_reward_sum|return_basis",
     "rewards": "reward|return_|return_basis",
     "value": "reward|rewards|return_|return_basis|agents",
     "status": "reward|rewards|return_|return_basis",

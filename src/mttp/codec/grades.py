@@ -68,8 +68,8 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     attributes |= {key: list(value) for field, key in _TUPLES.items() if (value := getattr(grade, field))}
     if grade.weight is not None:
         attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
-    if grade.evidence is not None:
-        attributes[a.REWARD_EVIDENCE] = to_json(grade.evidence, faults)
+    if (document := fields.convert("evidence", to_json, grade.evidence, faults)) is not None:
+        attributes[a.REWARD_EVIDENCE] = document
     return attributes
 
 

@@ -364,8 +364,8 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
         attributes[a.REWARD_MISMATCH] = True
     if reward.clipped:
         attributes[a.REWARD_CLIPPED] = True
-    if reward.evidence is not None:
-        attributes[a.REWARD_EVIDENCE] = to_json(reward.evidence, faults)
+    if (document := fields.convert("evidence", to_json, reward.evidence, faults)) is not None:
+        attributes[a.REWARD_EVIDENCE] = document
     if reward.relative is not None:
         attributes[a.GRADER_RELATIVE] = reward.relative
     if reward.failed_checks:

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
-from mttp.codec.fields import flag
+from mttp.codec.fields import checked, flag
 from mttp.codec.pending import TOKENS
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Call, Reward, Tokens
@@ -161,7 +161,7 @@ class OpenStep(ScoredHandle):
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(RecordingSpan, self._span)
         span.forget(tokens.KEYS)
-        span.encoded.update(span.checked(tokens.encode, block))
+        span.encoded.update(span.checked(tokens.encode, span.checked(checked, block)))
 
     @quiet
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
@@ -189,8 +189,8 @@ class OpenStep(ScoredHandle):
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the step, whose value is the step's reward."""
-        self._record_scoring(reward, faults, document)
         self._set_reward(reward.value, reward.status, reward.raw)
+        self._record_scoring(reward, faults, document)
 
     def _record_scoring(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring, unless it was recorded when a reward spec computed it."""

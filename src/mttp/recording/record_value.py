@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from mttp.codec import fields, rewards
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
-from mttp.model.episodes import Agent, Episode, Reward, Step, Tokens
+from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall
@@ -190,7 +190,7 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
     step.observation(value.observation)
     step.action(value.action)
     if value.tokens is not None:
-        step._attempt(_set_tokens, step, value.tokens)
+        step._attempt(step._set_tokens, value.tokens)
     for scoring in value.rewards:
         step._attempt(_record_scoring, step, scoring, end)
     for call in value.calls:
@@ -215,10 +215,6 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
     step._finish(
         error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
     )
-
-
-def _set_tokens(step: OpenStep, tokens: Tokens) -> None:
-    step._set_tokens(cast(RecordingSpan, step._span).checked(fields.checked, tokens))
 
 
 def _record_scoring(step: OpenStep, scoring: Reward, end: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults
 from mttp.model.clock import offset
 from mttp.model.episodes import Call, Grade, Reward
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SAMPLED, SPANS, RecordingSpan, Trace
 from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall
@@ -99,11 +100,20 @@ class Segment(Trace):
         scored.faults.extend(faults)
         span.encoded.update(span.checked(rewards.encode, reward))
         for grade in rewards.grades(reward):
-            self.grade(grade, span.identity, reward, place=place)
+            self._child(span, self.grade, grade, span.identity, reward, place=place)
         for call in reward.calls:
-            self.call(call, span.identity, place={**place, a.GRADER_NAME: rewards.grader(reward)})
+            by = {**place, a.GRADER_NAME: rewards.grader(reward)}
+            self._child(span, self.call, call, span.identity, place=by)
         span.end(reward.end_time)
         return span
+
+    def _child(self, span: RecordingSpan, record: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Record a child of a span; an error is a fault of the span, which is recorded without the child."""
+        try:
+            record(*args, **kwargs)
+        except Exception as error:
+            raise_interrupt(error)
+            span._failed(record.__qualname__, error)
 
     def grade(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
         """Record a component's grade, its parts and calls; times are by default the scoring's."""

@@ -270,13 +270,13 @@ class Trajectory(ScoredHandle):
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Set the reward, and record its scoring unless it was recorded when a reward spec computed it."""
+        self._rewards.total(reward)
+        self._set_reward_attributes(reward)
         if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
             self._remember_scoring(
                 self._segment.score(span, self._span_context, reward, faults, place=self._place), document
             )
-        self._rewards.total(reward)
-        self._set_reward_attributes(reward)
 
     def _set_reward_attributes(self, reward: Reward) -> None:
         """Repeat the reward's scalars on its own span, where samplers and trace queries look for them."""
