@@ -53,4 +53,7 @@ def _is_handler(frame: FrameType) -> bool:
     if info.varargs:
         rest = info.locals.get(info.varargs)
         values += rest if isinstance(rest, tuple) else ()
-    return any(issubclass(type(number), int) and caller is interrupted for number, caller in pairwise(values))
+    return any(
+        caller is interrupted and issubclass(type(number), int)  # without asking a foreign object
+        for number, caller in pairwise(values)
+    )
