@@ -51,6 +51,8 @@ def span_name(operation: object, name: object) -> str:
 def encode(call: Call, faults: Faults) -> dict[str, Plain]:
     """Return the call's attributes; a sampling parameter that is not in the conventions is a fault."""
     attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
+    if call.operation == EXECUTE_TOOL:
+        attributes[a.GEN_AI_TOOL_NAME] = ""  # the conventions require a name
     if kinds.named(call.operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
     parameters = {name: given for name, given in call.parameters.items() if not fields.is_absent(given)}

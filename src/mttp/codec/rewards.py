@@ -104,7 +104,7 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     if value is None:
         return None, "missing", None
     parsed = value if type(value) is float else number(value)
-    if (parsed is None and fields.is_absent(value)) or is_masked(value):
+    if parsed is None and (fields.is_absent(value) or is_masked(value)):
         return None, "missing", None
     if parsed is None:
         return None, "error", text(value if issubclass(type(value), str) else scalar_text(value), [])
@@ -344,6 +344,7 @@ def checked(reward: Reward, faults: Faults) -> Reward:
         "components": scores,
         "component_statuses": statuses | {name: text(one, faults) for name, one in stated_statuses.items()},
         "weights": _weights(distinct(reward.weights, faults, taken), faults),
+        "grades": tuple(grade_codec.checked(grade, faults) for grade in reward.grades),
     }
     changes["status"] = known_status(reward.status, faults) or status
     if status == "error":
