@@ -136,7 +136,10 @@ def flag(name: str, value: object, faults: Faults) -> bool | None:
 
 def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
     """Return a copy of a mapping; an empty one for None, and for others, with a fault."""
-    return convert(name, _mapping, value, faults) or {}
+    problems: Faults = []
+    found = convert(name, _mapping, value, problems)
+    faults.extend(f"{problem} is not a mapping" for problem in problems)
+    return found or {}
 
 
 def members(name: str, of: type[_V], value: object, faults: Faults) -> tuple[_V, ...]:
@@ -171,8 +174,10 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
 # Fields by the annotations of their classes.
 
 
-class _Field(NamedTuple):
+class _FieldRule(NamedTuple):
     name: str
+    called: str
+    """Its name in faults."""
     default: Any
     is_optional: bool
     kinds: frozenset[type]
@@ -183,13 +188,13 @@ class _Field(NamedTuple):
 def checked(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
-    for name, default, is_optional, kinds, converter in _fields(type(value)):  # type: ignore[arg-type]  # a class has a hash
+    for name, called, default, is_optional, kinds, converter in _fields(type(value)):  # type: ignore[arg-type]  # a class has a hash
         given = getattr(value, name)
         if given is default or type(given) in kinds or (given is None and is_optional):
             continue
         if given is None:
-            faults.append(f"{name.rstrip('_')}_invalid: None")
-        result = convert(name, converter, given, faults)
+            faults.append(f"{called}_invalid: None")
+        result = convert(called, converter, given, faults)
         if result is None:
             result = default() if callable(default) else default
         if result is not given:
@@ -220,7 +225,15 @@ def _fields(kind: type[Value]) -> tuple[_Field, ...]:
         default = item.default if item.default_factory is MISSING else item.default_factory
         if default is MISSING:  # a required text, such as an agent's id
             default = ""
-        rows.append(_Field(item.name, default, declared != item.type, *fits))
+        rows.append(
+            _FieldRule(
+                item.name,
+                "time" if item.name.endswith("_time") else item.name.rstrip("_"),
+                default,
+                declared != item.type,
+                *fits,
+            )
+        )
     return tuple(rows)
 
 

@@ -300,7 +300,7 @@ def _call(session: Session, call: Call, parent: SpanContext, start: int, grader:
     def start_span(name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
         return session._recorder.span(name, values=values, parent=parent, start=start_time, kind=kind)
 
-    OpenCall.record(session._recorder, call, start_span, start_time=start)
+    OpenCall._record_finished(session._recorder, call, start_span, start_time=start)
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:

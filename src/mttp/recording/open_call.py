@@ -31,13 +31,13 @@ class OpenCall(Handle):
     """Called before the end, to complete a streamed response."""
 
     @classmethod
-    def start(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
+    def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
         """Start a call with what its value has; `start_span` starts its span."""
         faults: Faults = []
         return cls._start(host, fields.checked(call, faults), faults, start_span)
 
     @classmethod
-    def record(
+    def _record_finished(
         cls,
         host: Host | None,
         call: Call,

@@ -273,7 +273,7 @@ class OpenStep(ScoredHandle):
     def _open_call(self, call: Call) -> OpenCall:
         if not self._accepts("a call"):
             return _no_call()
-        opened = OpenCall.start(self._host, call, self._call_span)
+        opened = OpenCall._open(self._host, call, self._call_span)
         self._calls = [*self._calls, opened]
         return opened
 

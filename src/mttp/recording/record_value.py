@@ -195,7 +195,12 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
         step._attempt(_record_scoring, step, scoring, end)
     for call in value.calls:
         step._attempt(
-            OpenCall.record, step._host, call, step._call_span, start_time=span.started, end_time=end
+            OpenCall._record_finished,
+            step._host,
+            call,
+            step._call_span,
+            start_time=span.started,
+            end_time=end,
         )
     step._attempt(_set_reward, step, value)
     step.record(

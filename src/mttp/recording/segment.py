@@ -137,7 +137,7 @@ class Segment(Trace):
 
     def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
         """Record a finished call."""
-        OpenCall.record(self.host, call, partial(self.span, parent=parent, place=place))
+        OpenCall._record_finished(self.host, call, partial(self.span, parent=parent, place=place))
 
     def ended(self, span: RecordingSpan) -> None:
         """Count an ended span and pass it to the session."""
