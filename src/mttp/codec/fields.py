@@ -215,7 +215,7 @@ _MEMBERS = re.compile(r"tuple\[(\w+), \.\.\.\]")
 
 
 @lru_cache(maxsize=64)
-def _fields(kind: type[Value]) -> tuple[_Field, ...]:
+def _fields(kind: type[Value]) -> tuple[_FieldRule, ...]:
     rows = []
     for item in fields(kind):
         declared = str(item.type).removesuffix(" | None")
