@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
@@ -15,8 +15,11 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from typing_extensions import Self
 
-from mttp.codec.plain import mapped, number, plain, text
+from mttp.codec import content
+from mttp.codec.fields import integer, mapping
+from mttp.codec.plain import Faults, number, plain, scalar_text, text
 from mttp.model.episodes import Reward
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.keys import name_key
 from mttp.otlp.spans import RecordingSpan, SpanOrigin, error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
@@ -238,14 +241,43 @@ class Handle:
             self._span.record_exception(error)
             self._finish(status="error", error_type=qualified_name(error), error_message=error_message(error))
 
+    def _end_children(self, children: Iterable[Handle], **how: Any) -> None:
+        """End these handles; an error of one costs only its own values."""
+        for child in children:
+            try:
+                child._finish(**how)
+            except Exception as error:
+                raise_interrupt(error)
+                child._failed(type(child).__name__, error)
+                child._conclude(how.get("end_time"))
+
+    def _attempt(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        """Call a part of the end; an exception is a fault, and the rest of the end goes on."""
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            raise_interrupt(error)
+            self._failed(getattr(call, "__qualname__", type(call).__name__), error)
+
+    def _conclude(self, end_time: int | None) -> None:
+        """End the span that an error has left open."""
+        if self._span is not None and self._span._end_time is None:
+            self._span.conclude(end_time)
+
     def _finish(self, **how: Any) -> None:
         raise NotImplementedError(f"{type(self).__name__} can't end with {how}")
 
 
 def document_of(result: object) -> str:
     """Return the reward spec document of a result; empty for any other value."""
-    found = getattr(result, "document", "") if hasattr(type(result), "reward") else ""
-    return found if isinstance(found, str) else ""
+    if not hasattr(type(result), "reward"):
+        return ""
+    try:
+        document = getattr(result, "document", "")
+        return document if isinstance(document, str) else ""
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        return ""
 
 
 def detach(token: Token[Context]) -> None:
@@ -272,6 +304,18 @@ class ScoredHandle(Handle):
         if document:
             cast(Host, self._host).keep_spec_document(document)
 
+    def _keep_content(self, keys: content.ContentKeys, value: object, max_bytes: object) -> None:
+        """Record a copy of an observation or an action."""
+        span = cast(RecordingSpan, self._span)
+        faults: Faults = []
+        omissions: list[str] = []
+        limit = None if max_bytes is None else integer("max_bytes", max_bytes, faults)
+        span.encoded.update(content.encode(keys, value, faults, omissions, max_bytes=limit))
+        if omissions:
+            span.omissions.extend(omissions)
+        if faults:
+            span.note(faults)
+
     _metrics: dict[str, float] | None = None
     _metadata: dict[str, Any] | None = None
     _raw_names: dict[str, str] | None = None
@@ -293,7 +337,8 @@ class ScoredHandle(Handle):
             return
         found = number(value)
         if found is None:
-            cast(RecordingSpan, self._span).fault("metric_invalid", f"{name} is {value!r:.200}")
+            detail = f"{text(name, [])} is {scalar_text(value):.200}"
+            cast(RecordingSpan, self._span).fault("metric_invalid", detail)
         elif (key := self._own_name(a.METRIC, name)) is not None:
             self._metrics = self._metrics or {}
             self._metrics[key] = found
@@ -318,16 +363,16 @@ class ScoredHandle(Handle):
         span = self._span
         if span is None:
             return
-        for name, fact in span.checked(mapped, "metadata", metadata).items():
+        for name, fact in span.checked(mapping, "metadata", metadata).items():
             self.set_metadata(name, fact)
-        for name, metric in span.checked(mapped, "metrics", metrics).items():
+        for name, metric in span.checked(mapping, "metrics", metrics).items():
             self.metric(name, metric)
 
     def _own_name(self, prefix: str, name: object) -> str | None:
         """Return the recorded name; None, with a fault, if another name is already recorded under it."""
-        key = name_key(name)
-        self._raw_names = self._raw_names or {}
         given = text(name, [])
+        key = name_key(given)
+        self._raw_names = self._raw_names or {}
         raw = self._raw_names.setdefault(f"{prefix}.{key}", given)
         if raw == given and key:
             return key

@@ -104,9 +104,10 @@ class RemoteStep(RemoteHandle, OpenStep):
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
         self._has_ended = True
-        for call in self._calls:
-            if not call.ended:
-                call._finish(end_time=end_time)
+        self._end_children((call for call in self._calls if not call.ended), end_time=end_time)
+
+    def _conclude(self, end_time: int | None) -> None:
+        """Do nothing: the step's span belongs to its process."""
 
 
 class RemoteAgent(RemoteHandle, OpenAgent):
@@ -139,3 +140,6 @@ class RemoteAgent(RemoteHandle, OpenAgent):
         self._finish_steps(end_time=end_time)
         with self._lock:
             self._close()
+
+    def _conclude(self, end_time: int | None) -> None:
+        """Do nothing: the agent's span belongs to its process."""

@@ -115,9 +115,8 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         **facts: Any,
     ) -> None:
         self._refuse_facts(facts)
-        for handle in (self._step, *self.agents):
-            if handle is not None and not handle.ended:
-                handle._finish(end_time=end_time)
+        parts = [*([] if self._step is None else [self._step]), *self.agents]
+        self._end_children((part for part in parts if not part.ended), end_time=end_time)
         self._finish_steps(end_time=end_time)
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
@@ -128,7 +127,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
             span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
         span.end(end_time)
         if self._at_end is not None:
-            self._at_end()
+            self._attempt(self._at_end)
 
     def _write_marker(self) -> None:
         """Record the start marker, unless it is recorded or the part has ended; called before each write."""

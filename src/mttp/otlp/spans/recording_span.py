@@ -223,9 +223,9 @@ class RecordingSpan(Span, SpanData):
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark the span as failed; a status OK is kept."""
-        self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
+        self.values[a.ERROR_TYPE] = self._text(error_type)
         if self._status.status_code is not StatusCode.OK:
-            self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
+            self._status = Status(StatusCode.ERROR, self._text(message) or None)
 
     @quiet
     def end(self, end_time: int | None = None) -> None:
