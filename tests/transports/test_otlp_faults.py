@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -267,7 +266,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
     """
     from mttp.otlp.replies import seconds_to_wait
 
-    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr(clock, "wall", lambda: 1_000_000 * 10**9)
 
     given = [
         formatdate(1_000_030, usegmt=True),

@@ -18,7 +18,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -26,6 +25,8 @@ from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
+
+from mttp.model import clock
 
 __all__ = [
     "DONE",
@@ -148,7 +149,7 @@ class Process:
 
     def _wait_until_ready(self, seconds: float) -> None:
         try:
-            _received(self._socket, time.monotonic() + seconds)
+            _received(self._socket, clock.seconds() + seconds)
         except (OSError, EOFError) as error:
             raise ProcessLostError(f"it does not start: {error}") from error
         self._is_ready = True
@@ -177,7 +178,7 @@ class Process:
         """
         if self._asked is not None:  # Ctrl-C may interrupt any line
             raise ProcessLostError("the wait for its last answer was interrupted")
-        self._asked = time.monotonic()
+        self._asked = clock.seconds()
         until = self._asked + seconds
         try:
             self._tick(seconds)
@@ -198,7 +199,7 @@ class Process:
     def hurry(self, seconds: float) -> None:
         """Kill the process if its reply is that many seconds late; the waiting thread is woken at once."""
         asked = self._asked
-        if asked is not None and time.monotonic() - asked >= seconds:
+        if asked is not None and clock.seconds() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
@@ -299,7 +300,7 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
         try:
             return call()
         except BlockingIOError:
-            if time.monotonic() >= until - _SLACK:
+            if clock.seconds() >= until - _SLACK:
                 raise TimeoutError("it took too long") from None
         if looks is not None:
             looks()

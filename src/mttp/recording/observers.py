@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
+from mttp.model import clock
 
 __all__ = ["Observers", "checked"]
 
@@ -130,8 +130,8 @@ class Observers:
         return threading.Thread(target=call, args=args, name="mttp-processor", daemon=True)
 
     def _wait(self, threads: Sequence[threading.Thread], timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
+        deadline = clock.seconds() + timeout
         for thread in threads:
             if thread.is_alive():
-                thread.join(max(deadline - time.monotonic(), 0.0))
+                thread.join(max(deadline - clock.seconds(), 0.0))
         return not any(thread.is_alive() for thread in threads)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,7 +13,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 from mttp.codec import episodes, runs
 from mttp.codec.plain import Faults, text
 from mttp.codec.redaction import ContentRule
-from mttp.model import ids
+from mttp.model import clock, ids
 from mttp.model.clock import Clock
 from mttp.model.counters import given, numbers, take
 from mttp.otlp.encoding import encoder
@@ -161,7 +160,7 @@ class RunRecorder:
                 if not pipeline.put(span, last=last):
                     full = [*(full or ()), pipeline]
             if full is not None:
-                since = time.monotonic()
+                since = clock.seconds()
                 for pipeline in full:  # after each has the span: none waits for another's space
                     pipeline.hold_up(span, since)
         else:
@@ -422,10 +421,10 @@ def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:
 
 
 def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
+    deadline = clock.seconds() + timeout
     requests = [pipeline.ask() for pipeline in pipelines]
     written = [
-        pipeline.answer(request, max(deadline - time.monotonic(), 0.0))
+        pipeline.answer(request, max(deadline - clock.seconds(), 0.0))
         for pipeline, request in zip(pipelines, requests, strict=True)
     ]
     return all(written)

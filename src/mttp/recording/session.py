@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -26,6 +25,7 @@ from mttp.codec.redaction import ContentRule
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.codec.withholding import Withholding
 from mttp.errors import ReadError
+from mttp.model import clock
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
 from mttp.model.spans import SpanRecord
@@ -225,9 +225,9 @@ class Session:
         Return whether every transport delivered everything that was recorded since the previous flush. The
         result is False if a receiver rejected spans, a full queue lost some, or the time was not enough.
         """
-        deadline = time.monotonic() + timeout
+        deadline = clock.seconds() + timeout
         written = self._recorder.flush(timeout)
-        return self._observers.flush(max(deadline - time.monotonic(), 0.0)) and written
+        return self._observers.flush(max(deadline - clock.seconds(), 0.0)) and written
 
     @quiet_but(lambda *_, **__: False)
     def close(self, timeout: float | None = None) -> bool:
@@ -245,11 +245,11 @@ class Session:
             self._closed = True
         if was_closed:
             return self._recorder.close(self._status, timeout)
-        deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
+        deadline = clock.seconds() + (self._close_seconds if timeout is None else timeout)
         try:
             return self._recorder.close(self._status, timeout)
         finally:
-            self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
+            self._observers.close(min(max(deadline - clock.seconds(), 0.0), PROCESSOR_SECONDS))
             self._after_close_callbacks.close()
             self._log_losses()
 

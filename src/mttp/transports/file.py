@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.errors import MissingExtra, TransportError
+from mttp.model import clock
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
 from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
@@ -345,14 +345,14 @@ def _locked(fd: int) -> Iterator[bool]:
 
 def _lock(fd: int) -> bool:
     """Wait for the lock; return False after `LOCK_SECONDS`."""
-    end, pause = time.monotonic() + LOCK_SECONDS, 0.0005
+    end, pause = clock.seconds() + LOCK_SECONDS, 0.0005
     while True:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: another process has it
-            if time.monotonic() > end:
+            if clock.seconds() > end:
                 return False
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(2 * pause, 0.05)
         except OSError:
             return True

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
+from mttp.model import clock
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
@@ -126,7 +127,7 @@ class _Encoding:
     def _rests(self) -> bool:
         """Whether `DEATHS` encoding processes were lost within the last `REST_SECONDS`."""
         lost_at = self._lost_at
-        return len(lost_at) == DEATHS and time.monotonic() - lost_at[0] < REST_SECONDS
+        return len(lost_at) == DEATHS and clock.seconds() - lost_at[0] < REST_SECONDS
 
     def is_waiting(self) -> bool:
         """Whether a request is pending; callable from any thread."""
@@ -165,7 +166,7 @@ class _Encoding:
         helper, self._helper = self._helper, None
         if self._may_help:  # else `close` has ended it
             self.deaths += 1
-            self._lost_at.append(time.monotonic())
+            self._lost_at.append(clock.seconds())
             _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import arrays
+from mttp.model import clock
 
 __all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
 
@@ -77,7 +77,7 @@ def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
 
     The SDK does not check its arguments, and exporting invalid ones would raise.
     """
-    ended = _time("end", span.end_time, time.time_ns(), faults)
+    ended = _time("end", span.end_time, clock.wall(), faults)
     return {
         "name": _string("name", span.name, faults),
         "kind": _one_of(SpanKind, "kind", span.kind, SpanKind.INTERNAL, faults),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mttp.codec.profiles import unpacked
+from mttp.model import clock
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan
@@ -107,7 +107,7 @@ class DiskQueue:
         self._log("can't be read from the spool %s and stay there: %s", error)
 
     def _log(self, what: str, error: OSError | MemoryError) -> None:
-        now = time.monotonic()
+        now = clock.seconds()
         if now - self._logged.get(what, float("-inf")) > LOG_SECONDS:
             self._logged[what] = now
             _log.warning(f"mttp: spans {what}", self._spool.directory, error)

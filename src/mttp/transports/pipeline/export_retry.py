@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from mttp.model import clock
 from mttp.otlp.spans import EndedSpan
 from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
@@ -109,7 +109,7 @@ class ExportRetry:
 
         `at_once` does not wait between attempts, unless the receiver has asked for a delay.
         """
-        now = time.monotonic()
+        now = clock.seconds()
         is_waiting = now < self.not_before or (now < self._pause_until and not at_once)
         if self._disk is not None and self.queue and (is_waiting or self._disk.has_own):
             self.spill()
@@ -126,7 +126,7 @@ class ExportRetry:
         else:
             answer, offered = self._offer_from_memory()
         self.failing = not answer.taken
-        self.not_before = time.monotonic() + answer.retry_after
+        self.not_before = clock.seconds() + answer.retry_after
         self._log(answer, offered)
         if answer.taken:
             self._failures = 0
@@ -137,7 +137,7 @@ class ExportRetry:
     def _pause(self) -> None:
         """Put off the next attempt, and move spans to disk meanwhile."""
         self._failures += 1
-        self._pause_until = time.monotonic() + backoff.wait(self._failures)
+        self._pause_until = clock.seconds() + backoff.wait(self._failures)
         self.spill()
 
     def spill(self) -> None:
@@ -271,7 +271,7 @@ class ExportRetry:
             self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
 
     def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
-        now, name = time.monotonic(), self._target.address
+        now, name = clock.seconds(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._is_failing = now, True
             what = "were rejected by" if answer.taken else "could not be written to"

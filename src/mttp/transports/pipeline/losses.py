@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mttp.model import clock
 from mttp.otlp.spans import EndedSpan
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.stats import TransportStats
@@ -24,7 +24,7 @@ class Loss:
     """The spans lost for one cause."""
 
     cause: str
-    since: int = field(default_factory=time.time_ns)
+    since: int = field(default_factory=clock.wall)
     """When the loss began, in nanoseconds since the Unix epoch."""
     spans: int = 0
     episodes: int = 0
@@ -106,7 +106,7 @@ class Losses:
     def log(self) -> None:
         """Log each cause of a loss, at most once per `LOG_SECONDS`."""
         for loss in list(self._unreported.values()) if self._unreported else ():
-            now = time.monotonic()
+            now = clock.seconds()
             if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:
                 self._logged[loss.cause] = now
                 what = "whole episodes" if loss.whole else "spans"

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import ENOLCK, ENOSPC
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from typing_extensions import Self
 
+from mttp.model import clock
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
 from mttp.otlp.json_decode import LineError, decode_line, decode_spans
@@ -87,7 +87,7 @@ class SpoolFolder:
     @classmethod
     def create(cls, directory: Path, destination: SpoolDestination) -> Self:
         """Create a folder of this process; raises OSError."""
-        path = directory / f"{time.time_ns()}-{process_name()}"
+        path = directory / f"{clock.wall()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
         try:
             return cls._created(path, destination)
