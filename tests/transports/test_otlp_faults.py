@@ -19,6 +19,7 @@ from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
 from stores import dripping, redirecting, serving
 
 from mttp import transports
+from mttp.model import clock
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.partial_export import PartialExport, RejectedSpans

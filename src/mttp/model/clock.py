@@ -1,8 +1,8 @@
 """
 The clocks of mttp, and a clock for span times: wall clock at the start, monotonic from there on.
 
-Programs and tests replace the functions of `time`; freezegun exchanges them in all modules. The functions here
-come from a module object of our own, even if mttp is imported while the clock is frozen.
+Programs and tests replace the functions of `time`; freezegun exchanges them in all modules.
+The functions here come from a module object of our own, even if mttp is imported while the clock is frozen.
 time-machine patches the wall clock and `time.monotonic` in C: an episode that starts then has its times, but
 durations are real, and waits end, because both use the performance counter.
 """

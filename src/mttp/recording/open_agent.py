@@ -105,7 +105,7 @@ class OpenAgent(Trajectory):
             self._close()
             known = {"return_": self.return_, "length": self._steps if length is None else length}
             span.values |= span.checked(self._encode, **known, **self._end_flags, **facts)
-        span.end(end_time)
+        self._end_span(end_time)
 
     @staticmethod
     def _encode(faults: Faults, **facts: Any) -> dict[str, Any]:

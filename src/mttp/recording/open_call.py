@@ -94,4 +94,4 @@ class OpenCall(Handle):
         span.encoded |= span.checked(calls.encode, replace(self._call, **self._response))
         if error_type is not None:
             span.fail(error_type, error_message)
-        span.end(end_time)
+        self._end_span(end_time)

@@ -28,6 +28,7 @@ from mttp.errors import ReadError
 from mttp.model import clock
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
+from mttp.model.live import Live
 from mttp.model.spans import SpanRecord
 from mttp.model.version import __version__
 from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
@@ -63,7 +64,7 @@ PROCESSOR_SECONDS = 10.0
 """The time limit for shutting down the user's span processors."""
 
 
-class Session:
+class Session(Live):
     """
     Records the episodes of one run; `mttp.configure` creates it.
 
