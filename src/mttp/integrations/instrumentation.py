@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,10 +16,10 @@ from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.contract import Detach, Wrap
 from mttp.integrations.options import Options
+from mttp.model.log import log
 
 __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
 
-_log = logging.getLogger("mttp")
 
 _everything: Libraries | None = None
 _attached: list[Libraries] = []
@@ -151,7 +150,7 @@ class Libraries:
             package = module.__name__
             self._handles[package] = integrations.load(package).attach_all(**self._options)
         except Exception as error:
-            _log.warning("mttp: %s is not recorded: %r", module.__name__, error)
+            log.warning("mttp: %s is not recorded: %r", module.__name__, error)
 
     def detach(self) -> None:
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current, settled
 from mttp.recording.lazy_step import LazyStep
 from mttp.recording.open_episode import OpenEpisode, inert
@@ -37,7 +38,8 @@ def current_episode() -> OpenEpisode:
     """Return the current episode; outside an episode an inert one, which is false."""
     try:
         return cast(OpenEpisode, current_trajectory()._episode)
-    except Exception:  # for lack of memory or stack
+    except Exception as error:  # for lack of memory or stack
+        raise_interrupt(error)
         return inert()
 
 
@@ -48,7 +50,8 @@ def current_step() -> OpenStep:
         while isinstance(found, OpenStep) and found.ended:
             found = _unwrapped(found._outer)
         return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
-    except Exception:  # for lack of memory or stack
+    except Exception as error:  # for lack of memory or stack
+        raise_interrupt(error)
         return _INERT_STEP
 
 

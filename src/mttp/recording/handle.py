@@ -207,6 +207,7 @@ class Handle(Live):
                 context = self._as_context()
                 self._attached = (attach(context), context, self._attached)
         except Exception as error:
+            raise_interrupt(error)
             self._failed(f"{type(self).__name__}.__enter__", error)
         return self
 
@@ -271,6 +272,7 @@ class Handle(Live):
             else:
                 self._finish_with_error(error)
         except Exception as failure:
+            raise_interrupt(failure)
             self._failed(type(self).__name__, failure)
 
     def _finish_with_error(self, error: BaseException) -> None:

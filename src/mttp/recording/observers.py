@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["Observers", "checked"]
 
@@ -81,6 +82,7 @@ class Observers:
             try:
                 span = self._view(span)
             except Exception as error:
+                raise_interrupt(error)
                 self._fault("withholding_failed", type(error).__name__)
                 return
         for processor in self._processors:
@@ -116,6 +118,7 @@ class Observers:
         try:
             getattr(processor, method)(*args, **kwargs)
         except Exception as error:
+            raise_interrupt(error)
             self._fault("processor_failed", f"{type(processor).__name__}.{method}: {scalar_text(error)}")
 
     def _start(self, call: Callable[..., None], *args: Any) -> threading.Thread:

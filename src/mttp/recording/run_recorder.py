@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from mttp.codec.redaction import ContentRule
 from mttp.model import clock, ids
 from mttp.model.clock import Clock
 from mttp.model.counters import given, numbers, take
+from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trace
 from mttp.recording import provenance
@@ -31,7 +31,6 @@ from mttp.transports.stats import Stats
 
 __all__ = ["RunConfig", "RunRecorder"]
 
-_log = logging.getLogger("mttp")
 _NAMED_FAULTS = frozenset({"component_invalid", "reward_invalid", "metric_invalid"})
 """Faults whose detail starts with the name of a component, grader or metric."""
 
@@ -172,7 +171,7 @@ class RunRecorder:
             self._child.fault(kind, detail)
         elif self.stats.fault(kind, _named_in(kind, detail)):
             shown, _ = self._config.logged.fault(f"{kind}: {detail}" if detail else kind)
-            _log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
+            log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
 
     def episode_started(self, episode: HasStartMarker) -> int:
         """Register an episode that started, and return its index."""

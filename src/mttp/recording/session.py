@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,9 @@ from mttp.errors import ReadError
 from mttp.model import clock
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.live import Live
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.model.version import __version__
 from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
@@ -54,7 +55,6 @@ from mttp.transports.stats import Stats
 
 __all__ = ["Session"]
 
-_log = logging.getLogger("mttp")
 
 FLUSH_SECONDS = 30.0
 """The default time limit of `flush`."""
@@ -161,6 +161,7 @@ class Session(Live):
         except MisuseError:
             raise
         except Exception as error:
+            raise_interrupt(error)
             self._failed("Session.episode", error)
             return inert_episode()
 
@@ -257,12 +258,13 @@ class Session(Live):
     def _log_losses(self) -> None:
         """Log once what the session lost."""
         if line := loss_summary(self.run_id, self.stats.as_dict()):
-            _log.warning("%s", line)
+            log.warning("%s", line)
 
     def _run_before_close(self) -> None:
         try:
             self._before_close_callbacks.pop_all().close()
         except Exception as error:
+            raise_interrupt(error)
             self._failed("Session.close", error)
 
     @quiet_but(lambda *_, **__: False)
@@ -458,6 +460,7 @@ def _config(config: object, faults: Faults, secrets: Secrets) -> dict[str, Any]:
     try:
         return {} if config is None else runs.config(config, faults, secrets)
     except Exception as error:
+        raise_interrupt(error)
         faults.append(f"config_invalid: {error!r}")
         return {}
 

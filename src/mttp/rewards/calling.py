@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.model.clock import seconds
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 from mttp.rewards.call_log import CallLog
 from mttp.rewards.component_results import (
@@ -100,6 +101,7 @@ class Caller:
                 returned = wait(returned, self._entry.timeout)
             return self._read(returned)
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return _failed(error)
 
     async def _awaited(self, sample: Sample) -> ComponentResult:
@@ -115,6 +117,7 @@ class Caller:
                 returned = await limited(returned, self._entry.timeout)
             return self._read(returned)
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return _failed(error)
 
     # Many samples at once.
@@ -141,6 +144,7 @@ class Caller:
                 returned = wait(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return [_failed(error)] * len(samples)
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
@@ -156,6 +160,7 @@ class Caller:
                 returned = await limited(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return [_failed(error)] * len(samples)
 
     def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:

@@ -7,7 +7,6 @@ Segments that were written stay readable if the writer dies, and several process
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -24,6 +23,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.errors import MissingExtra, TransportError
 from mttp.model import clock
+from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
 from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
@@ -38,7 +38,6 @@ except ImportError:  # not on Windows: there a file belongs to one process
 
 __all__ = ["FileTransport", "open", "process_name", "readable_line"]
 
-_log = logging.getLogger("mttp")
 
 Buffer: TypeAlias = bytes | bytearray
 
@@ -199,7 +198,7 @@ class FileTransport(SpanExporter):
         if self._fd is not None:
             found = self._stat()  # in one call: each releases the GIL
             if found is None or not os.path.samestat(found, self._opened):
-                _log.warning(
+                log.warning(
                     "mttp: %s was deleted or replaced; recording continues in a new file", self._current
                 )
                 self._close()
@@ -268,7 +267,7 @@ class FileTransport(SpanExporter):
         """Write all of `data` or nothing; return False if the next part has to be used."""
         with _locked(fd) as is_locked:
             if not is_locked:
-                _log.warning(
+                log.warning(
                     "mttp: another process has locked %s for %g s; recording continues in the next part",
                     self._current,
                     LOCK_SECONDS,

@@ -8,7 +8,6 @@ loop would wait for the encoder. With an encoding process, this process only han
 from __future__ import annotations
 
 import atexit
-import logging
 import marshal
 import os
 import threading
@@ -21,6 +20,7 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
 from mttp.model import clock
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
@@ -32,7 +32,6 @@ from mttp.otlp.spans.span_records import record
 
 __all__ = ["HELPER_VARIABLE", "here", "hurry", "is_off", "is_waiting", "lines", "losses", "messages"]
 
-_log = logging.getLogger("mttp")
 
 HELPER_VARIABLE = "MTTP_HELPER"
 """`off` starts no process."""
@@ -141,7 +140,7 @@ class _Encoding:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
                 except Exception as error:  # no process can be started
                     self._may_help = False
-                    _log.info("mttp: encoding stays in this process: %s", error)
+                    log.info("mttp: encoding stays in this process: %s", error)
 
     def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
         """Return the reply of the encoding process; None without one, or if it failed."""
@@ -167,7 +166,7 @@ class _Encoding:
         if self._may_help:  # else `close` has ended it
             self.deaths += 1
             self._lost_at.append(clock.seconds())
-            _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
+            log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.secrets import without_secrets
 from mttp.model import clock
+from mttp.model.log import log
 from mttp.otlp.protobuf import encode_spans
 from mttp.transports import backoff
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -18,7 +18,6 @@ from mttp.transports.otlp.answers import ExportResponse, OtlpSender
 __all__ = ["RetryingExporter"]
 
 _MAX_REQUEST_SIZE = 64 << 20
-_log = logging.getLogger("mttp")
 
 
 class RetryingExporter(SpanExporter):
@@ -69,7 +68,7 @@ class RetryingExporter(SpanExporter):
                 return answer
 
     def _failed(self, spans: Sequence[ReadableSpan], reason: str) -> SpanExportResult:
-        _log.error("mttp: %s: spans not delivered: %d: %s", self._place, len(spans), reason)
+        log.error("mttp: %s: spans not delivered: %d: %s", self._place, len(spans), reason)
         return SpanExportResult.FAILURE
 
     def _warn(self, answer: ExportResponse) -> None:
@@ -77,5 +76,5 @@ class RetryingExporter(SpanExporter):
         rejected = f"spans rejected: {answer.rejected}" if answer.rejected else ""
         message = ": ".join(filter(None, (rejected, answer.message)))
         if message and message != self._warned:
-            _log.warning("mttp: %s: %s", self._place, message)
+            log.warning("mttp: %s: %s", self._place, message)
         self._warned = message

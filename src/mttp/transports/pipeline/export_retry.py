@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,8 @@ from dataclasses import dataclass, replace
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.spans import EndedSpan
 from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
@@ -22,7 +23,6 @@ from mttp.transports.stats import TransportStats
 
 __all__ = ["ExportRetry"]
 
-_log = logging.getLogger("mttp")
 
 REFUSALS = 3
 """Attempts at one episode that the transport refuses while it accepts others."""
@@ -211,6 +211,7 @@ class ExportRetry:
             rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
             return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
+            raise_interrupt(error)
             return _ExportOutcome(kept=spans, error=error)
         except BaseException as error:  # SystemExit or a cancellation in an exporter must not end the thread
             if threading.current_thread() is threading.main_thread():
@@ -277,10 +278,10 @@ class ExportRetry:
             what = "were rejected by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             count = len(answer.kept or offered)
-            _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
+            log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
         elif answer.error is None and self._is_failing:
             self._is_failing = False
-            _log.warning("mttp: writing to %s works again", name)
+            log.warning("mttp: writing to %s works again", name)
 
     def _error_text(self, answer: _ExportOutcome) -> str:
         """The error as text; for PartialExport its message without the address."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mttp.model import clock
+from mttp.model.log import log
 from mttp.otlp.spans import EndedSpan
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.stats import TransportStats
 
 __all__ = ["LOG_SECONDS", "Loss", "Losses"]
 
-_log = logging.getLogger("mttp")
 
 LOG_SECONDS = 60.0
 """Seconds between log lines about one cause."""
@@ -110,4 +109,4 @@ class Losses:
             if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:
                 self._logged[loss.cause] = now
                 what = "whole episodes" if loss.whole else "spans"
-                _log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)
+                log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)

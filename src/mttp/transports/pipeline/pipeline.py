@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +11,8 @@ from functools import partial
 from opentelemetry import context as otel_context
 
 from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, traced
 from mttp.transports.export_target import ExportTarget
@@ -27,7 +28,6 @@ from mttp.transports.stats import Stats, TransportStats
 
 __all__ = ["Pipeline"]
 
-_log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
 """The longest that an ended span waits before it is exported, in seconds."""
@@ -454,9 +454,10 @@ class Pipeline:
         try:
             found = self._preparer(spans)
         except Exception as error:
+            raise_interrupt(error)
             if not self._stats.lost["withholding_failed"]:
                 what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"
-                _log.error(what, self.address, traced(error))
+                log.error(what, self.address, traced(error))
             with self._lock:
                 if fresh is self._preparing:
                     self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
@@ -534,4 +535,5 @@ class Pipeline:
         try:
             call()
         except Exception as error:
-            _log.error("mttp: recording or closing failed: %s", traced(error))
+            raise_interrupt(error)
+            log.error("mttp: recording or closing failed: %s", traced(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing_extensions import Self
 
 from mttp.model import clock
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
 from mttp.otlp.json_decode import LineError, decode_line, decode_spans
@@ -27,7 +27,6 @@ except ImportError:  # not on Windows, where `Spool` raises an error
 
 __all__ = ["OWNER", "SpoolBatch", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock"]
 
-_log = logging.getLogger("mttp")
 
 OWNER = "owner"
 """The file in a folder that its owner locks, and that names the receiver."""
@@ -205,7 +204,7 @@ class SpoolFolder:
             records += good
             if reason:
                 damaged += max(line.count(_ONE_PER_SPAN) - len(good), 1)
-                _log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
+                log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
         return SpoolBatch(records, damaged, size)
 
     def advance(self, *, delete: bool = True) -> None:
