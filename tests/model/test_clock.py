@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+import freezegun
 import pytest
 
+import mttp
 from mttp.model.clock import Clock
 
 
@@ -25,3 +27,26 @@ def test_a_wall_clock_that_is_set_back_changes_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr(time, "time_ns", lambda: 0)
 
     assert first <= clock.now() < first + 60e9
+
+
+def test_a_frozen_clock_of_a_test_freezes_no_time_and_no_wait() -> None:
+    """freezegun exchanges the functions of `time` in every module."""
+    before = time.time_ns()
+    with mttp.configure("memory://") as session, mttp.episode() as episode:
+        with freezegun.freeze_time("2020-01-01"):
+            with episode.step():
+                pass
+            with mttp.episode():
+                pass
+            assert session.flush()
+            session.close()
+    after = time.time_ns()
+
+    for each in mttp.read(session):
+        for start, end in [
+            (each.start_time, each.end_time),
+            *((s.start_time, s.end_time) for s in each.steps),
+        ]:
+            assert start is not None
+            assert before - 1e6 <= start <= after
+            assert end is None or start <= end <= after

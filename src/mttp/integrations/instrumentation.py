@@ -16,6 +16,7 @@ from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.contract import Detach, Wrap
 from mttp.integrations.options import Options
+from mttp.model.live import Live
 from mttp.model.log import log
 
 __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
@@ -119,7 +120,7 @@ def instrument_libraries(packages: Iterable[str], options: Mapping[str, Any]) ->
     return libraries
 
 
-class Libraries:
+class Libraries(Live):
     """The handle for several libraries, each of which is instrumented as soon as it is imported."""
 
     def __init__(self) -> None:

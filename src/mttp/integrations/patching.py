@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from mttp import integrations
 from mttp.errors import InstrumentError
+from mttp.model.live import Live
 from mttp.model.log import log
 
 __all__ = [
@@ -211,7 +212,7 @@ def install(owner: Any, name: str, patch: PatchedFunction) -> PatchTarget:
     return place
 
 
-class Patches:
+class Patches(Live):
     """The handle for a set of patches; `on_detach` is called after they are removed."""
 
     def __init__(self, on_detach: Callable[[], None]) -> None:

@@ -84,6 +84,11 @@ def open_session(
     launch_facts = provenance.launch()
     launch_id = launch_facts.pop("run_id", None)
     identity = text(run_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
+    if "\0" in identity:
+        raise ConfigureError(
+            f"run_id={identity!r:.80} has a null character, which no environment variable can have, "
+            "and child processes get the id in one; leave it out"
+        )
     facts = {"kind": "train", "name": run, **facts, **launch_facts}
     if is_off():
         log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
