@@ -32,6 +32,9 @@ def test_a_handle_copies_to_itself_also_within_a_state() -> None:
 
 def test_a_handle_that_is_pickled_names_what_to_use_instead() -> None:
     """It records in this process only."""
-    with mttp.configure("memory://"), mttp.episode() as episode:
-        with pytest.raises(TypeError, match="OpenEpisode can't be pickled.*mttp.inject"):
-            pickle.dumps(episode)
+    with (
+        mttp.configure("memory://"),
+        mttp.episode() as episode,
+        pytest.raises(TypeError, match=r"OpenEpisode can't be pickled.*mttp\.inject"),
+    ):
+        pickle.dumps(episode)

@@ -101,7 +101,7 @@ def test_a_block_that_is_left_elsewhere_is_current_no_more(play: Callable[[], ob
         states = asyncio.run(inside_and_outside())
 
     assert states == [0, False, False, True, True, True]
-    assert all(span.parent_span_id != span.span_id for span in session.records())
+    assert len(mttp.read(session).episodes) >= 3
 
 
 def test_an_ended_step_is_no_parent_in_its_block() -> None:

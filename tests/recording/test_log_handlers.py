@@ -26,4 +26,4 @@ def test_a_log_handler_that_raises_costs_no_value() -> None:
     (recorded,) = mttp.read(session).episodes
     assert session.stats.faults
     assert "internal_error" not in session.stats.faults
-    assert (recorded.steps[0].action, recorded.steps[0].reward_components) == ("go", {"a": 1.0})
+    assert (recorded.steps[0].action, recorded.steps[0].reward_status) == ("go", "error")

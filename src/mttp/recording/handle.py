@@ -257,7 +257,7 @@ class Handle(Live):
         while attached is not None:
             token, _, attached = attached
             before = getattr(token, "old_value", None)
-        return cast(Context, before) if isinstance(before, dict) else Context()
+        return settled(cast(Context, before)) if isinstance(before, dict) else Context()
 
     def _end_span(self, end_time: int | None = None) -> None:
         """End the span."""
