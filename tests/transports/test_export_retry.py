@@ -656,7 +656,7 @@ def test_a_view_that_takes_its_time_is_given_up_with_the_rest(monkeypatch: pytes
     go.set()
     assert eventually(lambda: exporter.shutdowns)
 
-    assert (False, {"write_failed": stats.recorded}, 0) == after
+    assert (False, {"session_closed": stats.recorded}, 0) == after
     assert ([], 0) == (exporter.names(), stats.delivered)
 
 
