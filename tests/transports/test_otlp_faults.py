@@ -6,7 +6,6 @@ import gzip
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
 from stores import answering, dripping, redirecting, serving
 
 from mttp import transports
+from mttp.model import clock
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.partial_export import PartialExport, RejectedSpans
@@ -379,7 +379,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
     """
     from mttp.otlp.replies import seconds_to_wait
 
-    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr(clock, "wall", lambda: 1_000_000 * 10**9)
 
     given = [
         formatdate(1_000_030, usegmt=True),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from mttp.integrations.foreign_models import as_record
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
 from mttp.integrations.patching import Around, PatchedFunction
+from mttp.model import clock
 from mttp.model.episodes import Call, Episode
 from mttp.model.results import RewardResult
 from mttp.otlp.spans import error_message, qualified_name
@@ -131,7 +131,7 @@ class ArtPatches(LibraryPatches):
         return result
 
     async def _ruler(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        start = time.time_ns()
+        start = clock.wall()
         try:
             return await wrapped(*args, **kwargs)
         finally:
@@ -248,7 +248,7 @@ class ArtPatches(LibraryPatches):
         failed: dict[str, Any] = {}
         if error is not None:
             failed = {"error_type": qualified_name(error), "error_message": error_message(error)}
-        call = Call(operation="chat", name=judge, start_time=start, end_time=time.time_ns(), **failed)
+        call = Call(operation="chat", name=judge, start_time=start, end_time=clock.wall(), **failed)
         facts = {"model": judge, "rubric": given.get("rubric"), "order": [*range(len(members))], **failed}
         for place, messages in enumerate(members):
             own = {**facts, "position": place, "calls": () if place else (call,)}

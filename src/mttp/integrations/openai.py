@@ -9,7 +9,6 @@ probabilities are added, where the server returns them.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -29,6 +28,7 @@ from mttp.integrations.patching import handle_in
 from mttp.integrations.scoring_calls import LoggedCall, log_here
 from mttp.integrations.stream_assembly import ResponseAssembler
 from mttp.integrations.streams import listen
+from mttp.model import clock
 from mttp.model.episodes import Call
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan
@@ -129,7 +129,7 @@ class _ModelCall:
         self._options = options
         self._log = log
         self._chunks: ResponseAssembler | None = None
-        self._began = time.perf_counter()
+        self._began = clock.seconds()
         self._time_to_first_chunk: float | None = None
         self._owns_step = log is None and not current_step()
         self._step: OpenStep = inert_step() if log is not None else current_step()
@@ -206,7 +206,7 @@ class _ModelCall:
     def on_chunk(self, chunk: Any) -> None:
         """Take a chunk of a stream."""
         if self._time_to_first_chunk is None:
-            self._time_to_first_chunk = time.perf_counter() - self._began
+            self._time_to_first_chunk = clock.seconds() - self._began
         if self._chunks is not None:
             self._chunks.add(chunk)
 

@@ -7,7 +7,6 @@ Agent loops run in Ray's workers, which do not inherit patches: give them `setup
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -16,6 +15,7 @@ from mttp.formats import verl
 from mttp.integrations.faults import attribute, guard
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
+from mttp.model import clock
 from mttp.recording import configuration
 
 __all__ = ["AgentLoopPatches", "attach", "attach_all", "setup_worker"]
@@ -80,12 +80,12 @@ class AgentLoopPatches(LibraryPatches):
         listed = None if prompt is None else list(prompt)
         answer = guard(_LIBRARY, decode, record["response_ids"])
         value = verl.rollout({**stated, **record, "raw_prompt": listed, "response_text": answer})
-        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=time.time_ns())
+        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=clock.wall())
 
 
 def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = args[1] if len(args) > 1 else kwargs.get("trajectory")
-    return {**dict(given or {}), "start_time": time.time_ns()}
+    return {**dict(given or {}), "start_time": clock.wall()}
 
 
 attach_all = AgentLoopPatches.attach_all

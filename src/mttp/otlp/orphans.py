@@ -14,11 +14,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from mttp.model import clock
 from mttp.model.interrupts import suppress_errors
 from mttp.otlp.descriptors import above_standard
 
@@ -61,9 +61,9 @@ class Orphan:
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end, and return whether it has ended."""
-        until = time.monotonic() + seconds
-        while not (ended := self.has_ended) and time.monotonic() < until:
-            time.sleep(0.001)
+        until = clock.seconds() + seconds
+        while not (ended := self.has_ended) and clock.seconds() < until:
+            clock.sleep(0.001)
         return ended
 
 
@@ -161,11 +161,11 @@ def output(words: Sequence[str], seconds: float) -> bytes | None:
         raise
     finally:
         os.close(theirs)
-    content, until = b"", time.monotonic() + seconds
+    content, until = b"", clock.seconds() + seconds
     with os.fdopen(ours, "rb", buffering=0) as file:
         poll = select.poll()
         poll.register(file, select.POLLIN)
-        while poll.poll(max(until - time.monotonic(), 0.0) * 1000):
+        while poll.poll(max(until - clock.seconds(), 0.0) * 1000):
             piece = file.read(1 << 16)
             if not piece:
                 said, _, code = content.partition(b"\n")[2].rpartition(b"\n")[0].rpartition(b"\n")

@@ -20,7 +20,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -29,6 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
+from mttp.model import clock
 from mttp.otlp import orphans
 from mttp.otlp.descriptors import Descriptor, above_standard
 from mttp.otlp.orphans import Orphan, can_start_orphans
@@ -199,12 +199,12 @@ class Process:
         """Wait for the process id."""
         if self._orphan is None:
             with _starting():
-                self._orphan = Orphan(int(_exactly(self._socket, _PID_BYTES, time.monotonic() + seconds)))
+                self._orphan = Orphan(int(_exactly(self._socket, _PID_BYTES, clock.seconds() + seconds)))
 
     def _wait_until_ready(self, seconds: float) -> None:
         self._identify(seconds)
         with _starting():
-            _received(self._socket, time.monotonic() + seconds)
+            _received(self._socket, clock.seconds() + seconds)
         self._is_ready = True
 
     def _check_descriptor(self, looks: Callable[[], None] | None = None) -> None:
@@ -238,7 +238,7 @@ class Process:
         """
         if self._asked is not None:  # Ctrl-C may interrupt any line
             raise ProcessLostError("the wait for its last answer was interrupted")
-        self._asked = time.monotonic()
+        self._asked = clock.seconds()
         until, looks = self._asked + seconds, partial(self._check_descriptor, looks)
         try:
             self._check_descriptor()
@@ -260,7 +260,7 @@ class Process:
     def hurry(self, seconds: float) -> None:
         """Kill the process if its reply is that many seconds late; the waiting thread is woken at once."""
         asked = self._asked
-        if asked is not None and time.monotonic() - asked >= seconds:
+        if asked is not None and clock.seconds() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
@@ -410,7 +410,7 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
         try:
             return call()
         except BlockingIOError:
-            if time.monotonic() >= until - _SLACK:
+            if clock.seconds() >= until - _SLACK:
                 raise TimeoutError("it took too long") from None
         if looks is not None:
             looks()

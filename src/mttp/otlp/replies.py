@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import math
 import re
-import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from mttp.codec.secrets import REDACTED, USUAL
+from mttp.model import clock
 from mttp.model.printable import one_line
 
 __all__ = [
@@ -85,7 +85,7 @@ def seconds_to_wait(given: str) -> float | None:
         seconds = float(given)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+            seconds = parsedate_to_datetime(given).timestamp() - clock.wall() / 1e9
         except (TypeError, ValueError, OverflowError):
             return None
     return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None

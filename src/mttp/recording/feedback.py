@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
+from mttp.model import clock
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
 from mttp.otlp.spans import RecordingSpan
@@ -316,7 +316,7 @@ def now() -> int:
     """Return the time in nanoseconds since the Unix epoch, greater than all earlier results."""
     global _last_time
     with _lock:
-        _last_time = max(_last_time + 1, clock.time_ns())
+        _last_time = max(_last_time + 1, clock.wall())
         return _last_time
 
 

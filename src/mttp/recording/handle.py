@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
@@ -21,7 +20,8 @@ from mttp.codec.plain import Faults, number, plain, scalar_text, text
 from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.keys import name_key
-from mttp.otlp.spans import RecordingSpan, SpanOrigin, error_message, qualified_name
+from mttp.model.live import Live
+from mttp.otlp.spans import Outlasted, RecordingSpan, SpanOrigin, error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
 from mttp.semconv import attributes as a
 
@@ -39,6 +39,7 @@ __all__ = [
     "detach",
     "document_of",
     "restore",
+    "settled",
 ]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
@@ -132,12 +133,19 @@ class Host(Protocol):
         """Register a buffer of steps, which the background thread writes."""
 
 
-class Handle:
-    """A span with methods to record on it; a context manager in whose block it is current."""
+class Handle(Live):
+    """
+    A span with methods to record on it; a context manager in whose block it is current.
+
+    An ended handle is current nowhere. A context may still hold its span: that of the block in which `end`
+    was called, or that in which a generator with the block was started, if it is closed in another task or
+    thread, or out of order. There the span stands for what encloses the block, see `RecordingSpan.outside`.
+    """
 
     # Rare attributes have defaults on the class, because steps are created in the training loop.
     _outer: object = None
-    _attached: tuple[Token[Context], Any] | None
+    _attached: tuple[Token[Context], Context, Any] | None
+    """The token and the context of its innermost block, and the same of the next outer one."""
 
     def __init__(self, host: Host | None, span: RecordingSpan | None) -> None:
         self._host = host
@@ -196,9 +204,12 @@ class Handle:
 
     def __enter__(self) -> Self:
         try:
-            if self._span is not None:
-                self._attached = (attach(self._as_context()), self._attached)
+            span = self._span
+            if span is not None and span._end_time is None:
+                context = self._as_context()
+                self._attached = (attach(context), context, self._attached)
         except Exception as error:
+            raise_interrupt(error)
             self._failed(f"{type(self).__name__}.__enter__", error)
         return self
 
@@ -210,11 +221,17 @@ class Handle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
+        is_left = False
         if self._attached is not None:
-            token, self._attached = self._attached
-            detach(token)
+            token, context, outer = self._attached
+            is_left = not (current() is context and detach(token))
+            if is_left:
+                self._move_out()
+            self._attached = outer
         if not self.ended:
             self._leave(error)
+        elif not (is_left or self._attached):
+            self._move_out(back=True)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -224,6 +241,32 @@ class Handle:
     ) -> None:
         self.__exit__(kind, error, trace_)
 
+    def _move_out(self, *, back: bool = False) -> None:
+        """Have contexts that hold its span see what encloses its blocks instead; `back` undoes it."""
+        span = self._current_span
+        if span is not None:
+            span.outside = None if back else self._context_outside()
+
+    @property
+    def _current_span(self) -> Outlasted | None:
+        """The span that is current in its block, if that is its own."""
+        return self._span
+
+    def _context_outside(self) -> Context:
+        """Return the context of the outermost block's place."""
+        attached = self._attached
+        before: object = None
+        while attached is not None:
+            token, _, attached = attached
+            before = getattr(token, "old_value", None)
+        return settled(cast(Context, before)) if isinstance(before, dict) else Context()
+
+    def _end_span(self, end_time: int | None = None) -> None:
+        """End the span."""
+        if self._attached is not None:
+            self._move_out()
+        cast(RecordingSpan, self._span).end(end_time)
+
     def _leave(self, error: BaseException | None) -> None:
         try:
             if error is None:
@@ -231,6 +274,7 @@ class Handle:
             else:
                 self._finish_with_error(error)
         except Exception as failure:
+            raise_interrupt(failure)
             self._failed(type(self).__name__, failure)
 
     def _finish_with_error(self, error: BaseException) -> None:
@@ -280,10 +324,21 @@ def document_of(result: object) -> str:
         return ""
 
 
-def detach(token: Token[Context]) -> None:
-    """Restore the previous context; do nothing in another context, where an async generator may end."""
-    with suppress(Exception):  # an ended handle is never current, even if the context still holds it
+def detach(token: Token[Context]) -> bool:
+    """Restore the previous context; return False in another context, where an async generator may end."""
+    try:
         restore(token)
+    except Exception as error:
+        raise_interrupt(error)
+        return False
+    return True
+
+
+def settled(context: Context) -> Context:
+    """Return the context, or what encloses the blocks that have ended if it holds their span."""
+    while (outside := getattr(context.get(SPAN_KEY), "outside", None)) is not None:
+        context = outside
+    return context
 
 
 class ScoredHandle(Handle):

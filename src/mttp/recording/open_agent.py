@@ -106,4 +106,4 @@ class OpenAgent(Trajectory):
             counted = {"return_": self.return_, "length": self._steps, **self._end_flags}
             stated = span.checked(codec.facts, {"length": length, **facts})
             span.values |= span.checked(codec.facts, counted) | stated
-        span.end(end_time)
+        self._end_span(end_time)

@@ -124,4 +124,4 @@ class OpenCall(Handle):
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
             span.fail(error_type, error_message)
-        span.end(end_time)
+        self._end_span(end_time)

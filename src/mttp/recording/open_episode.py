@@ -249,7 +249,7 @@ class OpenEpisode(EpisodeProperties):
             span.encoded.update(self._encode_ending(segment, faults))
         if faults:
             span.note(faults)
-        span.end(end_time)
+        self._end_span(end_time)
 
     def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
         steps = self._steps

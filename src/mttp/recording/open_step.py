@@ -26,7 +26,16 @@ from mttp.recording.arguments import (
     TokenFacts,
     check_names,
 )
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, ScoredHandle, current, document_of
+from mttp.recording.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    Host,
+    ScoredHandle,
+    current,
+    document_of,
+    settled,
+)
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -79,9 +88,11 @@ class OpenStep(ScoredHandle):
     def _as_context(self) -> Context:
         outer, owner = current(), self._owner
         # OpenTelemetry only reads it; a copy of its own type would double the cost.
-        context: Any = outer.copy()
-        if outer is not owner._block_context:
-            self._remember_outer(outer.get(STEP_KEY))
+        if outer is owner._block_context:
+            context: Any = outer.copy()
+        else:
+            context = settled(outer).copy()
+            self._remember_outer(context.get(STEP_KEY))
             context[TRAJECTORY_KEY] = owner
         context[SPAN_KEY], context[STEP_KEY] = self._span, self
         return context  # type: ignore[no-any-return]
@@ -305,6 +316,8 @@ class OpenStep(ScoredHandle):
         if error_type is not None:
             span.fail(error_type, error_message)
         if self._owner._step_ended(self) and span._end_time is None:  # the program may have ended the span
+            if self._attached is not None:
+                self._move_out()
             span.conclude(end_time)
 
     def _conclude(self, end_time: int | None) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Reward
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import Outlasted, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import SCORING_FACTS, RewardValue, ScoringFacts, check_names
 from mttp.recording.episode_context import AgentContext, StepContext
@@ -40,6 +40,11 @@ class RemoteHandle(Handle):
             return False
         self._refuse(what)
         return False
+
+    @property
+    def _current_span(self) -> Outlasted | None:
+        """None: the span of its block is that of this process's part."""
+        return None
 
     def _refuse(self, what: str) -> None:
         detail = f"{what} can be recorded only by the process that started it"

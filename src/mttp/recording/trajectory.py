@@ -20,7 +20,15 @@ from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import RewardValue
 from mttp.recording.episode_rewards import EpisodeRewards
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, ScoredHandle, current, document_of
+from mttp.recording.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    ScoredHandle,
+    current,
+    document_of,
+    settled,
+)
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
@@ -84,7 +92,7 @@ class Trajectory(ScoredHandle):
         return self._own_context
 
     def _as_context(self) -> Context:
-        outer = current()
+        outer = settled(current())
         self._remember_outer(outer.get(TRAJECTORY_KEY))
         context: Any = outer.copy()
         context[SPAN_KEY], context[TRAJECTORY_KEY], context[STEP_KEY] = self._span, self, None

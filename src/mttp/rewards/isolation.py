@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import weakref
 from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from mttp.errors import SpecError
+from mttp.model import clock
 from mttp.otlp.processes import (
     FAILED,
     ChildProcess,
@@ -120,7 +120,7 @@ class _Worker:
 
     def ask(self, request: bytes, timeout: float | None, *, kind: int = CALL) -> Any:
         """Send a request and return the reply; ends the worker and raises _WorkerLostError on failure."""
-        self._checked = time.monotonic()
+        self._checked = clock.seconds()
         seconds = inf if timeout is None else timeout
         try:
             status, reply = self._process.ask(request, seconds, kind=kind, looks=self._check_stopped)
@@ -143,8 +143,8 @@ class _Worker:
 
     def _check_stopped(self) -> None:
         """Raise if the process was stopped by a signal, which no time limit would detect."""
-        if time.monotonic() - self._checked >= STOPPED_SECONDS:
-            self._checked = time.monotonic()
+        if clock.seconds() - self._checked >= STOPPED_SECONDS:
+            self._checked = clock.seconds()
             if self._process.is_stopped():
                 raise ProcessLostError("the worker was stopped by a signal")
 

@@ -8,10 +8,10 @@ import re
 import select
 import stat
 import threading
-import time
 from math import inf
 from pathlib import Path
 
+from mttp.model import clock
 from mttp.otlp.descriptors import Descriptor
 
 __all__ = ["AppendStream", "CutStreamError", "is_stream"]
@@ -107,7 +107,7 @@ class AppendStream:
         poll = select.poll()
         poll.register(self.descriptor.number, select.POLLOUT)
         is_main = threading.current_thread() is threading.main_thread()
-        until = time.monotonic() + _MAIN_SECONDS if is_main else inf
+        until = clock.seconds() + _MAIN_SECONDS if is_main else inf
         while True:
             if not self.descriptor.is_ours:
                 raise OSError(errno.EBADF, "the program has closed its descriptor")
@@ -116,7 +116,7 @@ class AppendStream:
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
             if events:
                 return
-            if self._closing.is_set() or time.monotonic() > until:
+            if self._closing.is_set() or clock.seconds() > until:
                 raise TimeoutError(errno.ETIMEDOUT, "its reader did not read in time")
 
 

@@ -8,12 +8,10 @@ To what is no regular file, such as a pipe, segments are written once, as fast a
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +24,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.errors import MissingExtra, TransportError
+from mttp.model import clock
+from mttp.model.log import log
 from mttp.otlp.descriptors import Descriptor
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
@@ -42,7 +42,6 @@ except ImportError:  # not on Windows: there a file belongs to one process
 
 __all__ = ["FileTransport", "open", "process_name", "readable_line"]
 
-_log = logging.getLogger("mttp")
 
 Buffer: TypeAlias = bytes | bytearray
 
@@ -212,7 +211,7 @@ class FileTransport(SpanExporter):
         """Return the open file: the next part if this one is full, a new one if it was deleted."""
         if self._file is not None:
             if not self._file.is_ours:
-                _log.warning(
+                log.warning(
                     "mttp: the program has closed the descriptor of %s, which is opened again", self._current
                 )
                 self._close()
@@ -224,7 +223,7 @@ class FileTransport(SpanExporter):
         """Close the file if it is full, deleted or replaced."""
         status = self._stat()  # in one call: each releases the GIL
         if status is None or not os.path.samestat(status, file.opened):
-            _log.warning("mttp: %s was deleted or replaced; recording continues in a new file", self._current)
+            log.warning("mttp: %s was deleted or replaced; recording continues in a new file", self._current)
             self._close()
             self._number = 0
         elif self._stream is None and self._is_full(status.st_size):
@@ -305,7 +304,7 @@ class FileTransport(SpanExporter):
             return True
         with _locked(fd) as is_locked:
             if not is_locked:
-                _log.warning(
+                log.warning(
                     "mttp: another process has locked %s for %g s; recording continues in the next part",
                     self._current,
                     LOCK_SECONDS,
@@ -394,14 +393,14 @@ def _locked(fd: int) -> Iterator[bool]:
 
 def _lock(fd: int) -> bool:
     """Wait for the lock; return False after `LOCK_SECONDS`."""
-    end, pause = time.monotonic() + LOCK_SECONDS, 0.0005
+    end, pause = clock.seconds() + LOCK_SECONDS, 0.0005
     while True:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: another process has it
-            if time.monotonic() > end:
+            if clock.seconds() > end:
                 return False
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(2 * pause, 0.05)
         except OSError:
             return True

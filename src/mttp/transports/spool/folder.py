@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import ENOENT, ENOLCK, ENOSPC
@@ -14,6 +12,8 @@ from pathlib import Path
 
 from typing_extensions import Self
 
+from mttp.model import clock
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
 from mttp.otlp.descriptors import Descriptor, above_standard
@@ -29,7 +29,6 @@ except ImportError:  # not on Windows, where `Spool` raises an error
 
 __all__ = ["OWNER", "SpoolBatch", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock"]
 
-_log = logging.getLogger("mttp")
 
 OWNER = "owner"
 """The file in a folder that its owner locks, and that names the receiver."""
@@ -87,7 +86,7 @@ class SpoolFolder:
     @classmethod
     def create(cls, directory: Path, destination: SpoolDestination) -> Self:
         """Create a folder of this process; raises OSError."""
-        path = directory / f"{time.time_ns()}-{process_name()}"
+        path = directory / f"{clock.wall()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
         try:
             return cls._created(path, destination)
@@ -213,7 +212,7 @@ class SpoolFolder:
             records += good
             if reason:
                 damaged += max(line.count(_ONE_PER_SPAN) - len(good), 1)
-                _log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
+                log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
         return SpoolBatch(records, damaged, size)
 
     def advance(self, *, delete: bool = True) -> None:
