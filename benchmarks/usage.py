@@ -19,13 +19,15 @@ def cpu_seconds(without: Sequence[int] = ()) -> float:
     `without` are children that don't count, such as a receiver.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    running = sum(_ticks(child) for child in _descendants(os.getpid()) if child not in without)
+    processes = {*_descendants(os.getpid()), *_encoding_processes()}
+    running = sum(_ticks(process) for process in processes.difference(without))
     return time.process_time() + ended.ru_utime + ended.ru_stime + running / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(process: int) -> float:
     """Return the memory of a process and its children in MB, without the receiver."""
-    pages = sum(_pages(each) for each in (process, *_descendants(process)) if not _is_sink(each))
+    processes = {process, *_descendants(process), *_encoding_processes()}
+    pages = sum(_pages(each) for each in processes if not _is_sink(each))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -35,6 +37,14 @@ def _descendants(process: int) -> Iterator[int]:
             for child in map(int, (thread / "children").read_text().split()):
                 yield child
                 yield from _descendants(child)
+
+
+def _encoding_processes() -> Iterator[int]:
+    """Yield the encoding processes of this machine, which are nobody's children."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"mttp.otlp.encoding" in command.read_bytes():
+                yield int(command.parent.name)
 
 
 def _ticks(process: int) -> int:

@@ -8,7 +8,7 @@ TRL = {
     "prompt": CHAT,
     "completion": [{"role": "assistant", "content": "4"}],
     "correct": 1.0,
-    "short": 0.5,
+    "tests": 3,
     "answer": "4",
     "advantage": 0.7,
 }

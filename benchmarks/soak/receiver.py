@@ -126,8 +126,8 @@ class Handler(BaseHTTPRequestHandler):
             self.receiver.refuse("partial_success", spans[:rejected])
 
     def _garbage(self, spans: list[Any]) -> None:
-        self.receiver.keep(spans)  # a success, whatever its body says
-        self._answer(200, b"\xff\x00\x13garbage" * 20)
+        if self._answer(200, b"\xff\x00\x13garbage" * 20):
+            self.receiver.refuse("not_otlp", spans)
 
     def _page(self, spans: list[Any]) -> None:
         if self._answer(200, b"<!doctype html><title>Sign in</title>", **{"Content-Type": "text/html"}):

@@ -7,8 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,4 +144,46 @@ def test_view_serves_until_it_is_interrupted() -> None:
         _, complaints = program.communicate(timeout=20)
 
     assert "run.jsonl" in overview["sources"]
+    assert (0, "") == (program.returncode, complaints)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_view_ends_during_a_search(number: signal.Signals) -> None:
+    """
+    With exit code 0 and no complaint, also when the signal comes twice.
+    """
+    record("run.jsonl", [1.0])
+    endless = "SELECT count(*) FROM range(1000000000000) t(i) WHERE i % 7 = 8"
+    Path("endless.py").write_text(
+        "from mttp.cli import main\n"
+        "from mttp.viewing.live import LivePages\n"
+        "def search(pages, query):\n"
+        "    print('searching', flush=True)\n"
+        f"    return pages._index.snapshot(({endless!r}, []))\n"
+        "LivePages.episodes = search\n"
+        "main(['view', 'run.jsonl', '--port', '0', '--json'])\n"
+    )
+    command = [sys.executable, "endless.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
+        until = time.monotonic() + 60
+        while '"views":[]' in urllib.request.urlopen(f"{address}api/overview").read().decode():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        body, headers = b"{}", {"Content-Type": "application/json"}
+        asked = urllib.request.Request(f"{address}api/episodes", body, headers)
+
+        def ask() -> None:
+            with suppress(OSError):
+                urllib.request.urlopen(asked, timeout=60)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert "searching\n" == program.stdout.readline()
+        program.send_signal(number)
+        program.send_signal(number)
+        _, complaints = program.communicate(timeout=60)
+        asking.join(60)
+
     assert (0, "") == (program.returncode, complaints)

@@ -123,12 +123,16 @@ def test_a_value_nested_too_deep_is_a_fault() -> None:
     """
     A value that holds itself ends, too.
     """
-    value: list[Any] = [np.zeros(1)]
-    value.append(value)
-    faults: list[str] = []
+    deep: list[Any] = [np.zeros(1)]
+    for _ in range(31):
+        deep = [np.zeros(1), deep]
+    cyclic: list[Any] = [np.zeros(1)]
+    cyclic.append(cyclic)
 
-    assert flatten(value, faults) is None
-    assert ["structure_not_kept: it is nested more than 30 deep; arrays are kept as lists"] == faults
+    for value, reason in ((deep, "it is nested more than 30 deep"), (cyclic, "it holds itself")):
+        faults: list[str] = []
+        assert flatten(value, faults) is None
+        assert [f"structure_not_kept: {reason}; arrays are kept as lists"] == faults
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,6 +11,7 @@ from polling import eventually
 
 from faults.account import Account, arrived_at, arrived_in_files, recording
 from faults.scene import fault
+from mttp.model import clock
 from mttp.otlp.encoding import encoder
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
@@ -24,11 +24,8 @@ def clock_goes_back(folder: Path) -> Account:
     account, path = Account(), folder / "a.jsonl"
     with recording(f"file://{path}", account) as loop:
         loop.train()
-        real, real_ns = time.time, time.time_ns
-        with (
-            patch("time.time", lambda: real() - HOUR),
-            patch("time.time_ns", lambda: real_ns() - int(HOUR * 1e9)),
-        ):
+        real = clock.wall
+        with patch.object(clock, "wall", lambda: real() - int(HOUR * 1e9)):
             loop.train(0.5)
         loop.train()
     account.arrived = arrived_in_files(path)
@@ -107,11 +104,5 @@ def _encoding_process(folder: Path, how: signal.Signals) -> Account:
 
 def _helper() -> int:
     """The encoding process of this process; 0 without one."""
-    for task in Path("/proc/self/task").glob("*/children"):
-        for pid in task.read_text().split():
-            try:
-                if b"mttp.otlp.encoding" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-            except OSError:
-                continue
-    return 0
+    helper = encoder._encoding._helper
+    return helper.pid if helper is not None and helper.is_ready else 0

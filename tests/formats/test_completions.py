@@ -62,7 +62,7 @@ def test_prompt_answer_reward_and_group(name: str, tmp_path: Path) -> None:
     assert "4" == step.action["content"]
     assert first.trace_id != second.trace_id
     assert first.group == second.group
-    assert {"trl": 1.5, "openrlhf": 0.5}.get(name, 1.0) == first.return_
+    assert {"openrlhf": 0.5}.get(name, 1.0) == first.return_
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -90,20 +90,65 @@ def test_an_imported_row_reads_back(name: str, tmp_path: Path) -> None:
 
 def test_columns_of_trl(tmp_path: Path) -> None:
     """
-    Numbers are values of reward functions, other columns are metadata.
+    The first column is a reward function; other numbers are metrics and other values metadata.
     """
-    found = episode(tmp_path, "trl")
+    found = episode(tmp_path, "trl", done=True)
 
-    assert {"correct": 1.0, "short": 0.5} == found.reward.components
+    assert ({"correct": 1.0}, 1.0, "ok") == (found.reward.components, found.return_, found.reward.status)
+    assert {"tests": 3.0, "done": 1.0} == found.metrics
     assert {"answer": "4"} == found.metadata["trl"]
     assert (3, 0.7) == (found.policy_update_index, found.advantage)
+
+
+def trl_row(**columns: Any) -> dict[str, Any]:
+    """Return a row of TRL with these columns before the advantage."""
+    own = {name: TRL[name] for name in ("step", "prompt", "completion")}
+    return {**own, **columns, "advantage": 0.7}
+
+
+def trl_episodes(tmp_path: Path, *rows: Any, log: Any = None) -> list[mttp.Episode]:
+    """Return the episodes of a file in a trainer's output, perhaps with the trainer's log."""
+    folder = tmp_path / "completions"
+    folder.mkdir()
+    if log is not None:
+        (tmp_path / "checkpoint-3").mkdir()
+        (tmp_path / "checkpoint-3" / "trainer_state.json").write_text(json.dumps(log))
+    found = [*formats.read(written(folder, "trl", *rows))]
+    return [one for one in found if isinstance(one, mttp.Episode)]
+
+
+def test_columns_that_may_be_rewards_of_trl_or_not_have_no_total(tmp_path: Path) -> None:
+    """
+    Both reward functions and `log_extra` write floats; the reason names the columns, which are metrics.
+    """
+    rows = [trl_row(correct=1.0, length=120.0, note="a"), trl_row(correct=0.0, length=None, note=None)]
+    first, second = trl_episodes(tmp_path, *rows)
+
+    assert [(None, "missing")] * 2 == [(one.return_, one.reward.status) for one in (first, second)]
+    assert "length" in str(first.reward.explanation)
+    assert ({"correct": 1.0}, {"length": 120.0}) == (first.reward.components, first.metrics)
+
+
+def test_the_log_of_trl_names_its_reward_functions(tmp_path: Path) -> None:
+    """
+    Of the columns, the metrics of the trainer tell which ones are rewards.
+    """
+    names = ("correct", 'sh"ort', "é")
+    log = {"log_history": [{f"rewards/{name}/mean": 0.5 for name in names}]}
+    row = trl_row(**{"correct": 1.0, 'sh"ort': 0.5, "é": 0.25, "length": 120.0})
+    (found,) = trl_episodes(tmp_path, row, log=log)
+
+    assert (1.75, "ok", {"length": 120.0}) == (found.return_, found.reward.status, found.metrics)
+    assert {*names} == found.reward.components.keys()
 
 
 def test_a_reward_function_of_trl_that_gave_none_is_missing(tmp_path: Path) -> None:
     """
     The sum of the others is a partial reward; without any there is none.
     """
-    some, none = episode(tmp_path, "trl", short=None), episode(tmp_path, "trl", short=None, correct=None)
+    log = {"rewards/correct/mean": 0.5, "rewards/short/mean": 0.5}
+    rows = [trl_row(correct=1.0, short=None), trl_row(correct=None, short=None)]
+    some, none = trl_episodes(tmp_path, *rows, trl_row(correct=1.0, short=0.5), log=log)[:2]
 
     assert ("partial", 1.0, {"short": "missing"}) == (
         some.reward.status,

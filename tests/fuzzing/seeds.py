@@ -124,8 +124,14 @@ def import_files(name: str) -> list[bytes]:
     if name == "agent_traces":
         asked: Mapping[str, Any] = {"gen_ai__operation__name": "chat", "gen_ai__request__model": "gpt-x"}
         openinference = {"openinference__span__kind": "LLM", "llm__model_name": "gpt-x"}
+        parts = [{"type": "reasoning", "content": "hm"}, {"type": "tool_call", "id": "c", "name": "f"}]
+        said = json.dumps([{"role": "assistant", "parts": parts}, {"role": "tool", "content": None}])
+        talk = {**asked, "gen_ai__input__messages": said, "gen_ai__output__messages": said}
         chats = [span(0, "solve"), span(1, "chat", 0, **asked), span(2, "llm", 0, **openinference)]
-        return [written(Path(), *chats).read_bytes()]
+        chats.append(span(3, "chat", 0, **talk, gen_ai__system_instructions="be brief"))
+        path = written(Path(), *chats)
+        document = json.loads(path.read_bytes())
+        return [path.read_bytes(), json.dumps([document, document], indent=1).encode()]
     return [_lines(ROWS[name], ROWS[name])]
 
 

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from zlib import crc32
 
 from fuzzing import seeds
+from fuzzing.values import record_values, seeds_of_values
 
 import mttp
 from mttp import formats
@@ -371,5 +372,6 @@ TARGETS: dict[str, Target] = {
         f"store-{kind}": Target(partial(_store_seeds, kind), partial(_store, kind))
         for kind in ("jaeger", "jaeger-v1", "tempo")
     },
+    "values": Target(seeds_of_values, record_values, is_text=False),
 }
 """All targets by name."""

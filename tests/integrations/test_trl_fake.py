@@ -310,11 +310,12 @@ def test_functions_of_one_name_are_kept_apart(session: mttp.Session) -> None:
 
 def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -> None:
     """
-    A column of `log_extra` is metadata of each episode, and the trainer gets it too.
+    A column of `log_extra` is no reward: numbers are metrics, others metadata, and the trainer gets both too.
     """
 
     def logging_(completions: list[str], log_extra: Any, **_: Any) -> list[float]:
         log_extra("first", [text[0] for text in completions])
+        log_extra("length", [7] * len(completions))
         return [0.0] * len(completions)
 
     teacher = trainer(logging_)
@@ -323,7 +324,22 @@ def test_what_functions_log_is_kept_with_the_completion(session: mttp.Session) -
     teacher.train(1)
 
     assert ["4", "f", "6", "s"] == [episode.metadata["first"] for episode in by_row(session)]
-    assert {"first": ["4", "f", "6", "s"]} == teacher._extra
+    assert [({"length": 7.0}, 0.0)] * 4 == [(one.metrics, one.return_) for one in by_row(session)]
+    assert {"first": ["4", "f", "6", "s"], "length": [7] * 4} == teacher._extra
+
+
+@pytest.mark.parametrize("odd", [float("inf"), -float("inf")])
+def test_an_infinite_component_makes_the_reward_an_error(session: mttp.Session, odd: float) -> None:
+    """
+    It is no number, and is not left out of the sum.
+    """
+    teacher = trainer(lambda completions, **_: [odd, 1.0, 1.0, 1.0], lambda completions, **_: [2.0] * 4)
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    first, second, *_ = by_row(session)
+    assert (None, "error", 3.0) == (first.reward.value, first.reward.status, second.reward.value)
 
 
 def test_rloo_s_adjusted_rewards(session: mttp.Session) -> None:

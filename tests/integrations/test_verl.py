@@ -104,7 +104,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=600,
     )
 
     assert 0 == done.returncode, done.stderr

@@ -169,7 +169,7 @@ def test_a_sender_that_waits_is_let_go_by_the_end() -> None:
 
     assert (False, 1) == (closed, taken)
     assert session.stats.recorded == session.stats.delivered + sum(session.stats.lost.values())
-    assert {"write_failed"} == set(session.stats.lost)
+    assert {"session_closed"} == set(session.stats.lost)
 
 
 def test_a_receiver_that_waits_is_let_go_by_its_end() -> None:

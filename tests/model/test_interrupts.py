@@ -93,3 +93,49 @@ def test_other_threads_have_no_interrupts() -> None:
     thread.join()
 
     assert seen == [False]
+
+
+def _ignoring() -> None:
+    with suppress_errors():
+        int("x")
+
+
+def _wrapping() -> None:
+    try:
+        signal.raise_signal(signal.SIGALRM)
+    except OutOfTimeError as error:
+        raise TypeError("no array") from error
+
+
+def test_a_wrapped_interrupt_passes_as_itself() -> None:
+    """A library may raise an error of its own because of the handler's exception."""
+    before = signal.signal(signal.SIGALRM, _function)
+    try:
+        with pytest.raises(OutOfTimeError), suppress_errors():
+            _wrapping()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupt_that_the_program_handles_is_not_raised_again() -> None:
+    """Errors of calls within its `except` block have it as their context."""
+    before = signal.signal(signal.SIGALRM, _function)
+    try:
+        signal.raise_signal(signal.SIGALRM)
+    except OutOfTimeError:
+        _ignoring()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_only_an_installed_handler_interrupts_code_with_handlers_of_its_own() -> None:
+    """A grader that restores the program's handler, and lets its own time limit escape, has failed."""
+    before = signal.signal(signal.SIGALRM, _function)
+    try:
+        with pytest.raises(OutOfTimeError) as caught:
+            signal.raise_signal(signal.SIGALRM)
+        with pytest.raises(OutOfTimeError):
+            raise_interrupt(caught.value, installed=True)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    raise_interrupt(caught.value, installed=True)

@@ -77,14 +77,11 @@ def holds(session: mttp.Session, *, path: str = "a.jsonl") -> None:
     assert {1} == set(spans.values())
 
 
-@pytest.mark.parametrize(
-    ("timeout", "seconds", "episodes"), [pytest.param(None, 30.0, 60, marks=LONG), (9.0, 9.0, 20)]
-)
+@pytest.mark.parametrize(("timeout", "episodes"), [pytest.param(None, 60, marks=LONG), (60.0, 20)])
 def test_close_delivers_what_a_stopped_helper_does_not_encode(
     helped: encoder._Encoding,
     caplog: pytest.LogCaptureFixture,
     timeout: float | None,
-    seconds: float,
     episodes: int,
 ) -> None:
     """
@@ -95,10 +92,8 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     play(episodes)
     assert 480 * episodes < session.stats.pending
 
-    since = time.monotonic()
     assert session.close(timeout)
 
-    assert time.monotonic() - since < seconds
     holds(session)
     assert is_gone(pid)
     assert {"helper_lost": 1} == dict(session.stats.faults)
@@ -155,10 +150,8 @@ def test_several_transports_wait_for_a_stopped_helper_together(helped: encoder._
     stop(helped)
     play(4)
 
-    since = time.monotonic()
     assert session.close()
 
-    assert time.monotonic() - since < 8
     assert {"helper_lost": 1} == dict(session.stats.faults)
     for name in "abc":
         assert session.stats.steps == sum(len(one.steps) for one in mttp.read(f"{name}.jsonl").episodes)

@@ -108,6 +108,38 @@ def test_a_byte_order_mark_is_no_content(tmp_path: Path):
     assert [StreamLine(1, b"{}", True), StreamLine(2, b"{}", False)] == found
 
 
+def test_byte_order_marks_of_joined_files_are_no_content(tmp_path: Path):
+    """
+    Each of them may have begun with one.
+    """
+    data = b"\xef\xbb\xbf{}\n\xef\xbb\xbf{}\n\xef\xbb\xbf\n"
+    for content in (data, gzip.compress(data)):
+        found = list(read_lines(written(tmp_path / "a", content)))
+
+        assert [StreamLine(1, b"{}", True), StreamLine(2, b"{}", True)] == found
+
+
+def test_an_indented_document_is_one_line(tmp_path: Path):
+    """
+    It has the number of its first line; brackets in texts do not count.
+    """
+    document = b'{\n "a": [\n  "}]\\"}",\n  2\n ]\n}'
+    for content in (b"1\n%b\n2\n", b"1\n%b\n2"):
+        found = list(read_lines(written(tmp_path / "a", content % document)))
+
+        assert [(1, b"1"), (2, document), (8, b"2")] == [(one.number, one.content) for one in found]
+
+
+def test_lines_of_a_document_without_an_end_are_read_one_by_one(tmp_path: Path):
+    """
+    A line that a crash cut costs itself only.
+    """
+    data = b'{"a":[1,\n{"b":2}\n{"c":3}\n'
+    found = list(read_lines(written(tmp_path / "a", data)))
+
+    assert data.splitlines() == [one.content for one in found]
+
+
 def test_a_last_line_without_newline_is_marked(tmp_path: Path):
     """
     Whether it was cut short is for the reader of the line to say.

@@ -7,6 +7,8 @@ import gzip
 import json
 import math
 import random
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -308,3 +310,39 @@ def test_evaluations_of_others_are_counted_by_several_processes_too(
     assert 100 == mttp.summarize(path).evals
     assert summed_up_alone(path) == summed_up(path)
     assert hired
+
+
+BROKEN_OFF = """
+import atexit, gc, sys
+import mttp
+from mttp.reading import decoder_pool, scanning
+scanning._LARGE = 0
+decoder_pool._PART_BYTES = 2000
+decoder_pool._cores = lambda: 2
+spans = mttp.scan("a.jsonl")
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "words"),
+    [
+        ("for span in spans: raise ValueError(span.name[:0] + 'mine')", 1, "ValueError: mine"),
+        ("for span in spans: break", 0, ""),
+        ("for span in mttp.scan('a.jsonl'): break", 0, ""),
+        ("for span in spans: sys.exit(3)", 3, ""),
+        ("next(spans); me = [spans]; me.append(me); del spans, me", 0, ""),
+        ("next(spans); sys.kept = spans", 0, ""),
+        ("atexit.register(lambda: print(len(list(mttp.scan('a.jsonl'))), len(list(spans))))", 0, ""),
+    ],
+)
+def test_a_scan_that_is_broken_off_ends_quietly(recorded: Path, ending: str, code: int, words: str):
+    """
+    However the program ends, nothing but its own traceback is printed, and its exit code stays.
+    """
+    command = [sys.executable, "-c", BROKEN_OFF + ending]
+    done = subprocess.run(command, cwd=recorded.parent, capture_output=True, text=True, timeout=120)
+
+    assert code == done.returncode, done.stderr
+    assert words in done.stderr
+    assert done.stderr.count("Error") == words.count("Error")
+    assert bool(words) == bool(done.stderr)

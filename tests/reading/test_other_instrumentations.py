@@ -6,14 +6,18 @@ The attributes are those that the packages wrote in November 2026.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
 
 import mttp
+from mttp.formats import agent_traces
 from mttp.model import Call
+from mttp.model.chat_forms import chat_messages
 
 OPENINFERENCE = {
     "openinference.span.kind": "LLM",
@@ -225,3 +229,210 @@ def test_any_value_is_read(name: str, value: Any) -> None:
         (found,) = mttp.read(session)
 
     assert 1 == found.step_count
+
+
+CALLED = {"id": "t1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-x"}
+ASKED = [
+    {"role": "system", "content": "Add."},
+    {"role": "user", "content": "2+2?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALLED]},
+    {"role": "tool", "tool_call_id": "t1", "content": "4"},
+]
+ANSWER = [{"role": "assistant", "content": "It is 4.", "reasoning_content": "easy"}]
+TEXT = {"type": "text", "content": "2+2?"}
+PARTS = [
+    {"role": "user", "parts": [TEXT]},
+    {"role": "assistant", "parts": [{"type": "tool_call", "id": "t1", "name": "add", "arguments": {"a": 2}}]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "t1", "response": 4}]},
+]
+ANSWERED = [
+    {
+        "role": "assistant",
+        "parts": [{"type": "reasoning", "content": "easy"}, {"type": "text", "content": "It is 4."}],
+    }
+]
+SYSTEM = {"gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Add."}])}
+IN_ATTRIBUTES = {
+    "gen_ai.input.messages": json.dumps(PARTS),
+    "gen_ai.output.messages": json.dumps(ANSWERED),
+    **SYSTEM,
+}
+IN_OPENINFERENCE = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-x",
+    "llm.input_messages.0.message.role": "system",
+    "llm.input_messages.0.message.content": "Add.",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.contents.0.message_content.type": "text",
+    "llm.input_messages.1.message.contents.0.message_content.text": "2+2?",
+    "llm.input_messages.2.message.role": "assistant",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.id": "t1",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.function.name": "add",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.function.arguments": '{"a": 2}',
+    "llm.input_messages.3.message.role": "tool",
+    "llm.input_messages.3.message.tool_call_id": "t1",
+    "llm.input_messages.3.message.contents.0.message_content.type": "text",
+    "llm.input_messages.3.message.contents.0.message_content.text": "4",
+    "llm.output_messages.0.message.role": "assistant",
+    "llm.output_messages.0.message.contents.0.message_content.type": "reasoning",
+    "llm.output_messages.0.message.contents.0.message_content.text": "easy",
+    "llm.output_messages.0.message.contents.1.message_content.type": "text",
+    "llm.output_messages.0.message.contents.1.message_content.text": "It is 4.",
+}
+IN_NUMBERS = {
+    **CHAT,
+    "gen_ai.prompt.0.role": "system",
+    "gen_ai.prompt.0.content": "Add.",
+    "gen_ai.prompt.1.role": "user",
+    "gen_ai.prompt.1.content": '[{"type": "text", "text": "2+2?"}]',
+    "gen_ai.prompt.2.role": "assistant",
+    "gen_ai.prompt.2.tool_calls.0.id": "t1",
+    "gen_ai.prompt.2.tool_calls.0.name": "add",
+    "gen_ai.prompt.2.tool_calls.0.arguments": '{"a": 2}',
+    "gen_ai.prompt.3.role": "tool",
+    "gen_ai.prompt.3.tool_call_id": "t1",
+    "gen_ai.prompt.3.content": "4",
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.content": "It is 4.",
+    "gen_ai.completion.0.reasoning_content": "easy",
+}
+TOOL_CALLS = json.dumps([CALLED])
+CHOICE = {"role": "assistant", "content": "It is 4.", "reasoning_content": "easy"}
+Events = list[tuple[str, dict[str, Any]]]
+BY_EVENT: Events = [
+    ("gen_ai.system.message", {"content": "Add."}),
+    ("gen_ai.user.message", {"content": "2+2?"}),
+    ("gen_ai.assistant.message", {"content": "", "tool_calls": TOOL_CALLS}),
+    ("gen_ai.tool.message", {"id": "t1", "content": "4"}),
+    ("gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": json.dumps(CHOICE)}),
+]
+BY_BODY: Events = [
+    ("gen_ai.system.message", {"gen_ai.event.content": json.dumps({"role": "system", "content": "Add."})}),
+    ("gen_ai.user.message", {"gen_ai.event.content": json.dumps({"content": "2+2?"})}),
+    (
+        "gen_ai.assistant.message",
+        {"gen_ai.event.content": json.dumps({"content": "", "tool_calls": [CALLED]})},
+    ),
+    ("gen_ai.tool.message", {"gen_ai.event.content": json.dumps({"id": "t1", "content": "4"})}),
+    ("gen_ai.choice", {"gen_ai.event.content": json.dumps({"index": 0, "message": CHOICE})}),
+]
+BY_BLOCKS: Events = [
+    ("gen_ai.system.message", {"content": "Add."}),
+    ("gen_ai.user.message", {"content": '[{"text": "2+2?"}]'}),
+    (
+        "gen_ai.assistant.message",
+        {"content": '[{"toolUse": {"toolUseId": "t1", "name": "add", "input": {"a": 2}}}]'},
+    ),
+    ("gen_ai.tool.message", {"id": "t1", "content": '[{"text": "4"}]'}),
+    (
+        "gen_ai.choice",
+        {
+            "message": '[{"reasoningContent": {"reasoningText": {"text": "easy"}}}, {"text": "It is 4."}]',
+            "finish_reason": "end_turn",
+        },
+    ),
+]
+BY_CONTENT: Events = [
+    ("gen_ai.content.prompt", {"gen_ai.prompt": json.dumps(ASKED)}),
+    ("gen_ai.content.completion", {"gen_ai.completion": json.dumps(ANSWER)}),
+]
+BY_DETAILS: Events = [("gen_ai.client.inference.operation.details", IN_ATTRIBUTES)]
+WHOLE = {
+    "openinference.span.kind": "LLM",
+    "input.value": json.dumps({"model": "gpt-x", "messages": ASKED}),
+    "output.value": json.dumps({"choices": [{"message": ANSWER[0]}]}),
+}
+PLACES: dict[str, tuple[Mapping[str, Any], Events]] = {
+    "attributes": ({**CHAT, **IN_ATTRIBUTES}, []),
+    "chat API": (
+        {**CHAT, "gen_ai.input.messages": json.dumps(ASKED), "gen_ai.output.messages": json.dumps(ANSWER)},
+        [],
+    ),
+    "instructions that are there": (
+        {
+            **CHAT,
+            **SYSTEM,
+            "gen_ai.input.messages": json.dumps(ASKED),
+            "gen_ai.output.messages": json.dumps(ANSWER),
+        },
+        [],
+    ),
+    "OpenInference": (IN_OPENINFERENCE, []),
+    "numbers": (IN_NUMBERS, []),
+    "JSON": ({**CHAT, "gen_ai.prompt": json.dumps(ASKED), "gen_ai.completion": json.dumps(ANSWER)}, []),
+    "events": (CHAT, BY_EVENT),
+    "bodies of events": (CHAT, BY_BODY),
+    "blocks in events": (CHAT, BY_BLOCKS),
+    "content events": (CHAT, BY_CONTENT),
+    "details": (CHAT, BY_DETAILS),
+    "request and answer": (WHOLE, []),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_messages_are_read_wherever_they_are(place: str, tmp_path: Path) -> None:
+    """
+    As the call of a step, and as the step of an imported trace.
+    """
+    attributes, events = PLACES[place]
+    tracer = trace.get_tracer("another")
+    path = tmp_path / "run.jsonl"
+    with mttp.configure(f"file://{path}"), mttp.episode(env="toy") as opened, opened.step():
+        span = tracer.start_span("call", attributes=attributes)
+        for name, fields in events:
+            span.add_event(name, fields)
+        span.end()
+    recording = mttp.read(path)
+    (call,) = recording.episodes[0].steps[0].calls
+    (foreign,) = (one for one in mttp.scan(path, arrays=True) if one.name == "call")
+    imported = agent_traces.episode([foreign]).steps[0]
+
+    assert [] == recording.problems
+    assert (ASKED, ANSWER) == (chat_messages(call.arguments), chat_messages(call.result, "assistant"))
+    assert (ASKED, ANSWER[0]) == (imported.observation, imported.action)
+
+
+def test_images_and_unknown_parts_of_openinference_stay() -> None:
+    """
+    As parts of the message.
+    """
+    parts = "llm.input_messages.0.message.contents"
+    values = {
+        "openinference.span.kind": "LLM",
+        "llm.input_messages.0.message.role": "user",
+        f"{parts}.0.message_content.type": "image",
+        f"{parts}.0.message_content.image.image.url": "https://example.org/b.png",
+        f"{parts}.1.message_content.type": "audio",
+        f"{parts}.1.message_content.audio.audio.url": "https://example.org/b.wav",
+    }
+    (call,) = episode(values).steps[0].calls
+    image, audio = chat_messages(call.arguments)[0]["content"]
+
+    assert {"type": "image_url", "image_url": {"url": "https://example.org/b.png"}} == image
+    assert ("audio", "https://example.org/b.wav") == (audio["type"], audio["audio.audio.url"])
+
+
+def test_earlier_names_beside_the_operation() -> None:
+    """
+    Instrumentations changed names one by one.
+    """
+    values = {
+        **CHAT,
+        "gen_ai.system": "openai",
+        "gen_ai.usage.prompt_tokens": 9,
+        "gen_ai.usage.completion_tokens": 3,
+    }
+    (call,) = episode(values).steps[0].calls
+
+    assert ("openai", 9, 3) == (call.provider, call.input_tokens, call.output_tokens)
+
+
+def test_reasons_of_the_messages_are_those_of_the_call() -> None:
+    """
+    Where the span has none itself.
+    """
+    answers = [{**ANSWERED[0], "finish_reason": reason} for reason in ("stop", "length")]
+    (call,) = episode({**CHAT, "gen_ai.output.messages": json.dumps(answers)}).steps[0].calls
+
+    assert ("stop", "length") == call.finish_reasons

@@ -169,7 +169,7 @@ def test_flush_waits_for_processors_until_its_timeout() -> None:
     hanging.hanging = {"force_flush"}
     with mttp.configure("memory://", processors=[hanging, sound]) as session:
         play()
-        in_time = session.flush(0.2)
+        in_time = session.flush(3)
         written = session.stats.pending
         hanging.open.set()
         later = session.flush()
@@ -185,10 +185,10 @@ def test_close_waits_for_processors_until_its_timeout(how: str) -> None:
     """
     hanging, sound = Processor(), Processor()
     hanging.hanging = {"shutdown"}
-    timeout = 0.2 if how == "configured" else None
+    timeout = 3 if how == "configured" else None
     session = mttp.configure("file://a.jsonl", processors=[hanging, sound], close_timeout=timeout)
     play()
-    written = session.close(None if how == "configured" else 0.2)
+    written = session.close(None if how == "configured" else 3)
     still = not hanging.open.is_set()
     hanging.open.set()
 
@@ -250,7 +250,7 @@ atexit.register(lambda: print(json.dumps(Sound.released)))
 def none_starts(self):
     raise RuntimeError("can't create new thread at interpreter shutdown")
 
-session = mttp.configure("file://a.jsonl", processors=[Hanging(), Sound()], close_timeout=0.5)
+session = mttp.configure("file://a.jsonl", processors=[Hanging(), Sound()], close_timeout=5)
 with mttp.episode(), mttp.step():
     pass
 if {closed}:

@@ -139,6 +139,24 @@ def test_without_git_there_is_no_revision(repository: Path, monkeypatch: pytest.
     assert (None, None, ()) == (found.revision, found.dirty, found.faults)
 
 
+@pytest.mark.parametrize("printed", ["", "HEAD", "a" * 39, "warning: me", f"{'a' * 40}\nnote", "g" * 40])
+def test_a_revision_is_a_commit_or_absent(
+    printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A program that is called git may print anything.
+    """
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{printed}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with mttp.configure("file://a.jsonl"):
+        pass
+    (run,) = mttp.read("a.jsonl").runs
+
+    assert (None, None) == (run.revision, run.dirty)
+
+
 def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path) -> None:
     """
     This is not a fault.

@@ -402,3 +402,25 @@ def test_an_error_repeats_no_secret(url: str) -> None:
 
         assert "hunter2" not in str(caught.value)
         assert "hunter2" not in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:hunter2@h/a?sig=hunter2",
+        "https://h/a.jsonl?X-Amz-Signature=hunter2",
+        "https://h/a.jsonl#token=hunter2",
+        "ftp://me:hunter2@h/a",
+        "me:hunter2@h/a.jsonl",
+        "jaeger://me:hunter2@h",
+        "s3://me:hunter2@bucket/a?key=hunter2",
+    ],
+)
+def test_an_error_of_reading_repeats_no_secret(address: str) -> None:
+    """
+    Whether it is taken for a file, a trace store or a dataset.
+    """
+    with pytest.raises(mttp.errors.ReadError) as caught:
+        mttp.read(address)
+
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__}"

@@ -17,11 +17,12 @@ from polling import eventually
 import mttp
 from mttp.codec.redaction import ContentRule
 from mttp.codec.withholding import Kept, Withholding
+from mttp.model import clock
 from mttp.otlp.spans import RecordingSpan
 from mttp.semconv import attributes as a
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.partial_export import PartialExport, RejectedSpans
-from mttp.transports.pipeline import content_filter, export_retry, losses, pipeline
+from mttp.transports.pipeline import content_filter, losses, pipeline
 from mttp.transports.pipeline.content_filter import ContentFilter
 from mttp.transports.stats import TransportStats
 
@@ -151,7 +152,7 @@ def test_a_receiver_that_asks_for_time_is_given_it(
     Nothing is offered before, not even by a flush, which says that it could not.
     """
     now = 1000.0
-    monkeypatch.setattr(export_retry, "time", Clock(lambda: now))
+    monkeypatch.setattr(clock, "seconds", lambda: now)
 
     def answer(spans: Sequence[ReadableSpan]) -> None:
         if now < 1060.0:
@@ -170,13 +171,6 @@ def test_a_receiver_that_asks_for_time_is_given_it(
         assert eventually(session.flush)
 
     assert 6 == receiver.taken.count("episode")
-
-
-@dataclass
-class Clock:
-    """As much of `time` as delivery looks at."""
-
-    monotonic: Callable[[], float]
 
 
 def test_the_end_does_not_wait_for_a_receiver_that_asks_for_time(receiver: Receiver) -> None:
@@ -405,7 +399,7 @@ def test_a_transport_that_keeps_failing_is_mentioned_once_a_minute(
     However often it is asked; and once when it works again.
     """
     now = 1000.0
-    monkeypatch.setattr(export_retry, "time", Clock(lambda: now))
+    monkeypatch.setattr(clock, "seconds", lambda: now)
     with caplog.at_level(logging.WARNING), mttp.configure(receiver) as session:
         receiver.answer = raising(OSError("no route"))  # type: ignore[assignment]
         play()
@@ -446,7 +440,7 @@ def test_losses_by_one_cause_are_mentioned_once_a_minute(
     Also where each was told in a gap at once.
     """
     now = 1000.0
-    monkeypatch.setattr(losses.time, "monotonic", lambda: now)
+    monkeypatch.setattr(clock, "seconds", lambda: now)
     stats = TransportStats("otlp")
     kept = losses.Losses(stats)
     with caplog.at_level(logging.WARNING):
@@ -662,7 +656,7 @@ def test_a_view_that_takes_its_time_is_given_up_with_the_rest(monkeypatch: pytes
     go.set()
     assert eventually(lambda: exporter.shutdowns)
 
-    assert (False, {"write_failed": stats.recorded}, 0) == after
+    assert (False, {"session_closed": stats.recorded}, 0) == after
     assert ([], 0) == (exporter.names(), stats.delivered)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -17,9 +17,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
-from stores import dripping, redirecting, serving
+from stores import answering, dripping, redirecting, serving
 
 from mttp import transports
+from mttp.model import clock
 from mttp.testing import Behaviour, OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.partial_export import PartialExport, RejectedSpans
@@ -203,14 +204,125 @@ def test_a_warning_of_the_receiver_is_logged_once(
     assert [f"mttp: {made!r}: slow down"] == caplog.messages
 
 
-@pytest.mark.parametrize("body", [b"\xff\xfegarbage", b"<html>fine</html>", b"", b"{}"])
-def test_a_success_is_one_whatever_its_body_holds(receiver: OtlpReceiver, body: bytes) -> None:
+KINDS = ("application/x-protobuf", "application/json", "text/html; charset=utf-8", "text/plain", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\r\n",
+        b"\x0a\x00",
+        b"\x0a\x00\x7a\x02ab",
+        b"\x12\x02ab",
+        b"{}",
+        b" {}\n",
+        b"\xef\xbb\xbf{}",
+        b'{"partialSuccess": {}}',
+        b'{"partialSuccess": null}',
+        b'{"partial_success": {}}',
+        b'{"partialSuccess": {}, "acceptedSpans": 3}',
+        b'{"message": "OK"}',
+    ],
+)
+def test_an_answer_of_otlp_is_a_delivery_whatever_its_type(body: bytes, kind: str) -> None:
     """
-    The status says that the request was taken.
+    Empty, in protobuf or in JSON, also with members of later versions; the last one is Langfuse's.
     """
-    receiver.behave(Behaviour(body=body))
-    with opened(receiver, "http") as made:
+    with serving(lambda _: (200, kind, body)) as place, sending(place) as made:
         assert DELIVERED == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_an_empty_success_is_a_delivery(status: int) -> None:
+    """
+    Receivers that have nothing to say answer so, often with the content type of a page.
+    """
+    with serving(lambda _: (status, "text/html", b"")) as place, sending(place) as made:
+        assert DELIVERED == outcome(made, SPANS)
+
+
+PAGE = "<html><body>Sign in</body></html>"
+XHTML = '<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "x">'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("body", "is_page"),
+    [
+        (PAGE.encode(), True),
+        (f" \r\n\t{PAGE}".encode(), True),
+        (f"<!DOCTYPE html>{PAGE}".encode("utf-8-sig"), True),
+        (f"<!-- portal --> <!-- of the hotel -->{PAGE}".encode(), True),
+        ((XHTML + PAGE).encode(), True),
+        (PAGE.encode("utf-16"), True),
+        (PAGE.encode("utf-16-le"), True),
+        (PAGE.encode("utf-16-be"), True),
+        (PAGE.encode("utf-32"), True),
+        (b"<head><title>Sign in</title></head>", True),
+        (b"<h1>Sign in</h1>", False),
+        (b"OK", False),
+        (b"Error", False),
+        (b"1 welcome", False),
+        (b"Sign in first", False),
+        (b'"OK"', False),
+        (b"[]", False),
+        (b"true", False),
+        (b'{"error": "Sign in"}', False),
+        (b'{"message": "Sign in"}', False),
+        (b'{"login": "https://portal/"}', False),
+        (b'{"partialSuccess": 3}', False),
+        (b'[{"partialSuccess": {}}]', False),
+        (b'{"partialSuccess": {}', False),
+        (b"\xff\xfegarbage", False),
+        (b"\x0a\x05hello", False),
+    ],
+)
+def test_a_success_that_is_no_answer_of_otlp_is_no_delivery(body: bytes, is_page: bool, kind: str) -> None:
+    """
+    A proxy, a portal or another server says so to everything, and has taken nothing.
+    """
+    with serving(lambda _: (200, kind, body)) as place, sending(place) as made:
+        found = outcome(made, SPANS, message=True)
+
+    assert lost("not_otlp") == Outcome(False, rejections=found.rejections)
+    assert ("an HTML page" if is_page else "not an answer of OTLP") in found.message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_repeats_the_request_has_taken_nothing(kind: str) -> None:
+    """
+    A request can be parsed as an answer whose fields have other types.
+    """
+    with serving(lambda asked: (200, kind, asked.body)) as place, sending(place) as made:
+        assert lost("not_otlp") == outcome(made, SPANS)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"), [(b"{}", DELIVERED), (b"\x0a\x00", DELIVERED), (PAGE.encode(), lost("not_otlp"))]
+)
+@pytest.mark.parametrize("form", ["gzip", "chunked"])
+def test_an_answer_may_be_compressed_or_in_chunks(form: str, body: bytes, expected: Outcome) -> None:
+    """
+    What counts is what it holds.
+    """
+    if form == "gzip":
+        packed = gzip.compress(body)
+        head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    else:
+        packed = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+        head = b"Transfer-Encoding: chunked\r\n\r\n"
+    with answering(b"HTTP/1.1 200 OK\r\n" + head + packed) as place, sending(place) as made:
+        assert expected == outcome(made, SPANS)
+
+
+@contextmanager
+def sending(place: str) -> Iterator[Any]:
+    """A transport to a server over HTTP."""
+    made = transports.open(f"http://{place}", timeout=60)
+    yield made
+    made.shutdown()
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain"])
@@ -267,7 +379,7 @@ def test_a_retry_after_may_be_a_date(receiver: OtlpReceiver, monkeypatch: pytest
     """
     from mttp.otlp.replies import seconds_to_wait
 
-    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr(clock, "wall", lambda: 1_000_000 * 10**9)
 
     given = [
         formatdate(1_000_030, usegmt=True),

@@ -150,7 +150,7 @@ def test_one_that_hangs_holds_up_no_other(exporter: Exporter, troubled: Exporter
     assert spent < 20
     assert ({}, {}) == (dict(healthy.lost), dict(memory.lost))
     assert "run" in exporter.names()
-    assert {"write_failed": hanging.recorded} == dict(hanging.lost)
+    assert {"session_closed": hanging.recorded} == dict(hanging.lost)
     assert (20, 0) == (hanging.lost_episodes, session.stats.pending)
 
 
@@ -378,7 +378,7 @@ def test_closing_takes_no_longer_than_the_slowest_may(exporter: Exporter, troubl
 
     assert not closed
     assert 0.69 < spent < 15
-    assert [{"write_failed": each.recorded} for each in counters(session)] == [
+    assert [{"session_closed": each.recorded} for each in counters(session)] == [
         dict(each.lost) for each in counters(session)
     ]
 

@@ -8,10 +8,13 @@ import random
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import mttp
 from mttp.errors import ConfigureError, ReadError
@@ -97,7 +100,6 @@ FILTERS = [
     ("components.neat's", "<=", "0.5"),
     ("metadata.who", "=", "A"),
     ("length", "<", ""),
-    ("nothing", "=", "1"),
 ]
 
 
@@ -161,6 +163,18 @@ console.log(JSON.stringify(queries.map((one) => run(one, columns, rows))));
         {"offset": -1},
         {"limit": "all"},
         {"limit": True},
+        {"limit": 1_001},
+        {"offset": 1 << 60},
+        {"offset": math.nan},
+        {"descending": "no"},
+        {"sort": "nothing"},
+        {"sort": '"; DROP TABLE episodes --'},
+        {"filters": [{"column": "nothing", "operator": "=", "value": "1"}]},
+        {"filters": [{"column": "task", "operator": "=", "value": "t" * 1_001}]},
+        {"filters": [{"column": "task", "operator": "=", "value": "t1"}] * 21},
+        {"search": "t " * 21},
+        {"search": "t" * 201},
+        {"unknown": 1},
     ],
 )
 def test_a_wrong_query_is_refused(pages: LivePages, wrong: dict[str, Any]) -> None:
@@ -171,6 +185,32 @@ def test_a_wrong_query_is_refused(pages: LivePages, wrong: dict[str, Any]) -> No
         pages.episodes(query(**wrong))
 
     assert 12 == pages.episodes(query())["matched"]
+
+
+def test_twenty_words_and_filters_are_answered(pages: LivePages) -> None:
+    """
+    As many as a query may have.
+    """
+    filters = [{"column": "task", "operator": "=", "value": "t1"}] * 20
+
+    assert 3 == pages.episodes(query(search="t1 " * 20, filters=filters))["matched"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(max_size=9), some, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from([*query()]) | st.text(max_size=9), JSON, max_size=6))
+def test_any_query_is_answered_or_refused(pages: LivePages, asked: dict[str, Any]) -> None:
+    """
+    No other error comes of it.
+    """
+    with suppress(ConfigureError):
+        pages.episodes(asked)
 
 
 def test_names_of_components_are_quoted(pages: LivePages) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import mttp
 from mttp.errors import TransportError
+from mttp.viewing import server as server_module
 from mttp.viewing.live import LivePages
 from mttp.viewing.server import serve
 
@@ -47,7 +48,7 @@ def ask(
 ) -> tuple[int, bytes, Any]:
     """Status, body and headers of the answer."""
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, headers)
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"} | headers)
     try:
         with opener.open(request, timeout=30) as answer:
             return answer.status, answer.read(), answer.headers
@@ -83,7 +84,21 @@ def test_an_episode_is_asked_for_by_its_id(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'{"offset": -1}', b"\xff", b'{"search": "' + b"x" * 70_000 + b'"}']
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"offset": -1}',
+        b"\xff",
+        b'{"search": "' + b"x" * 70_000 + b'"}',
+        b'{"limit": NaN}',
+        b'{"limit": 1, "limit": 2}',
+        b'{"search": "\\ud800"}',
+        b'{"filters": ' + b"[" * 60_000,
+        b'{"filters": ' + b"[" * 30_000 + b"]" * 30_000 + b"}",
+        b'{"limit": ' + b"9" * 60_000 + b"}",
+    ],
 )
 def test_a_wrong_query_is_answered_400(address: str, body: bytes) -> None:
     """
@@ -140,6 +155,99 @@ def test_another_name_of_this_machine_is_refused(address: str, host: str) -> Non
 
     assert status in (400, 403)
     assert b"sections" not in body
+
+
+@pytest.mark.parametrize(
+    ("expected", "headers"),
+    [
+        (200, {}),
+        (200, {"Content-Type": "application/json; charset=utf-8"}),
+        (200, {"Origin": "{own}", "Sec-Fetch-Site": "same-origin"}),
+        (200, {"Sec-Fetch-Site": "none"}),
+        (403, {"Origin": "https://evil.example"}),
+        (403, {"Origin": "null"}),
+        (403, {"Origin": "{own}", "Sec-Fetch-Site": "same-site"}),
+        (403, {"Sec-Fetch-Site": "cross-site"}),
+        (415, {"Content-Type": "text/plain"}),
+        (415, {"Content-Type": "application/x-www-form-urlencoded"}),
+    ],
+)
+def test_only_the_page_itself_and_tools_search(address: str, expected: int, headers: dict[str, str]) -> None:
+    """
+    A page of another site can send text without asking, but no JSON, and its browser names it.
+    """
+    named = {name: value.format(own=address) for name, value in headers.items()}
+
+    assert expected == ask(f"{address}/api/episodes", {"limit": 1}, **named)[0]
+
+
+def test_pages_of_other_sites_cost_nothing_by_links(address: str) -> None:
+    """
+    Only the page itself asks for overviews and episodes; a link to the page works from anywhere.
+    """
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+
+    assert 403 == ask(f"{address}/api/overview", **foreign)[0]
+    assert 403 == ask(f"{address}/api/episodes/{'0' * 32}", **foreign)[0]
+    assert 200 == ask(f"{address}/", **foreign)[0]
+
+
+def test_a_search_that_takes_too_long_is_interrupted(
+    pages: LivePages, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The answer says so, and the next search is answered.
+    """
+    search = pages.episodes
+
+    def endless(query: Any) -> Any:
+        return pages._index.snapshot(
+            ("SELECT count(*) FROM range(1000000000000) t(i) WHERE hash(i) % 7 = 3", [])
+        )
+
+    monkeypatch.setattr(server_module, "_LONGEST_SEARCH", 0.2)
+    monkeypatch.setattr(pages, "episodes", endless)
+    status, body, headers = ask(f"{address}/api/episodes", {})
+    assert (503, True) == (status, "took more than 0.2 s" in json.loads(body)["error"])
+    assert headers["Retry-After"]
+
+    monkeypatch.undo()
+    assert search == pages.episodes
+    assert 200 == ask(f"{address}/api/episodes", {"limit": 1})[0]
+
+
+def test_a_search_waits_for_another_only_so_long(
+    pages: LivePages, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    One at a time; who waits too long is asked to come again.
+    """
+    began, goes_on = threading.Event(), threading.Event()
+
+    def slow(query: Any) -> Any:
+        began.set()
+        assert goes_on.wait(30)
+        return {}
+
+    monkeypatch.setattr(server_module, "_LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(pages, "episodes", slow)
+    first: list[int] = []
+    asking = threading.Thread(target=lambda: first.append(ask(f"{address}/api/episodes", {})[0]))
+    asking.start()
+    assert began.wait(30)
+    second = ask(f"{address}/api/episodes", {})[0]
+    goes_on.set()
+    asking.join(30)
+
+    assert (503, [200]) == (second, first)
+
+
+@pytest.mark.parametrize("after", ["--5", "x", "9" * 5000])
+def test_a_wrong_version_is_answered_400(address: str, after: str) -> None:
+    """
+    It is a number of a few digits.
+    """
+    assert 400 == ask(f"{address}/api/version?after={after}")[0]
 
 
 def test_with_a_token_only_its_holder_is_answered(pages: LivePages) -> None:

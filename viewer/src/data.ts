@@ -128,6 +128,8 @@ export interface Source {
   episodes(query: Query): Promise<EpisodePage>;
   /** Rejects with a sentence for the reader when the page does not hold that episode. */
   episode(id: string): Promise<Episode>;
+  /** Ends requests whose answers nobody waits for any more. */
+  abandon(): void;
   /** Calls back after each change; only if live. */
   watch(changed: () => void): void;
 }

@@ -49,6 +49,7 @@ function switchTheme(): void {
 /** Draws the page of the address; `again` keeps the place where the reader is. */
 async function draw(again = false): Promise<void> {
   const turn = ++drawing;
+  data.abandon();
   const place = read(location.hash);
   const scroll = again ? scrollY : 0;
   const focused = again ? document.activeElement?.id : "";
@@ -65,7 +66,9 @@ async function draw(again = false): Promise<void> {
     if (focused) document.getElementById(focused)?.focus();
     if (!again) then?.(page);
   } catch (error) {
-    if (turn === drawing) replace(main, h("p", { class: "message bad", role: "alert" }, `✗ ${(error as Error).message}`));
+    if (turn !== drawing) return;
+    const message = h("p", { class: "message bad", role: "alert" }, `✗ ${(error as Error).message}`);
+    replace(main, message, place.page === "episodes" ? h("p", {}, link(listAddress(emptyQuery()), "Show all episodes")) : null);
   }
 }
 

@@ -4,16 +4,18 @@ import type { Cell, Column, EpisodePage, Filter, Query } from "./data";
 
 export function run(query: Query, columns: Column[], rows: Cell[][]): EpisodePage {
   const keys = new Map(columns.map((column, place) => [column.key, place]));
-  const tests = query.filters.flatMap((filter) => {
-    const place = keys.get(filter.column);
-    return place === undefined ? [] : [{ place, test: condition(filter) }];
-  });
+  const placed = (key: string): number => {
+    const place = keys.get(key);
+    if (place === undefined) throw new Error(`there is no column '${key}'; give one of ${[...keys.keys()].join(", ")}`);
+    return place;
+  };
+  const tests = query.filters.map((filter) => ({ place: placed(filter.column), test: condition(filter) }));
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const matched = rows.filter(
     (row) => tests.every(({ place, test }) => test(row[place] ?? null)) && (!words.length || holds(row, words)),
   );
-  const place = keys.get(query.sort);
-  if (place !== undefined) matched.sort((one, other) => order(one[place] ?? null, other[place] ?? null, query.descending));
+  const place = placed(query.sort);
+  matched.sort((one, other) => order(one[place] ?? null, other[place] ?? null, query.descending));
   return { total: rows.length, matched: matched.length, rows: matched.slice(query.offset, query.offset + query.limit) };
 }
 

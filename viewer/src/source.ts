@@ -48,6 +48,8 @@ class Report implements Source {
     return found;
   }
 
+  abandon(): void {}
+
   watch(): void {}
 }
 
@@ -59,23 +61,30 @@ async function unpack(packed: string): Promise<{ [id: string]: Episode }> {
 
 class Server implements Source {
   readonly live = true;
+  private waiting = new AbortController();
 
   constructor(private root: string) {}
 
   overview(): Promise<Overview> {
-    return this.ask("overview");
+    return this.ask("overview", { signal: this.waiting.signal });
   }
 
   episodes(query: Query): Promise<EpisodePage> {
     return this.ask("episodes", {
       method: "POST",
+      signal: this.waiting.signal,
       headers: { "content-type": "application/json" },
       body: JSON.stringify(query),
     });
   }
 
   episode(id: string): Promise<Episode> {
-    return this.ask(`episodes/${encodeURIComponent(id)}`);
+    return this.ask(`episodes/${encodeURIComponent(id)}`, { signal: this.waiting.signal });
+  }
+
+  abandon(): void {
+    this.waiting.abort();
+    this.waiting = new AbortController();
   }
 
   /** Asks for the next version until it is there; waits after a failure. */
@@ -95,8 +104,8 @@ class Server implements Source {
 
   private async ask<T>(path: string, options?: RequestInit): Promise<T> {
     const response = await fetch(this.root + path, options);
-    const found = (await response.json()) as T & { error?: string };
-    if (!response.ok) throw new Error(found.error ?? `The server answered ${response.status}.`);
-    return found;
+    if (response.ok) return (await response.json()) as T;
+    const refusal = (await response.json().catch(() => ({}))) as { error?: string };
+    throw new Error(refusal.error ?? `The server answered ${response.status}.`);
   }
 }

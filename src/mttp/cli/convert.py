@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from mttp import formats
-from mttp.cli.files import Format, replace, writer
+from mttp.cli.files import Format, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.recording_files import File, is_parquet
+from mttp.otlp.whole_files import replacing
 from mttp.reading import copies, engines
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -237,15 +238,10 @@ def _convert(
     refused: list[str] = []
     write = writer(target, to, refuse=lambda span, error: refused.append(f"span {span.name!r}: {error}"))
     _check_free(target, overwrite=overwrite)
-    partial = target.with_name(f".{target.name}.partial")
-    try:
-        with progress(sources) as advance:
-            scan = Scan(sources, arrays=True, as_written=True, progress=advance)
-            renamed = None if version is None else InVersion(scan, version)
-            written = write(partial, renamed or scan)
-        replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(target, keep_mode=True) as partial, progress(sources) as advance:
+        scan = Scan(sources, arrays=True, as_written=True, progress=advance)
+        renamed = None if version is None else InVersion(scan, version)
+        written = write(partial, renamed or scan)
     say(f"wrote {count(written - len(refused), 'span')} to {target} ({target.stat().st_size:,} bytes)")
     for name, spans in sorted(renamed.lacking.items()) if renamed else ():
         say(f"version {version} has no {name}: {count(spans, 'span')} kept it")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
@@ -14,9 +13,10 @@ from mttp.errors import ConfigureError, MissingExtra, MttpError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.json import encode_records
 from mttp.otlp.recording_files import part, whole
+from mttp.otlp.whole_files import replacing
 from mttp.reading import parquet
 
-__all__ = ["Format", "Refuse", "Write", "beside", "replace", "write_whole", "writer"]
+__all__ = ["Format", "Refuse", "Write", "beside", "write_whole", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file and returns their number."""
@@ -123,36 +123,20 @@ def beside(path: Path) -> Path:
         raise ConfigureError(f"{path} is not a file or directory; name one recording")
     while True:
         target = part(path, stamp) if path.is_file() else path / f"annotations-{stamp}.jsonl"
-        if not target.exists() and not _partial(target).exists():
+        if not target.exists():
             return target
         stamp += 1
 
 
-def _partial(target: Path) -> Path:
-    return target.with_name(f".{target.name}.partial")
-
-
 def write_whole(target: Path, records: Sequence[SpanRecord]) -> None:
-    """Write the spans to a temporary file, then rename it."""
-    partial = _partial(target)
-    partial.touch(exist_ok=False)
-    try:
+    """Write the spans to a temporary file, then rename it; raises FileExistsError if `target` exists."""
+    with replacing(target) as partial:
         writer(target)(partial, records)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def replace(partial: Path, target: Path) -> None:
-    """Rename `partial` to `target`, with the permissions of an existing `target`."""
-    if target.exists():
-        shutil.copymode(target, partial)
-    partial.replace(target)
+        target.touch(exist_ok=False)  # of two processes only one gets the name
 
 
 def _private(path: Path, opener: Callable[[Path], IO[bytes]]) -> IO[bytes]:
     """Open a new file of messages that only its owner can read, like those of the transports."""
-    path.touch(mode=0o600)
     path.chmod(0o600)
     return opener(path)
 

@@ -12,6 +12,7 @@ import typer
 from mttp.cli.output import Json, fail, print_json, say, working
 from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError, ReadError
+from mttp.otlp.whole_files import replacing
 
 if TYPE_CHECKING:
     from mttp.integrations.importing import ImportedFile
@@ -56,7 +57,7 @@ def import_(
 
     Reads rollouts, traces and evaluation logs that other libraries wrote, and writes one recording, which
     every other command reads. The content of a file decides its format. What files of a format do not hold,
-    and each record that can't be read, is printed.
+    and each record or attribute that can't be read, is printed.
     Episodes have the ids and times of the file: a file that is imported twice gives equal episodes.
 
     \b
@@ -68,7 +69,7 @@ def import_(
     \b
     Exit codes:
       0  Everything is fine.
-      1  A record could not be read, and --strict is given.
+      1  A record or attribute could not be read, and --strict is given.
       2  Wrong usage, a file that can't be read, or no episode.
     """
     from mttp import formats
@@ -103,17 +104,14 @@ def _write(
     strict: bool,
 ) -> None:
     import mttp
-    from mttp.cli.files import replace
     from mttp.integrations.importing import import_files
 
     if target.exists() and not overwrite:
         raise ConfigureError(f"{target} exists; --overwrite replaces it")
     if not target.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         raise ConfigureError(f"{target}: its name must end in .jsonl, .jsonl.gz or .jsonl.zst")
-    partial = target.with_name(f".partial.{target.name}")
-    partial.unlink(missing_ok=True)
     facts = {"imported": [{"file": path.name, "format": name} for path, name in files]}
-    try:
+    with replacing(target, keep_mode=True) as partial:
         with (
             working("importing"),
             mttp.configure(
@@ -127,9 +125,6 @@ def _write(
             imported = import_files(files)
         if not sum(one.episodes for one in imported):
             raise ReadError(f"no episode in {', '.join(str(path) for path, _ in files)}")
-        replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
     if as_json:
         document = {
             "output": str(target),

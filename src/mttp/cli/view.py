@@ -62,19 +62,20 @@ def view(
       0  Everything is fine: ended by Ctrl-C.
       2  Wrong usage, input that can't be read, or a port that is in use.
     """
-    from mttp.viewing.live import LivePages
-    from mttp.viewing.server import is_loopback, serve
-    from mttp.viewing.token_texts import load_tokenizer
+    with until_interrupted():
+        from mttp.viewing.live import LivePages
+        from mttp.viewing.server import is_loopback, serve
+        from mttp.viewing.token_texts import load_tokenizer
 
-    pieces = None if tokenizer is None else load_tokenizer(tokenizer)
-    token = None if is_loopback(host) else secrets.token_urlsafe(16)
-    pages = LivePages(paths, baseline=baseline, pieces=pieces)
-    with until_interrupted(), closing(pages):
-        pages.start()
-        with closing(serve(pages, host, port, token=token)) as server:
-            _announce(host, server.port, token, browser=browser, json=json)
-            threading.Event().wait()
-    if pages.is_studying:  # the interpreter would end under it, and the database complain of what it leaves
+        pieces = None if tokenizer is None else load_tokenizer(tokenizer)
+        token = None if is_loopback(host) else secrets.token_urlsafe(16)
+        with closing(LivePages(paths, baseline=baseline, pieces=pieces)) as pages:
+            pages.start()
+            with closing(serve(pages, host, port, token=token)) as server:
+                _announce(host, server.port, token, browser=browser, json=json)
+                with until_interrupted():
+                    threading.Event().wait()
+    if threading.active_count() > 1:  # the interpreter would wait for a thread that can't be broken off
         sys.stdout.flush()
         os._exit(0)
 

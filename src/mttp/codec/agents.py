@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import components, rewards, segments, templates
-from mttp.codec.plain import Faults, Plain, number, scalar_text, text
+from mttp.codec import components, fields, rewards, segments, templates
+from mttp.codec.plain import Faults, Plain
 from mttp.model.episodes import Agent, Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -21,6 +21,7 @@ _TEXTS = {
 }
 _NUMBERS = {"return_": a.AGENT_RETURN, "advantage": a.ADVANTAGE}
 _FLAGS = {"terminated": a.AGENT_TERMINATED, "truncated": a.AGENT_TRUNCATED}
+_FACTS = _TEXTS | _NUMBERS | _FLAGS | {"length": a.AGENT_LENGTH}
 _KEYS = frozenset(
     {*_TEXTS.values(), *_NUMBERS.values(), *_FLAGS.values(), *rewards.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
@@ -28,34 +29,10 @@ _KEYS = frozenset(
 _TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
-def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
+def facts(given: Mapping[str, Any], faults: Faults) -> dict[str, Plain]:
     """Return the attributes of an agent's fields; None values are skipped."""
-    attributes: dict[str, Plain] = {}
-    for name, value in given.items():
-        if value is None:
-            continue
-        try:
-            attributes |= _fact(name, value, faults)
-        except Exception as error:  # objects of other libraries may raise any exception
-            faults.append(f"{name}_invalid: {error!r}")
-    return attributes
-
-
-def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
-    if name in _TEXTS:
-        return {_TEXTS[name]: text(value, faults)}
-    if name in _FLAGS:
-        return {_FLAGS[name]: bool(value)}
-    if name == "length":
-        return {a.AGENT_LENGTH: int(value)}
-    if name not in _NUMBERS:
-        faults.append(f"argument_unknown: an agent has no {name}")
-        return {}
-    found = number(value)
-    if found is None:
-        faults.append(f"{name}_invalid: {scalar_text(value):.80}")
-        return {}
-    return {_NUMBERS[name]: found}
+    faults += [f"argument_unknown: an agent has no {name}" for name in given if name not in _FACTS]
+    return fields.encode(_FACTS, given, faults)
 
 
 def decode(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import kinds
-from mttp.codec.plain import Faults, Plain, from_json, plain, text
+from mttp.codec import fields, kinds
+from mttp.codec.plain import Faults, Plain, from_json, text
 from mttp.model.episodes import Call
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
-__all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "is_call", "span_name"]
+__all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "encode_fields", "is_call", "span_name"]
 
 EXECUTE_TOOL = "execute_tool"
 
@@ -40,33 +40,33 @@ _PARAMETERS = {
     "max_tokens": a.GEN_AI_REQUEST_MAX_TOKENS,
     "seed": a.GEN_AI_REQUEST_SEED,
 }
-_DOUBLES = frozenset({"temperature", "top_p", "top_k"})
 
 
 def span_name(operation: object, name: object) -> str:
     """Return the span's name, e.g. `chat qwen` or `execute_tool search`."""
-    word = text(operation, [])
-    return f"{word} {text(name, [])}" if name else word
+    word, rest = text(operation, []), "" if name is None else text(name, [])
+    return f"{word} {rest}" if rest else word
 
 
 def encode(call: Call, faults: Faults) -> dict[str, Plain]:
     """Return the call's attributes; a sampling parameter that is not in the conventions is a fault."""
-    keys = _TOOL if call.operation == EXECUTE_TOOL else _MODEL
-    operation = text(call.operation, faults)
-    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: operation}
-    if kinds.named(operation) != kinds.CALL:  # the span's name implies another type
+    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
+    if call.operation == EXECUTE_TOOL:
+        attributes[a.GEN_AI_TOOL_NAME] = ""  # the conventions require a name
+    if kinds.named(call.operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
-    for name, key in keys.items():
-        value = getattr(call, name)
-        if value is not None and value != ():
-            attributes[key] = plain(value, faults)
-    for name, value in call.parameters.items():
-        if name in _PARAMETERS:
-            kept = plain(value, faults)
-            attributes[_PARAMETERS[name]] = float(kept) if name in _DOUBLES else kept
-        else:
-            faults.append(f"parameter_unknown: {name}")
-    return attributes
+    parameters = {name: given for name, given in call.parameters.items() if not fields.is_absent(given)}
+    faults.extend(f"parameter_unknown: {text(name, [])}" for name in parameters if name not in _PARAMETERS)
+    return (
+        attributes
+        | encode_fields(call.operation, call, faults)
+        | fields.encode(_PARAMETERS, {name: parameters.get(name) for name in _PARAMETERS}, faults)
+    )
+
+
+def encode_fields(operation: str, source: object, faults: Faults) -> dict[str, Plain]:
+    """Return attributes from the fields of a call, or from a dict of some of them."""
+    return fields.encode(_TOOL if operation == EXECUTE_TOOL else _MODEL, source, faults)
 
 
 def is_call(record: SpanRecord) -> bool:
@@ -99,8 +99,8 @@ def decode(record: SpanRecord) -> Call:
     operation = str(found[a.GEN_AI_OPERATION_NAME])
     keys = _TOOL if operation == EXECUTE_TOOL else _MODEL
     values = {name: found[key] for name, key in keys.items() if key in found}
-    for name in ("arguments", "result"):
-        if keys is _MODEL and isinstance(values.get(name), str):  # other instrumentations write JSON
+    for name in ("arguments", "result") if keys is _MODEL and a.RUN_ID not in found else ():
+        if isinstance(values.get(name), str):  # other instrumentations write JSON
             values[name] = from_json(values[name])
     reasons = values.get("finish_reasons") or ()
     values["finish_reasons"] = (reasons,) if isinstance(reasons, str) else tuple(reasons)

@@ -2,16 +2,20 @@
 Type checks on reading: values of the registry's types, nested at most `MAX_DEPTH` deep.
 
 Other values are removed and reported. Integers are accepted as doubles, as JSON writers often omit `.0`.
+Values of other libraries' spans are converted where that loses nothing: `"12"` and `12.0` are integers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from mttp.codec import columns, other_calls
 from mttp.codec.translating import Translator
+from mttp.model.chat_forms import from_text
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
 from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
@@ -39,8 +43,13 @@ class Misfit(NamedTuple):
     """The trace id of the span, or of the first span of a scope."""
     attribute: str
     """The attribute."""
-    message: str
-    """The reason as a sentence with span and attribute."""
+    reason: str
+    """The reason with span and attribute, for people."""
+
+    @property
+    def message(self) -> str:
+        """The reason, and what becomes of the value."""
+        return f"{self.reason}: it is left out"
 
 
 _INSPECTED = _DOCUMENTS | {a.STEPS_COUNT, a.OBSERVATION_DTYPE, a.ACTION_DTYPE}
@@ -62,8 +71,6 @@ _OF_KINDS = {
 
 def is_conforming(attributes: Mapping[str, Any]) -> bool:
     """Return whether no attribute of a span is removed."""
-    if other_calls.is_other_call(attributes):
-        return False
     suspects = _suspects(attributes)
     return not suspects or not _examined(attributes, suspects)[1]
 
@@ -85,8 +92,7 @@ class Conformity:
         """Return the conforming span, and the removed values."""
         if not self._as_written:
             record = self._translate(record)
-            if other_calls.is_other_call(record.attributes):
-                record = replace(record, attributes=other_calls.with_conventions(record.attributes))
+            record = other_calls.with_conventions(record)
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()
@@ -164,6 +170,8 @@ class _Wrong(NamedTuple):
     message: str
 
 
+_LONGEST_NUMBER = 40
+"""Characters of a text that may be a number."""
 _FLAT = frozenset({float, str, bool})
 """Types of elements that are valid in an attribute of any type."""
 
@@ -174,10 +182,11 @@ def _examined(
     """Return the conforming attributes, the given mapping if all conform, and the problems of the others."""
     wrong: list[_Wrong] = []
     fitted: dict[str, Any] = {}
-    is_ours = a.RUN_ID in attributes or a.GEN_AI_OPERATION_NAME in attributes
+    is_of_others = a.RUN_ID not in attributes
+    is_typed = not is_of_others or a.GEN_AI_OPERATION_NAME in attributes
     for key in suspects:
         value = attributes[key]
-        expected = _expected(key, attributes) if is_ours or key.startswith(_OWN) else None
+        expected = _expected(key, attributes) if is_typed or key.startswith(_OWN) else None
         if type(value) is list and expected == "any" and _FLAT.issuperset(map(type, value)):
             continue
         if _is_deep(key, value):
@@ -185,6 +194,8 @@ def _examined(
             continue
         is_packed = isinstance(value, bytes) and key.startswith(columns.COLUMN)
         converted = value if is_packed else _fitted(expected, value)
+        if converted is _REMOVED and is_of_others and not key.startswith(_OWN):
+            converted = _converted(expected, value)
         if converted is _REMOVED and not (key in _OR_TEXT and type(value) is str):
             wrong.append(
                 _Wrong(key, "wrong_type", f"is {_described(value)}, expected {expected or 'an int'}")
@@ -257,6 +268,40 @@ def _scalar(expected: str, value: Any) -> Any:
     return value if isinstance(value, kind) else _REMOVED
 
 
+def _converted(expected: str | None, value: Any) -> Any:
+    """Return a value of another library converted to the type; `_REMOVED` if it can't be."""
+    if expected is None or value is NO_SCALAR:
+        return _REMOVED
+    if expected.endswith("[]"):
+        items = from_text(value)
+        element = expected.removesuffix("[]")
+        found = [_element(element, item) for item in (items if isinstance(items, (list, tuple)) else [items])]
+        return _REMOVED if any(item is _REMOVED for item in found) else found
+    if expected == "string":
+        return str(value) if type(value) in (int, float) else _REMOVED
+    if isinstance(value, str) and expected in ("int", "double"):
+        value = _number(value)
+    if type(value) is float and expected == "int" and value.is_integer():
+        value = int(value)
+    return _fitted(expected, value)
+
+
+def _element(expected: str, value: Any) -> Any:
+    fitted = _fitted(expected, value)
+    return _converted(expected, value) if fitted is _REMOVED else fitted
+
+
+def _number(text: str) -> int | float | None:
+    """Return the finite number in a text; None if there is none."""
+    if len(text) > _LONGEST_NUMBER or not text.isascii() or "_" in text:
+        return None
+    for kind in (int, float):
+        with suppress(ValueError):
+            number = kind(text)
+            return number if math.isfinite(number) else None
+    return None
+
+
 def _is_int64(value: Any) -> bool:
     return isinstance(value, int) and _INT64_MIN <= value <= _INT64_MAX
 
@@ -309,7 +354,7 @@ def _described(value: Any) -> str:
 
 
 def _misfit(wrong: _Wrong, where: str, trace_id: str) -> Misfit:
-    return Misfit(wrong.kind, trace_id, wrong.key, f"{wrong.key} of {where} {wrong.message}: it is left out")
+    return Misfit(wrong.kind, trace_id, wrong.key, f"{wrong.key} of {where} {wrong.message}")
 
 
 def _part(part: Any, where: str, trace_id: str, misfits: list[Misfit]) -> Any:

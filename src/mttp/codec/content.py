@@ -58,13 +58,13 @@ NUMBER_BYTES = 8
 
 
 def encode(
-    keys: ContentKeys, value: object, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
+    keys: ContentKeys, value: Any, faults: Faults, omissions: list[str], *, max_bytes: int | None = None
 ) -> dict[str, Plain]:
     """Return the attributes of a value; beyond `max_bytes` only dtype and shape, and an omission."""
-    flat = value if isinstance(value, Flattened) else flatten(value, faults, max_bytes=max_bytes)
+    flat = value if type(value) is Flattened else flatten(value, faults, max_bytes=max_bytes)
     if flat is not None:
         value = flat.numbers
-    if isinstance(value, np.ndarray) and max_bytes is not None and value.nbytes > max_bytes:
+    if max_bytes is not None and issubclass(type(value), np.ndarray) and value.nbytes > max_bytes:
         omissions.append(f"{keys.value}: {value.nbytes} bytes, the limit is {max_bytes}")
         return {keys.dtype: value.dtype.name, keys.shape: list(value.shape)}
     content = value if flat is not None else plain(value, faults)

@@ -10,6 +10,7 @@ import marshal
 from typing import Any
 
 from mttp.codec.plain import Plain
+from mttp.codec.sharing import CONTAINER_BYTES, ITEM_BYTES, MAX_COPIED_BYTES
 
 __all__ = ["content", "sealed"]
 
@@ -20,8 +21,9 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def sealed(value: Any) -> bytes | None:
-    """Return a list or a mapping as bytes; None if it holds anything but plain data."""
-    return marshal.dumps(value, _FORMAT) if _is_plain(value, _MAX_DEPTH) else None
+    """Return a list or a mapping as bytes; None if it holds anything but plain data, or too much of it."""
+    left = [MAX_COPIED_BYTES]
+    return marshal.dumps(value, _FORMAT) if _is_plain(value, _MAX_DEPTH, left) and left[0] >= 0 else None
 
 
 def content(document: bytes) -> Plain:
@@ -29,10 +31,11 @@ def content(document: bytes) -> Plain:
     return marshal.loads(document)
 
 
-def _is_plain(value: Any, depth: int) -> bool:
-    """Return whether the value is recorded unchanged, without faults."""
+def _is_plain(value: Any, depth: int, left: list[int]) -> bool:
+    """Return whether the value is recorded unchanged, without faults; `left` is the size that it may have."""
     kind = type(value)
     if kind is str:
+        left[0] -= len(value)
         return value.isascii() or _is_text(value)
     if kind in _SCALARS:
         return True
@@ -41,11 +44,16 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth == 0:
         return False
     if kind is list:
-        return all(_is_plain(item, depth - 1) for item in value)
+        left[0] -= CONTAINER_BYTES + ITEM_BYTES * len(value)
+        return left[0] >= 0 and (
+            _SCALARS.issuperset(map(type, value)) or all(_is_plain(item, depth - 1, left) for item in value)
+        )
     if kind is not dict:
         return False
-    return all(type(key) is str and _is_plain(key, depth) for key in value) and all(
-        _is_plain(item, depth - 1) for item in value.values()
+    left[0] -= CONTAINER_BYTES + ITEM_BYTES * len(value)
+    return left[0] >= 0 and all(
+        type(key) is str and _is_plain(key, depth, left) and _is_plain(item, depth - 1, left)
+        for key, item in value.items()
     )
 
 

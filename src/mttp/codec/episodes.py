@@ -14,6 +14,7 @@ from mttp.codec import (
     components,
     content,
     evals,
+    fields,
     kinds,
     rewards,
     segments,
@@ -21,11 +22,12 @@ from mttp.codec import (
     summary_fields,
     templates,
 )
-from mttp.codec.plain import Faults, Plain, from_json, number, scalar_text, seed, text, to_json
+from mttp.codec.plain import Faults, Plain, from_json, scalar_text, seed, text, to_json
 from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.registry import INT64
 
 __all__ = [
     "OUTCOMES",
@@ -37,6 +39,7 @@ __all__ = [
     "outcome",
     "seed",
     "span_name",
+    "status",
 ]
 
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
@@ -86,6 +89,9 @@ _UNCONVERTED: dict[tuple[str, type], str] = {
 _JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
 _LISTS = {"env_wrappers": a.ENV_WRAPPERS, "slices": a.TASK_SLICES}
 _ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_basis": a.EPISODE_RETURN_BASIS}
+_CONVERTED = _TEXTS | _INTEGERS | _NUMBERS | _FLAGS | _LISTS | _ENDING | {"seed": a.ENV_SEED}
+_EMPTY: dict[str, Sequence[str]] = {"env_kwargs": ("{}", "[]"), "env_spaces": ("{}", "[]"), "inputs": ()}
+"""Documents that are not recorded."""
 KEYS = frozenset(
     {*_TEXTS.values(), *_INTEGERS.values(), *_NUMBERS.values(), *_FLAGS.values(), *_JSON.values()}
     | {*_LISTS.values(), *_ENDING.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
@@ -120,31 +126,12 @@ def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: F
             continue
         kind = type(value)
         key = _UNCONVERTED.get((name, kind))
-        if key is not None:
+        if key is not None and (kind is not int or value in INT64):
             attributes[key] = value if kind is not str or value.isascii() else text(value, faults)
-            continue
-        try:
-            attributes |= _fact(name, value, faults)
-        except Exception as error:  # objects of other libraries may raise any exception
-            faults.append(f"{name}_invalid: {error!r}")
-
-
-def _fact(name: str, value: Any, faults: Faults) -> dict[str, Plain]:
-    if name == "seed":
-        return {a.ENV_SEED: text(value, faults)}
-    if name in _TEXTS or name in _ENDING:
-        return {(_TEXTS | _ENDING)[name]: text(value, faults)}
-    if name in _INTEGERS:
-        return {_INTEGERS[name]: int(value)}
-    if name in _FLAGS:
-        return {_FLAGS[name]: bool(value)}
-    if name in _NUMBERS:
-        found = number(value)
-        return {} if found is None else {_NUMBERS[name]: found}
-    if name in _JSON:
-        return {_JSON[name]: to_json(value, faults)} if name == "inputs" or value else {}
-    members = [value] if isinstance(value, str) else value
-    return {_LISTS[name]: [text(item, faults) for item in members]} if members else {}
+        elif name not in _JSON:
+            attributes |= fields.encode({name: _CONVERTED[name]}, {name: value}, faults)
+        elif (document := fields.convert(name, to_json, value, faults)) not in (None, *_EMPTY[name]):
+            attributes[_JSON[name]] = document
 
 
 def ending(
@@ -160,10 +147,22 @@ def ending(
 
 def outcome(given: object, faults: Faults) -> str:
     """Return the outcome; another text is kept with a fault, any other value becomes unknown with a fault."""
-    found = text(given, faults) if isinstance(given, str) else None
-    if given is not None and found not in OUTCOMES:
+    found = _word(given, faults)
+    if found not in OUTCOMES and not fields.is_absent(given):
         faults.append(f"outcome_invalid: {scalar_text(given):.80} is not one of {', '.join(OUTCOMES)}")
     return found or "unknown"
+
+
+def status(given: object, faults: Faults) -> str:
+    """Return the status of an end; a value that is no text becomes completed, with a fault."""
+    found = _word(given, faults)
+    if not found and not fields.is_absent(given):
+        faults.append(f"status_invalid: {scalar_text(given):.80}")
+    return found or "completed"
+
+
+def _word(given: object, faults: Faults) -> str | None:
+    return text(given, faults) if issubclass(type(given), str) else None
 
 
 def is_episode(records: Iterable[SpanRecord]) -> bool:

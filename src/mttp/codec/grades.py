@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mttp.codec import calls, components, kinds
+from mttp.codec import calls, components, fields, kinds
 from mttp.codec.plain import Faults, Plain, from_json, text, to_json
 from mttp.model.episodes import Grade
 from mttp.model.keys import name_key
+from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["below", "decode", "encode", "grader", "is_grade", "span_name"]
+__all__ = ["below", "checked", "decode", "encode", "grader", "is_grade", "span_name"]
 
 _TEXTS = {
     "status": a.REWARD_STATUS,
@@ -43,6 +45,14 @@ def grader(grade: Grade) -> str:
     return text(grade.name, [])
 
 
+def checked(grade: Grade, faults: Faults) -> Grade:
+    """Return a grade whose fields have their types; a value that is no number is an error."""
+    found = fields.checked(grade, faults)
+    if grade.value is None or found.value is not None:
+        return found
+    return replace(found, status="error", error_type=INVALID_VALUE)
+
+
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     """Return the grade's attributes; a grade without a kind is a score beyond `rewards.MAX_INLINE`."""
     attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
@@ -58,8 +68,8 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     attributes |= {key: list(value) for field, key in _TUPLES.items() if (value := getattr(grade, field))}
     if grade.weight is not None:
         attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
-    if grade.evidence is not None:
-        attributes[a.REWARD_EVIDENCE] = to_json(grade.evidence, faults)
+    if (document := fields.convert("evidence", to_json, grade.evidence, faults)) is not None:
+        attributes[a.REWARD_EVIDENCE] = document
     return attributes
 
 

@@ -1,20 +1,22 @@
 """
-Spans of models and tools that do not use the GenAI conventions: OpenInference, and OpenLLMetry's older names.
+Calls in spans of others: OpenInference, OpenLLMetry's and earlier names, and messages in events.
 
-They get the conventions' attributes when they are read; their own attributes stay.
+They get the current attributes of the GenAI conventions when they are read; their own attributes stay.
 https://github.com/Arize-ai/openinference/blob/main/spec/semantic_conventions.md
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from mttp.model.chat_forms import chat_messages, from_text
+from mttp.model.spans import SpanEvent, SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv.values import GenAiOperationName as Operation
 
-__all__ = ["is_other_call", "with_conventions"]
+__all__ = ["with_conventions"]
 
 _KIND = "openinference.span.kind"
 _KINDS = {"LLM": Operation.CHAT, "TOOL": Operation.EXECUTE_TOOL, "EMBEDDING": "embeddings"}
@@ -43,37 +45,62 @@ _PARAMETERS = {
     a.GEN_AI_REQUEST_MAX_TOKENS: ("max_tokens", "max_completion_tokens", "max_output_tokens"),
     a.GEN_AI_REQUEST_SEED: ("seed",),
 }
-_DOUBLES = (a.GEN_AI_REQUEST_TEMPERATURE, a.GEN_AI_REQUEST_TOP_P, a.GEN_AI_REQUEST_TOP_K)
 _MESSAGES = {
     a.GEN_AI_INPUT_MESSAGES: ("llm.input_messages", "gen_ai.prompt"),
     a.GEN_AI_OUTPUT_MESSAGES: ("llm.output_messages", "gen_ai.completion"),
 }
+"""Names below which messages have numbers; some writers have all of them there as JSON."""
+_VALUES = {a.GEN_AI_INPUT_MESSAGES: "input.value", a.GEN_AI_OUTPUT_MESSAGES: "output.value"}
+"""The whole request and answer."""
+_CONVERSING = {Operation.CHAT, Operation.TEXT_COMPLETION, Operation.GENERATE_CONTENT}
+_READ = {*_CONVERSING, Operation.EXECUTE_TOOL, "embeddings"}
+_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+"""The roles of messages that are events."""
+_CHOICE = "gen_ai.choice"
+_EVENT_BODY = "gen_ai.event.content"
+_REASONING = ("reasoning_content", "reasoning", "thinking")
 _MOST_MESSAGES = 10_000
 
 
-def is_other_call(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a span is a call by its own attributes, and not by those of the conventions."""
-    if a.GEN_AI_OPERATION_NAME in attributes or a.RUN_ID in attributes:
-        return False
-    return _operation(attributes) is not None
+def with_conventions(record: SpanRecord) -> SpanRecord:
+    """
+    Return a call of others with the attributes of the conventions that it implies.
+
+    Any other span is returned as it is.
+    """
+    attributes = record.attributes
+    if a.RUN_ID in attributes:
+        return record
+    operation = attributes.get(a.GEN_AI_OPERATION_NAME)
+    operation = _operation(attributes) if operation is None else operation
+    if not isinstance(operation, str) or operation not in _READ:
+        return record
+    implied = _implied(attributes, operation)
+    if operation in _CONVERSING:
+        implied |= _messages(attributes, record.events)
+    return replace(record, attributes={**attributes, **implied}) if implied else record
 
 
-def with_conventions(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes with those of the GenAI conventions that they imply."""
-    operation = _operation(attributes)
-    found: dict[str, Any] = {a.GEN_AI_OPERATION_NAME: operation}
+def _implied(attributes: Mapping[str, Any], operation: str) -> dict[str, Any]:
+    """Return the attributes of the conventions for those with other names."""
+    found: dict[str, Any] = {}
+    if a.GEN_AI_OPERATION_NAME not in attributes:
+        found[a.GEN_AI_OPERATION_NAME] = operation
     keys = _TOOL if operation == Operation.EXECUTE_TOOL else _MODEL
     for key, names in keys.items():
-        value = next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
-        if value is not None:
-            found[key] = value
-    if operation == Operation.EXECUTE_TOOL:
-        found |= {key: _parsed(found[key]) for key in found.keys() & {a.GEN_AI_TOOL_CALL_ARGUMENTS}}
-    else:
-        reason = found.get(a.GEN_AI_RESPONSE_FINISH_REASONS)
-        found |= {a.GEN_AI_RESPONSE_FINISH_REASONS: [reason]} if isinstance(reason, str) else {}
-        found |= _parameters(attributes) | _messages(attributes)
-    return {**found, **attributes}
+        if key not in attributes:
+            value = next((attributes[name] for name in names if attributes.get(name) not in (None, "")), None)
+            found |= {} if value is None else {key: value}
+    if a.GEN_AI_TOOL_CALL_ARGUMENTS in found:
+        found[a.GEN_AI_TOOL_CALL_ARGUMENTS] = from_text(found[a.GEN_AI_TOOL_CALL_ARGUMENTS])
+    if operation != Operation.EXECUTE_TOOL:
+        found |= {key: value for key, value in _parameters(attributes).items() if key not in attributes}
+    return found
 
 
 def _operation(attributes: Mapping[str, Any]) -> str | None:
@@ -86,25 +113,60 @@ def _operation(attributes: Mapping[str, Any]) -> str | None:
 
 
 def _parameters(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    stated = _parsed(attributes.get("llm.invocation_parameters"))
+    stated = from_text(attributes.get("llm.invocation_parameters"))
     found: dict[str, Any] = {}
     for key, names in _PARAMETERS.items() if isinstance(stated, Mapping) else ():
         value = next((stated[name] for name in names if stated.get(name) is not None), None)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[key] = float(value) if key in _DOUBLES else value
+        if value is not None:
+            found[key] = value
     return found
 
 
-def _messages(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the messages, whose parts are attributes with numbers in their names."""
+def _messages(attributes: Mapping[str, Any], events: Sequence[SpanEvent]) -> dict[str, Any]:
+    """Return the messages of a model's call that are not where the conventions have them."""
+    said = _said(events)
     found: dict[str, Any] = {}
     for key, prefixes in _MESSAGES.items():
-        for prefix in prefixes:
-            messages = [_message(one) for one in _numbered(attributes, f"{prefix}.")]
-            if messages:
-                found[key] = messages
-                break
+        if key in attributes:
+            continue
+        role = "user" if key == a.GEN_AI_INPUT_MESSAGES else "assistant"
+        value = next(
+            (messages for prefix in prefixes if (messages := _below(attributes, prefix, role))), None
+        )
+        value = value or said.get(key) or attributes.get(_VALUES[key])
+        if value:
+            found[key] = value
+    instructions = attributes.get(a.GEN_AI_SYSTEM_INSTRUCTIONS, said.get(a.GEN_AI_SYSTEM_INSTRUCTIONS))
+    if instructions:
+        asked = found.get(a.GEN_AI_INPUT_MESSAGES, attributes.get(a.GEN_AI_INPUT_MESSAGES))
+        found |= _instructed(instructions, asked)
+    if a.GEN_AI_RESPONSE_FINISH_REASONS not in attributes:
+        answers = from_text(found.get(a.GEN_AI_OUTPUT_MESSAGES, attributes.get(a.GEN_AI_OUTPUT_MESSAGES)))
+        reasons = (
+            [one.get("finish_reason") for one in answers if isinstance(one, Mapping)]
+            if isinstance(answers, list)
+            else []
+        )
+        reasons = [reason for reason in reasons if isinstance(reason, str) and reason]
+        found |= {a.GEN_AI_RESPONSE_FINISH_REASONS: reasons} if reasons else {}
     return found
+
+
+def _instructed(instructions: Any, asked: Any) -> dict[str, Any]:
+    """Return the messages after the system's instructions, unless they begin with them."""
+    system = chat_messages(instructions, "system")
+    messages = chat_messages(asked)
+    if any(one in messages for one in system):
+        return {}
+    first = [{"role": one["role"], "parts": [{"type": "text", "content": one["content"]}]} for one in system]
+    asked = from_text(asked)
+    return {a.GEN_AI_INPUT_MESSAGES: [*first, *(asked if isinstance(asked, list) else messages)]}
+
+
+def _below(attributes: Mapping[str, Any], prefix: str, role: str) -> Any:
+    """Return the messages whose fields are attributes with numbers in their names, or their JSON."""
+    messages = [_message(one, role) for one in _numbered(attributes, f"{prefix}.")]
+    return messages or attributes.get(prefix)
 
 
 def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
@@ -118,33 +180,110 @@ def _numbered(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]
     return [items[number] for number in sorted(items)]
 
 
-def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     """Return a message as the conventions have it: a role and parts."""
-    parts: list[dict[str, Any]] = []
-    contents = [
-        one.get("message_content.text")
-        for one in _numbered(fields, "contents.")
-        if one.get("message_content.text") is not None
-    ]
-    content = fields.get("content")
-    for text in contents or ([] if content is None else [content]):
-        parts.append({"type": "text", "content": text})
-    for call in _numbered(fields, "tool_calls."):
-        name = call.get("tool_call.function.name", call.get("name"))
-        arguments = _parsed(call.get("tool_call.function.arguments", call.get("arguments")))
-        identity = call.get("tool_call.id", call.get("id"))
-        parts.append({"type": "tool_call", "id": identity, "name": name, "arguments": arguments})
+    thoughts = [{"type": "reasoning", "content": fields[key]} for key in _REASONING if fields.get(key)]
+    content = from_text(fields.get("content"))
+    if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
+        parts = [*content]
+    else:
+        parts = [] if content is None else [{"type": "text", "content": fields["content"]}]
+    parts = [*map(_part, _numbered(fields, "contents."))] or parts
     if fields.get("tool_call_id") is not None:
-        answer = {"type": "tool_call_response", "id": fields["tool_call_id"], "response": content}
-        parts = [answer]
-    return {"role": str(fields.get("role", "user")), "parts": parts}
+        response = parts[0]["content"] if len(parts) == 1 and "content" in parts[0] else parts
+        parts = [{"type": "tool_call_response", "id": fields["tool_call_id"], "response": response}]
+    calls = _numbered(fields, "tool_calls.")
+    if legacy := _below_name(fields, "function_call"):
+        calls.append(legacy)
+    parts = [*thoughts, *parts, *map(_call, calls)]
+    if fields.get("refusal"):
+        parts.append({"type": "refusal", "refusal": fields["refusal"]})
+    name = {"name": fields["name"]} if fields.get("name") else {}
+    return {"role": str(fields.get("role") or role), "parts": parts, **name}
 
 
-def _parsed(value: Any) -> Any:
-    """Return the value of a JSON text; anything else unchanged."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
+def _below_name(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the fields `name.x` or `name_x` as `x`."""
+    names = {key: key[len(name) + 1 :].removesuffix("_json") for key in fields if key[: len(name)] == name}
+    return {short: fields[key] for key, short in names.items()}
+
+
+def _call(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool call as a part."""
+    name = fields.get("tool_call.function.name", fields.get("name"))
+    arguments = from_text(fields.get("tool_call.function.arguments", fields.get("arguments")))
+    identity = fields.get("tool_call.id", fields.get("id"))
+    return {"type": "tool_call", "id": identity, "name": name, "arguments": arguments}
+
+
+def _part(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part of the content; one of an unknown type has its fields as they are."""
+    known = {key.removeprefix("message_content."): value for key, value in fields.items()}
+    kind = known.get("type")
+    if kind in ("reasoning", "thinking") and known.get("text") is not None:
+        return {"type": "reasoning", "content": known["text"]}
+    if known.get("image.image.url") is not None:
+        return {"type": "uri", "modality": "image", "uri": known["image.image.url"]}
+    if known.get("text") is not None and kind in ("text", None):
+        return {"type": "text", "content": known["text"]}
+    return {"type": "unknown", **known}
+
+
+def _said(events: Sequence[SpanEvent]) -> dict[str, Any]:
+    """Return the messages in a span's events, by the attribute that they are."""
+    asked: list[Any] = []
+    answered: list[Any] = []
+    found: dict[str, Any] = {}
+    for event in events:
+        fields = event.attributes
+        body = from_text(fields.get(_EVENT_BODY))
+        if isinstance(body, Mapping):
+            fields = {**fields, **body}
+        if event.name in _ROLES:
+            asked.append(_event_message(fields, _ROLES[event.name]))
+        elif event.name == _CHOICE:
+            answered.append(_choice(fields))
+        else:
+            found |= {
+                key: fields[name]
+                for key, names in _EVENT_ATTRIBUTES.items()
+                for name in names
+                if fields.get(name)
+            }
+    sides = {a.GEN_AI_INPUT_MESSAGES: asked, a.GEN_AI_OUTPUT_MESSAGES: answered}
+    return found | {key: messages for key, messages in sides.items() if messages}
+
+
+_EVENT_ATTRIBUTES = {
+    a.GEN_AI_INPUT_MESSAGES: ("gen_ai.prompt", a.GEN_AI_INPUT_MESSAGES),
+    a.GEN_AI_OUTPUT_MESSAGES: ("gen_ai.completion", a.GEN_AI_OUTPUT_MESSAGES),
+    a.GEN_AI_SYSTEM_INSTRUCTIONS: (a.GEN_AI_SYSTEM_INSTRUCTIONS,),
+}
+"""Attributes of events that hold all messages of a call."""
+
+
+def _event_message(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """Return the message of an event in the form of chat APIs."""
+    content = fields.get("content")
+    blocks = from_text(content)
+    is_blocks = isinstance(blocks, list) and all(isinstance(one, Mapping) for one in blocks)
+    message = {"role": str(fields.get("role") or role), "content": blocks if is_blocks else content}
+    if fields.get("tool_calls"):
+        message["tool_calls"] = from_text(fields["tool_calls"])
+    if role == "tool" and fields.get("id") is not None:
+        message["tool_call_id"] = fields["id"]
+    kept = {key: fields[key] for key in ("name", "finish_reason", "refusal", *_REASONING) if fields.get(key)}
+    return message | kept
+
+
+def _choice(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of an event."""
+    answer = from_text(fields.get("message"))
+    nested = {
+        key.removeprefix("message."): value for key, value in fields.items() if key.startswith("message.")
+    }
+    inner = answer if isinstance(answer, Mapping) else {"content": answer, **nested}
+    outer = {key: fields[key] for key in ("content", "tool_calls", "finish_reason") if key in fields}
+    return _event_message(
+        {**outer, **{key: value for key, value in inner.items() if value is not None}}, "assistant"
+    )

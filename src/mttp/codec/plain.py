@@ -3,21 +3,29 @@ Conversion of arbitrary values to plain data, the values of attributes.
 
 Plain data is text, bool, int64, float, bytes, None, a numpy array, and lists and string-keyed dicts of these.
 Every conversion copies, so that a caller may change its arrays afterwards.
-A value that has no exact conversion is kept as text, with an item in `faults`.
+A value that has no exact conversion is kept as text, with an item in `faults`; its neighbours are converted.
+No value is compared, nor asked for its length or truth, since it may answer with an array or an exception.
+What a value holds more than once is copied each time up to `MAX_COPIED_BYTES` in all.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 import sys
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import UserString
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from mttp.codec.sharing import CYCLE, ITEM_BYTES, MAX_COPIED_BYTES, SHORT, TOO_LARGE, Sharing
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.keys import name_key
 from mttp.model.nesting import MAX_DEPTH
-from mttp.model.values import is_masked
+from mttp.model.reprs import bounded_repr, is_tangled, type_name
+from mttp.model.values import has_masked, is_masked
 from mttp.semconv.registry import INT64
 
 __all__ = [
@@ -47,81 +55,226 @@ Faults: TypeAlias = list[str]
 
 _KEPT = frozenset(np.dtype(code) for code in "?bhilBHILefd")
 """The dtypes of arrays that need no conversion."""
+_UNCHANGED = frozenset({float, bool, type(None)})
+_CONTAINERS = frozenset({list, tuple, dict})
+_ATOMS = frozenset({*_UNCHANGED, int, str})
+_NO_LISTS = (str, bytes, bytearray, memoryview, UserString)
+"""Sequences whose items are no values of their own."""
+_DEEP_BYTES = MAX_COPIED_BYTES // 16
+"""What the text of a container that is nested too deeply counts: few are printed twice, since it is slow."""
+_MAX_JSON_BITS = 14_000
+"""Integers up to this size can be read from JSON: Python takes 4,300 digits."""
 
 
-def plain(value: object, faults: Faults) -> Plain:
+def plain(value: Any, faults: Faults) -> Plain:
     """Return a copy of `value` as plain data; arrays stay arrays, other unsupported values become text."""
-    try:
-        return _plain(value, faults, depth=0, arrays=True)
-    except Exception:  # objects of other libraries may raise any exception
-        return _as_text(value, faults)
-
-
-def _plain(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
     kind = type(value)
     if kind is str:
         return text(value, faults)
-    if value is None or kind is bool or kind is float:
+    if kind in _UNCHANGED or (kind is int and value in INT64):
         return value
-    if isinstance(value, int):
-        return _integer(value, faults)
-    if kind is np.ndarray and arrays and value.ndim and value.dtype in _KEPT:
-        return value.copy()
-    if depth >= MAX_DEPTH:
-        return _as_text(value, faults)
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, faults, depth=depth + 1, arrays=False) for item in value]
-    if isinstance(value, Mapping):
-        return {
-            text(key, faults): _plain(item, faults, depth=depth + 1, arrays=False)
-            for key, item in value.items()
-        }
-    return _foreign(value, faults, depth=depth, arrays=arrays)
+    return _Conversion(faults).converted(value, 0, arrays=True)
 
 
-def _foreign(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
-    if isinstance(value, (str, bytes, bytearray, float)):
-        return _subclassed(value, faults)
-    if isinstance(value, np.generic) or hasattr(value, "__array__") or hasattr(value, "tolist"):
-        return _array(value, faults, depth=depth, arrays=arrays)
-    if isinstance(value, Set):
-        return [_plain(item, faults, depth=depth + 1, arrays=False) for item in sorted(value, key=repr)]
-    return _as_text(value, faults)
+class _Conversion:
+    """The conversion of one value, to plain data or to what `json` can encode."""
+
+    __slots__ = ("_faults", "_is_json", "_sharing")
+
+    def __init__(self, faults: Faults, *, is_json: bool = False) -> None:
+        self._faults = faults
+        self._is_json = is_json
+        self._sharing = Sharing()
+
+    def converted(self, value: Any, depth: int, *, arrays: bool = False) -> Plain:
+        """Return a value of any type; whatever its methods raise costs nothing but the value."""
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        if kind in _UNCHANGED:
+            return value
+        if kind is int:
+            return self._integer(value)
+        if kind is np.ndarray and arrays and value.ndim and value.dtype in _KEPT and not is_inflated(value):
+            return value.copy()
+        try:
+            return (
+                self._contained(value, depth) if kind in _CONTAINERS else self._foreign(value, depth, arrays)
+            )
+        except Exception as error:  # objects of other libraries may raise any exception
+            raise_interrupt(error)
+            return _as_text(value, self._faults)
+
+    def _contained(self, value: Any, depth: int) -> Plain:
+        """Return a list, a tuple, or a mapping."""
+        if depth >= MAX_DEPTH:
+            is_first = self._sharing.admits(value, _DEEP_BYTES)
+            return _as_text(value, self._faults) if is_first else self._left_out(TOO_LARGE, value)
+        is_exact = type(value) in _CONTAINERS
+        if marker := self._sharing.enter(value, ITEM_BYTES * len(value) if is_exact else 0):
+            return self._left_out(marker, value)
+        try:
+            if isinstance(value, Mapping):
+                return self._mapping(value, depth + 1, is_exact)
+            return self._items(value if is_exact else self._taken(value), depth + 1)
+        finally:
+            self._sharing.leave(value)
+
+    def _items(self, items: Any, depth: int) -> list[Plain]:
+        if type(items) is list or type(items) is tuple:
+            kinds = set(map(type, items))
+            if kinds <= _UNCHANGED or (kinds == _INTEGERS and min(items) in INT64 and max(items) in INT64):
+                return list(items)
+        return [self.converted(item, depth) for item in items]
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int, is_exact: bool) -> dict[str, Plain]:
+        copy: dict[str, Plain] = {}
+        for key, item in value.items() if is_exact else self._taken(value.items()):
+            name = key if type(key) is str and key.isascii() else text(key, self._faults)
+            if name in copy:
+                self._faults.append(f"name_collision: {name}")
+            else:
+                copy[name] = self.converted(item, depth)
+        return copy
+
+    def _taken(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield what an object of another class iterates over, as long as it can be copied."""
+        for item in items:
+            if not self._sharing.take(ITEM_BYTES):
+                self._left_out(TOO_LARGE, items)
+                return
+            yield item
+
+    def _foreign(self, value: Any, depth: int, arrays: bool) -> Plain:
+        if issubclass(type(value), np.generic):
+            return self._scalar(value)
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, int):
+            return self._integer(int.__int__(value))
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, (bytes, bytearray)):
+            return self._bytes(value)
+        if isinstance(value, (list, tuple, Mapping)):
+            return self._contained(value, depth)
+        if isinstance(value, type):
+            return _as_text(value, self._faults)
+        if hasattr(value, "__array__") or hasattr(value, "tolist"):
+            return self._array(value, depth, arrays)
+        if isinstance(value, Set):
+            return self._contained(sorted(self._taken(value), key=scalar_text), depth)
+        if isinstance(value, Sequence) and not isinstance(value, _NO_LISTS):
+            return self._contained(value, depth)
+        return _as_text(value, self._faults)
+
+    def _text(self, value: str) -> str:
+        if len(value) > SHORT and not self._sharing.admits(value, len(value)):
+            return self._left_out(TOO_LARGE, value)
+        return value if value.isascii() else text(value, self._faults)
+
+    def _bytes(self, value: Any) -> Plain:
+        if self._is_json:
+            return _as_text(value, self._faults)
+        with memoryview(value) as view:
+            if not self._sharing.admits(value, view.nbytes):
+                return self._left_out(TOO_LARGE, value)
+            return view.tobytes()
+
+    def _integer(self, value: int) -> int | str:
+        if value in INT64 or (self._is_json and value.bit_length() <= _MAX_JSON_BITS):
+            return value
+        self._faults.append(
+            f"int_out_of_range: {value:.6g}" if abs(value) < 10**300 else "int_out_of_range: huge"
+        )
+        return _decimal(value)
+
+    def _scalar(self, value: Any) -> Plain:
+        """Return a number, a text or a time of numpy."""
+        if issubclass(type(value), str):
+            return self._text(str.__str__(value))
+        if is_masked(value):
+            return None
+        kind = value.dtype.kind
+        if kind == "f":
+            return float(value)
+        if kind in "biu":
+            return self._integer(int(value)) if kind != "b" else bool(value)
+        return self._bytes(value) if kind == "S" else self._texts(np.asarray(value))
+
+    def _array(self, value: Any, depth: int, arrays: bool) -> Plain:
+        """Convert an array of any library: to a scalar without dimensions, to a list inside of containers."""
+        array = as_array(value)
+        if array is None:
+            items = value.tolist()
+            if type(items) not in _CONTAINERS and type(items) not in _ATOMS:
+                return _as_text(value, self._faults)
+            return self._entered(value, items, depth, 0)
+        if is_masked(value):
+            return None
+        kind, is_masked_array = array.dtype.kind, has_masked(value)
+        if is_inflated(array):
+            return self._left_out(TOO_LARGE, value)
+        if array.ndim and arrays and kind in "biuf" and array.dtype.itemsize <= 8 and not is_masked_array:
+            return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
+        items = (
+            value.tolist() if is_masked_array else array.tolist() if kind in "biufUSO" else self._texts(array)
+        )
+        return (
+            _as_text(value, self._faults)
+            if items is value
+            else self._entered(value, items, depth, array.size)
+        )
+
+    def _entered(self, value: Any, items: Any, depth: int, size: int) -> Plain:
+        """Return the items of an object."""
+        if marker := self._sharing.enter(value, ITEM_BYTES * size):
+            return self._left_out(marker, value)
+        try:
+            return self.converted(items, depth)
+        finally:
+            self._sharing.leave(value)
+
+    def _texts(self, array: Any) -> Any:
+        """Return the elements of an array of times, complex numbers or records as text."""
+        self._faults.append(f"kept_as_text: {array.dtype.name}")
+        show = str if array.dtype.kind in "mMc" else bounded_repr
+        texts: Any = np.empty(array.shape, object)
+        texts.flat = [show(item) for item in array.ravel()]
+        return texts.tolist()
+
+    def _left_out(self, marker: str, value: object) -> str:
+        """Return the marker of a value that is not copied."""
+        why = (
+            "holds itself" if marker is CYCLE else f"is left out: beyond {MAX_COPIED_BYTES:,} bytes of copies"
+        )
+        fault = f"{_MARKED[marker]}: a {type_name(value)} {why}"
+        if fault not in self._faults:
+            self._faults.append(fault)
+        return marker
 
 
-def _subclassed(value: Any, faults: Faults) -> Plain:
-    if isinstance(value, str):
-        return text(value, faults)
-    return float(value) if isinstance(value, float) else bytes(value)
+_INTEGERS = {int}
+_MARKED = {CYCLE: "cycle", TOO_LARGE: "too_large"}
 
 
-def _array(value: Any, faults: Faults, *, depth: int, arrays: bool) -> Plain:
-    """Convert an array of any library: to a scalar without dimensions, to a list inside of containers."""
-    array = as_array(value)
-    if array is None:
-        return _plain(value.tolist(), faults, depth=depth + 1, arrays=arrays)
-    if array.ndim and arrays and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
-        return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)
-    if array.dtype.kind in "biufUSO":
-        return _plain(array.tolist(), faults, depth=depth + 1, arrays=False)
-    return _as_text(array.tolist(), faults)
+def is_inflated(array: Any) -> bool:
+    """Return whether an array is larger than all its memory, as views with a stride of zero are."""
+    if array.nbytes <= MAX_COPIED_BYTES:
+        return False
+    strides = zip(array.shape, array.strides, strict=True)
+    return bool(array.nbytes > array.itemsize + sum((size - 1) * abs(stride) for size, stride in strides))
 
 
 def as_array(value: Any) -> np.ndarray[Any, Any] | None:
     """Return an array of any library as a numpy array, copying a tensor to the CPU; else None."""
+    if issubclass(type(value), type):
+        return None
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
             value = value.float()
     return np.asarray(value) if isinstance(value, np.generic) or hasattr(value, "__array__") else None
-
-
-def _integer(value: int, faults: Faults) -> int | str:
-    value = int(value)
-    if value in INT64:
-        return value
-    faults.append(f"int_out_of_range: {value:.6g}" if abs(value) < 10**300 else "int_out_of_range: huge")
-    return _decimal(value)
 
 
 def _decimal(value: int) -> str:
@@ -132,16 +285,13 @@ def _decimal(value: int) -> str:
 
 
 def _as_text(value: object, faults: Faults) -> str:
-    faults.append(f"kept_as_text: {type(value).__name__}")
-    return text(scalar_text(value), faults)
+    faults.append(f"kept_as_text: {type_name(value)}")
+    return text(bounded_repr(value), faults)
 
 
 def scalar_text(value: object) -> str:
     """Return the `repr` of a value, of at most 4,096 characters; never raises."""
-    try:
-        return repr(value)[:4096]
-    except Exception as error:
-        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return bounded_repr(value)
 
 
 def little_endian(array: np.ndarray[Any, Any]) -> bytes:
@@ -170,11 +320,15 @@ def text(value: object, faults: Faults) -> str:
 
 def _as_str(value: object, faults: Faults) -> str:
     """Return `str` of a value; of a subclass of str, such as an enum, the text itself."""
-    if isinstance(value, str):
-        return str.__str__(value)
     try:
-        return str(value)
-    except Exception:
+        if isinstance(value, str):
+            return str.__str__(value)
+        has_own_text = type(value).__str__ is not object.__str__
+        if type(value) in _CONTAINERS or (not has_own_text and is_tangled(value)):
+            return bounded_repr(value)
+        return str.__str__(str(value))
+    except Exception as error:  # objects of other libraries may raise any exception
+        raise_interrupt(error)
         return _as_text(value, faults)
 
 
@@ -186,24 +340,30 @@ def number(value: object) -> float | None:
     """
     if type(value) is float:
         return value
-    if isinstance(value, (str, bytes, bytearray)) or value is None:
-        return None
     try:
-        if isinstance(value, (bool, int, float, np.generic)):
-            return float(value)
+        if isinstance(value, float):
+            return float.__float__(value)
+        if isinstance(value, int):
+            return float(int.__int__(value))
         array = None if is_masked(value) else as_array(value)
-        return float(array.item()) if array is not None and array.size == 1 else None
-    except Exception:  # whatever a foreign object raises when it is asked
+        if array is None or array.size != 1:
+            return None
+        item = array.item()
+        is_number = array.dtype.kind in "biuf" or isinstance(item, (int, float))
+        return float(item) if is_number else None
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
         return None
 
 
 def count(given: Any) -> int | None:
     """A whole number of any library, from 0 to what OTLP can hold; None for anything else."""
     try:
-        found = None if isinstance(given, bool) else int(given.__index__())
-    except (AttributeError, TypeError):
+        found = None if type(given) is bool else int.__int__(operator.index(given))
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
         return None
-    return found if found is not None and 0 <= found < 2**63 else None
+    return found if found is not None and found >= 0 and found in INT64 else None
 
 
 def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
@@ -213,17 +373,29 @@ def listed(what: str, given: Any, faults: Faults) -> list[Any] | None:
     try:
         if isinstance(given, (str, bytes, bytearray, Mapping)):
             raise TypeError
-        return list(given.tolist() if hasattr(given, "tolist") else given)
-    except Exception:  # objects of other libraries may raise any exception
-        faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a list")
-        return None
+        items = given.tolist() if hasattr(given, "tolist") else list(islice(given, _MAX_LISTED))
+        if type(items) is list:
+            return items
+    except Exception as error:  # objects of other libraries may raise any exception
+        raise_interrupt(error)
+    faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a list")
+    return None
+
+
+_MAX_LISTED = 1 << 24
+"""The maximum number of items that are taken from an iterator, which may have no end."""
 
 
 def mapped(what: str, given: object, faults: Faults) -> Mapping[Any, Any]:
     """Return a mapping; an empty one for None, and for others, with a fault."""
-    if isinstance(given, Mapping):
+    if type(given) is dict:
         return given
     if given is not None:
+        try:
+            if isinstance(given, Mapping):
+                return dict(islice(given.items(), _MAX_LISTED))
+        except Exception as error:  # objects of other libraries may raise any exception
+            raise_interrupt(error)
         faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a mapping")
     return {}
 
@@ -232,7 +404,8 @@ def flag(what: str, given: Any, faults: Faults) -> bool | None:
     """Return `given` as a bool; None for None, and without a truth value, with a fault."""
     try:
         return None if given is None else bool(given)
-    except Exception:  # an array of several elements, for example
+    except Exception as error:  # an array of several elements, for example
+        raise_interrupt(error)
         faults.append(f"{what}_invalid: {scalar_text(given):.80}")
         return None
 
@@ -258,21 +431,8 @@ def to_json(value: object, faults: Faults) -> str:
     """Return `value` as JSON text in key order; NaN and infinities are written as Python's json does."""
     if type(value) is Written:
         return str.__str__(value)
-    return json.dumps(_jsonable(value, faults, depth=0), ensure_ascii=False, separators=(",", ":"))
-
-
-def _jsonable(value: Any, faults: Faults, *, depth: int) -> Any:
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, Mapping) and depth < MAX_DEPTH:
-        return {text(key, faults): _jsonable(item, faults, depth=depth + 1) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)) and depth < MAX_DEPTH:
-        return [_jsonable(item, faults, depth=depth + 1) for item in value]
-    if isinstance(value, (bytes, bytearray)):
-        return _as_text(bytes(value), faults)
-    return _plain(value, faults, depth=depth, arrays=False)
+    copy = _Conversion(faults, is_json=True).converted(value, 0)
+    return json.dumps(copy, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(document: str) -> Any:
@@ -286,10 +446,11 @@ def from_json(document: str) -> Any:
 def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:
     """Return `items` by normalized name; of names that collide the first is kept, the others are faults."""
     kept: dict[str, Any] = {}
-    for name, value in items.items():
+    for given, value in items.items():
+        name = text(given, faults)
         key = name_key(name)
         if key in kept or not key:
-            faults.append(f"name_collision: {text(name, [])}")
+            faults.append(f"name_collision: {name}")
         else:
             kept[key] = value
     return kept

@@ -13,6 +13,7 @@ import numpy as np
 
 from mttp.codec import content, tokens
 from mttp.codec.plain import Plain, to_json
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.values import same
 from mttp.semconv import attributes as a
 from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
@@ -134,6 +135,7 @@ class ContentRule:
         try:  # a copy, because the function may change it, and other transports deliver the value
             return content.settled(self.redact(key, copy.deepcopy(value)), []), "redacted"
         except Exception as error:
+            raise_interrupt(error)
             return None, f"{RAISED} {type(error).__name__}"
 
     def _faults(self, kept: dict[str, Plain], missing: dict[str, str]) -> None:
@@ -165,7 +167,8 @@ class ContentRule:
         """Unpack a token block's arrays; remove them if the layout can't be read."""
         try:
             tokens.unpack(kept)
-        except Exception:  # a layout that another program wrote
+        except Exception as error:  # a layout that another program wrote
+            raise_interrupt(error)
             kept.pop(a.TOKEN_DATA, None)
             missing[a.TOKEN_DATA] = "the layout of its arrays can't be read"
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from mttp.codec import calls as call_codec
 from mttp.codec import components as component_codec
+from mttp.codec import fields, templates
 from mttp.codec import grades as grade_codec
-from mttp.codec import templates
 from mttp.codec.plain import (
     Faults,
     Plain,
     distinct,
-    flag,
     from_json,
     listed,
-    mapped,
     nanoseconds,
     number,
     scalar_text,
@@ -27,6 +25,7 @@ from mttp.codec.plain import (
     unknown_arguments,
 )
 from mttp.model.episodes import Call, Grade, Reward, Spec
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.model.values import is_masked
@@ -45,6 +44,7 @@ __all__ = [
     "encode_spec",
     "grader",
     "grades",
+    "known_status",
     "make",
     "span_name",
     "spec",
@@ -104,19 +104,25 @@ def assess(value: object) -> tuple[float | None, str, str | None]:
     if value is None:
         return None, "missing", None
     parsed = value if type(value) is float else number(value)
-    if parsed is None and is_masked(value):
+    if parsed is None and (fields.is_absent(value) or is_masked(value)):
         return None, "missing", None
     if parsed is None:
-        return None, "error", text(value if isinstance(value, str) else scalar_text(value), [])
+        return None, "error", text(value if issubclass(type(value), str) else scalar_text(value), [])
     return (parsed, "ok", None) if math.isfinite(parsed) else (None, "error", repr(parsed))
 
 
 def stated(value: object) -> Reward | None:
     """Return a value that is a `Reward`, or its `reward`, as of a `RewardResult`; None for others."""
-    if isinstance(value, Reward):
-        return value
-    found = getattr(value, "reward", None) if hasattr(type(value), "reward") else None
-    return found if isinstance(found, Reward) else None
+    if issubclass(type(value), Reward):
+        return cast(Reward, value)
+    if not hasattr(type(value), "reward"):
+        return None
+    try:
+        reward = getattr(value, "reward", None)
+        return reward if isinstance(reward, Reward) else None
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        return None
 
 
 def make(
@@ -146,29 +152,30 @@ def make(
     if whole is not None:
         changes = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
         reward = checked(whole, faults)
-        changes |= {"calls": (*reward.calls, *calls)} if calls else {}
-        return replace(reward, span_id="", **changes) if changes else reward
+        more = fields.members("calls", Call, calls, faults)
+        changes |= {"calls": (*reward.calls, *more)} if more else {}
+        return fields.checked(replace(reward, span_id="", **changes), faults) if changes else reward
     taken: dict[str, str] = {}
-    scores, statuses = _components(distinct(mapped("components", components, faults), faults, taken), faults)
-    weighting = _weights(distinct(mapped("weights", weights, faults), faults, taken), faults)
-    if isinstance(value, _Computed):
-        has_status = status is not None or error is not None
+    given_components = fields.mapping("components", components, faults)
+    given_weights = fields.mapping("weights", weights, faults)
+    scores, statuses = _components(distinct(given_components, faults, taken), faults)
+    weighting = _weights(distinct(given_weights, faults, taken), faults)
+    stated_status, error = known_status(status, faults), None if fields.is_absent(error) else error
+    if value is COMPUTED:
+        has_status = stated_status is not None or error is not None
         found, assessed, raw = (
             (None, "missing", None)
             if has_status
-            else _total(scores, statuses, weighting if weights else None, faults)
+            else _total(scores, statuses, weighting if given_weights else None, faults)
         )
     else:
         found, assessed, raw = assess(value)
-    if status is not None and status not in _STATUSES:
-        faults.append(f"status_unknown: {scalar_text(status):.80}")
-        status = None
-    if error is not None and status is None:
-        status = "error"
-    if status not in (None, "ok", "partial"):
+    if error is not None and stated_status is None:
+        stated_status = "error"
+    if stated_status not in (None, "ok", "partial"):
         raw = repr(found) if found is not None else raw
-        found, assessed = None, text(status, [])
-    if assessed == "error" and not (raw is None and isinstance(value, _Computed) and error is None):
+        found, assessed = None, stated_status
+    if assessed == "error" and not (raw is None and value is COMPUTED and error is None):
         by = f"{text(facts['grader'], [])} is " if facts.get("grader") is not None else ""
         faults.append(f"reward_invalid: {by}{raw if raw is not None else scalar_text(error)}")
     if assessed == "ok" and "error" in statuses.values():
@@ -176,7 +183,7 @@ def make(
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
-    return Reward(
+    reward = Reward(
         value=found,
         status=assessed,
         raw=raw,
@@ -186,21 +193,33 @@ def make(
         component_statuses=statuses,
         weights=weighting,
         mismatch=mismatch,
-        calls=tuple(calls),
+        calls=fields.members("calls", Call, calls, faults),
         **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
         start_time=nanoseconds(start_time, faults),
         end_time=nanoseconds(end_time, faults),
         **_known(facts, faults),
     )
+    return fields.checked(reward, faults)
+
+
+def known_status(given: object, faults: Faults) -> str | None:
+    """Return a known status; None for others, with a fault."""
+    if fields.is_absent(given):
+        return None
+    status = text(given, []) if issubclass(type(given), str) else None
+    if status not in _STATUSES:
+        faults.append(f"status_unknown: {scalar_text(given):.80}")
+        return None
+    return status
 
 
 def _error_text(error: object, faults: Faults) -> str:
-    return text(error if isinstance(error, str) else scalar_text(error), faults)
+    return text(error if issubclass(type(error), str) else scalar_text(error), faults)
 
 
 def _error_type(error: object) -> str | None:
     """Return the exception's class; without an error, the value was invalid."""
-    if isinstance(error, BaseException):
+    if issubclass(type(error), BaseException):
         return type(error).__name__
     return INVALID_VALUE if error is None else None
 
@@ -209,17 +228,11 @@ def _parts(
     faults: Faults, *, spec: object, range: object, relative: object, failed_checks: object
 ) -> dict[str, Any]:
     """Return the fields of a scoring that are not text; an invalid one is left out, with a fault."""
-    checks = [failed_checks] if isinstance(failed_checks, str) else failed_checks
-    if spec is not None and not isinstance(spec, Spec):
-        faults.append(f"spec_invalid: {scalar_text(spec):.80} is not an mttp.model.Spec")
-        spec = None
     return {
         "spec": spec,
-        "range": _bounds(range, faults),
-        "relative": flag("relative", relative, faults),
-        "failed_checks": tuple(
-            text(check, faults) for check in listed("failed_checks", checks, faults) or ()
-        ),
+        "range": None if fields.is_absent(range) else _bounds(range, faults),
+        "relative": fields.flag("relative", relative, faults),
+        "failed_checks": () if fields.is_absent(failed_checks) else failed_checks,
     }
 
 
@@ -322,17 +335,21 @@ def grader(reward: Reward) -> str:
 
 def checked(reward: Reward, faults: Faults) -> Reward:
     """Return a `Reward` that can be recorded: distinct names, and an invalid value as an error."""
+    reward = fields.checked(reward, faults)
     found, status, raw = assess(reward.value)
     taken: dict[str, str] = {}
+    scores, statuses = _components(distinct(reward.components, faults, taken), faults)
+    stated_statuses = distinct(reward.component_statuses, faults, taken)
     changes: dict[str, Any] = {
-        name: distinct(getattr(reward, name), faults, taken)
-        for name in ("components", "component_statuses", "weights")
+        "components": scores,
+        "component_statuses": statuses | {name: text(one, faults) for name, one in stated_statuses.items()},
+        "weights": _weights(distinct(reward.weights, faults, taken), faults),
+        "grades": tuple(grade_codec.checked(grade, faults) for grade in reward.grades),
     }
+    changes["status"] = known_status(reward.status, faults) or status
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
         changes |= {"status": status, "raw": raw, "error_type": INVALID_VALUE}
-    parts = {name: getattr(reward, name) for name in ("spec", "range", "relative", "failed_checks")}
-    changes |= _parts(faults, **parts)
     return replace(reward, value=found, **changes)
 
 
@@ -348,8 +365,8 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
         attributes[a.REWARD_MISMATCH] = True
     if reward.clipped:
         attributes[a.REWARD_CLIPPED] = True
-    if reward.evidence is not None:
-        attributes[a.REWARD_EVIDENCE] = to_json(reward.evidence, faults)
+    if (document := fields.convert("evidence", to_json, reward.evidence, faults)) is not None:
+        attributes[a.REWARD_EVIDENCE] = document
     if reward.relative is not None:
         attributes[a.GRADER_RELATIVE] = reward.relative
     if reward.failed_checks:
@@ -377,11 +394,7 @@ def spec(attributes: Mapping[str, Plain]) -> Spec | None:
 
 
 def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
-    return {
-        key: text(value, faults)
-        for name, key in keys.items()
-        if (value := getattr(source, name, None)) is not None
-    }
+    return {} if source is None else fields.encode(keys, source, faults)
 
 
 def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:

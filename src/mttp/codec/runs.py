@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import kinds, templates
-from mttp.codec.plain import Faults, Plain, from_json, plain, seed, text, to_json
+from mttp.codec import fields, kinds, templates
+from mttp.codec.plain import Faults, Plain, from_json, seed, to_json
 from mttp.codec.secrets import Secrets
 from mttp.model.episodes import Run
 from mttp.model.spans import SpanRecord
@@ -60,20 +60,13 @@ def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
 
 def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
     """Return the attributes of a run's fields; None values are skipped."""
-    attributes: dict[str, Plain] = {
-        key: plain(given[name], faults) for name, key in _PLAIN.items() if given.get(name) is not None
-    }
-    if given.get("seed") is not None:
-        attributes[a.RUN_SEED] = text(given["seed"], faults)
+    attributes = fields.encode(_PLAIN | _LISTS | {"seed": a.RUN_SEED}, given, faults)
     for name, keys in (("python", _PYTHON), ("platform", _PLATFORM)):
         if given.get(name):
             first, _, rest = str(given[name]).partition(" ")
             attributes |= {keys[0]: first, keys[1]: rest}
     if given.get("packages"):
         attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
-    for name, key in _LISTS.items():
-        if given.get(name):
-            attributes[key] = [text(item, faults) for item in given[name]]
     return attributes
 
 

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import unquote
 
 from mttp.errors import ConfigureError
 
@@ -20,12 +21,12 @@ VARIABLE = "MTTP_SECRET_KEYS"
 _REASON = "redacted as a secret"
 _STRONG = (
     "(?:pg)?passw(?:or)?ds?",
-    "(?:db|smtp|user|admin|root)_pass",
     "passphrases?",
+    "passcodes?",
     "pwd",
     "secrets?",
     "credentials?",
-    "creds",
+    "creds?",
     "authorization",
     "bearer",
     "(?:set_)?cookies?",
@@ -33,7 +34,7 @@ _STRONG = (
     "conn(?:ection)?_?str(?:ing)?",
     "webhooks?",
     "(?:api|access|auth|private|secret|session|signing|encryption|account|service|ssh|master|dd_app|consumer|"
-    "deploy|license|storage|hmac|rsa|gpg|wandb|openai|anthropic|azure|aws)_?keys?",
+    "deploy|license|storage|subscription|functions|hmac|rsa|gpg|wandb|openai|anthropic|azure|aws)_?keys?",
     "(?:api|access|auth|refresh|bearer|session|hub|hf)_?tokens?",
 )
 """Words that mark a name as secret at any position."""
@@ -56,8 +57,38 @@ _VOCABULARY = (
     "special",
     "per",
 )
-_LAST = "".join(f"(?<!{word}_)" for word in _VOCABULARY) + "token|o?auth"
+_LAST = "".join(f"(?<!_{word}_)" for word in _VOCABULARY) + "token|o?auth"
 """Words that mark a name as secret at its end; special tokens, and what is per token, are not secret."""
+_PASSES = (
+    "all",
+    "back",
+    "backward",
+    "band",
+    "by",
+    "did",
+    "each",
+    "final",
+    "first",
+    "forward",
+    "full",
+    "high",
+    "is",
+    "last",
+    "low",
+    "multi",
+    "n",
+    "num",
+    "one",
+    "per",
+    "render",
+    "second",
+    "single",
+    "test",
+    "third",
+    "two",
+)
+_PASS = "".join(f"(?<!_{word}_)" for word in _PASSES) + "pass|pw"
+"""Words that mark a name as secret at its very end; passes over data and of tests are not secret."""
 _NAMES_A_VARIABLE = ("_var", "_variable")
 """Ends of names whose value is the name of a variable: `api_key_var`."""
 _WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -69,24 +100,39 @@ _CONSTANT = re.compile(r"true|false|none|null|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|<.*>
 _USER = re.compile(
     r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]*)://"
     r"(?P<user>[^/\s'\"?#]+|[^/\s'\"?#:@\[]{0,99}:(?!\d*[/?#])[^\s'\"@]{1,299})@"
+    r"|(?<![\w/:@.+-])(?!(?:mailto|sip|acct|xmpp):)[A-Za-z][\w.+-]{0,99}:[^\s:@/'\"]{1,299}"
+    r"@(?=[A-Za-z\[]|\d+\.\d+\.\d+\.)(?!sha\d)"
 )
-"""User and password of an address; a password may contain a slash."""
-_SIGNED = re.compile(
-    r"(?<=[?&])(?P<name>(?:x-(?:amz|goog)-)?sig(?:nature)?|key)=(?!\[)[^\s&#'\"]+", re.IGNORECASE
-)
-"""The options of an address that grant access to it."""
+"""User and password of an address with or without a scheme; after one, a password may contain a slash."""
+_ADDRESS_OPTION = re.compile(r"(?<=[?&#])(?P<name>[\w.%-]+)=(?P<value>(?!\[redacted)[^\s&#'\"<>]+)")
+_GRANT = re.compile(r"(?:x-(?:amz|goog)-)?sig(?:nature)?|key|code|sas", re.IGNORECASE)
+"""Options of an address that grant access to it, besides those whose names are of secrets anywhere."""
 _KNOWN_FORMS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_\w{36}|github_pat_\w{22}|glpat-[\w-]{20}|hf_[A-Za-z0-9]{30}"
-    r"|sk-[\w-]{0,30}?[A-Za-z0-9]{20}|xox[abprs]-[\w-]{10}|AIza[\w-]{35})[\w-]*"
+    r"|\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}\b|gh[pousr]_[A-Za-z0-9]{20}|github_pat_\w{20}|gl[a-z]{2,5}-[\w-]{20}"
+    r"|(?:hf|npm|r8|rpa|gsk|pcsk|api_org)_[A-Za-z0-9]{20}|(?:[sr]k_(?:live|test)|dckr_[a-z]{3}|wandb_v1)_[\w-]{16}"
+    r"|sk-[\w-]{0,30}?[A-Za-z0-9]{20}|(?:pypi|nvapi|xai)-\w{16}|xox[abeprs]-[\w-]{10}|AIza[\w-]{30}"
+    r"|(?:ya29|hvs)\.[\w-]{20})[\w-]*"
     r"|\beyJ[\w-]{10,999}\.eyJ[\w.-]*"
     r"|(?<=\bhooks\.slack\.com/services/)[\w/]+",
     re.DOTALL,
 )
-"""Private keys, and tokens that are known by how they begin: of AWS, GitHub, Hugging Face, OpenAI, ..."""
-_QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\+\"[^\"\\]*\\+\""
-_WORD = rf"{_QUOTED}|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}}\]'\"]+"
+"""Private keys, and tokens of providers and registries that are known by how they begin."""
+_NAME = (
+    rf"(?P<name>(?:(?:api|access|auth|private|secret|signing|license|{'|'.join(_VOCABULARY)})"
+    r"[ ](?=keys?\b|token))?\w[\w.-]*)"
+)
+"""A name, also of two words."""
+_MARK = r"\\*[\"']"
+_QUOTED = (
+    r"[bfruBFRU]{0,2}(?:\"\"\".*?\"\"\"|'{3}.*?'{3}"
+    r"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\\+\"[^\"\\]*\\+\")"
+)
+_WORD = rf"(?:[\w.]{{1,60}}\(\s*)?{_QUOTED}|(?:(?:Bearer|Basic|Token)\s+)?[^\s,;&)}}\]'\"]+"
+_ENDED = rf"(?:{_WORD})(?=[ \t]*(?:[,;)}}\]|<\\\"'#]|\r?$))"
+"""A value that ends where its line, list or quotation does: a text goes on."""
 _REST = re.compile(r"[^\r\n,'\"]+")
+_FLAGS = re.DOTALL | re.MULTILINE
 _IN_TEXT = (
     (
         ":",
@@ -96,28 +142,51 @@ _IN_TEXT = (
         ),
         _REST,
     ),
-    ("=", re.compile(r"(?<![\w.-])-*(?P<name>\w[\w.-]*)\s*=\s*"), re.compile(_WORD)),
+    (
+        "=",
+        re.compile(
+            rf"(?<![\w.-])-*{_NAME}(?:{_MARK})?\]?"
+            r"(?:\s*:\s*(?:\w+\[)?(?:str|bytes|SecretStr)\b\]?(?:[ ]*\|[ ]*None)?)?\s*[:!+?]?={1,3}>?\s*"
+        ),
+        re.compile(_WORD, _FLAGS),
+    ),
+    (":", re.compile(rf"(?P<quote>(?<!\\){_MARK}){_NAME}(?P=quote)\s*:\s*"), re.compile(_WORD, _FLAGS)),
     (
         ":",
-        re.compile(r"(?P<quote>(?<!\\)\\*[\"'])(?P<name>\w[\w.-]*)(?P=quote)\s*:\s*"),
-        re.compile(_WORD),
+        re.compile(
+            rf"(?:^[ \t]*(?:[-*][ \t]+)?|[({{\[,;|\"'][ \t]*|(?<![\w./:-])"
+            rf"(?=[\w-]{{0,60}}[_-]|pass[wpc]|pwd|api|access|private|secret)){_NAME}[ \t]*:(?![/:])[ \t]*",
+            re.IGNORECASE | re.MULTILINE,
+        ),
+        re.compile(rf"[|>][-+\d]*[ \t]*\r?\n(?:[ \t]+[^\n]*(?:\n|\Z))+|{_ENDED}", _FLAGS),
     ),
     (
-        ":",
-        re.compile(r"^[ \t]*(?:-[ \t]+)?(?P<name>\w[\w.-]*)[ \t]*:[ \t]+", re.MULTILINE),
-        re.compile(rf"(?:{_QUOTED}|[^\s'\"]\S*)(?=[ \t]+#|[ \t]*\r?$)", re.MULTILINE),
+        ",",
+        re.compile(rf"[(\[{{]\s*(?P<quote>(?<!\\){_MARK}){_NAME}(?P=quote)\s*,\s*"),
+        re.compile(rf"{_QUOTED}(?=\s*[)\]}}])", _FLAGS),
     ),
-    ("-", re.compile(r"(?<!\S)--?(?P<name>\w[\w.-]*)\s+(?!-)"), re.compile(_WORD)),
+    (
+        "-",
+        re.compile(rf"(?<![\w-])--?{_NAME}(?:\s+|{_MARK}\s*,\s*(?={_MARK}))(?!{_MARK}-|-)"),
+        re.compile(_WORD, _FLAGS),
+    ),
+    (
+        "-",
+        re.compile(rf"(?<![\w-])(?:-u|--(?:proxy-)?user)(?:\s+|=|{_MARK}\s*,\s*)(?:{_MARK})?[^\s:'\"]+:"),
+        re.compile(r"[^\s'\"\\]+"),
+    ),
+    (" ", re.compile(r"\b(?:ENV|setenv|setx)\s+(?P<name>\w+)\s+"), re.compile(_WORD, _FLAGS)),
+    ("</", re.compile(r"<(?P<name>[\w.:-]+)(?:\s[^<>]{0,99})?>\s*"), re.compile(r"[^<]+(?=</)")),
 )
 """
-Headers, assignments, members of JSON, lines of YAML, and command options.
+Headers, assignments, members of JSON, lines of YAML, pairs, command options, users, and elements of XML.
 
-Each has a character to test first, what is before a value, and the value.
+Each has a text to test first, what is before a value, and the value; without a name it is always secret.
 """
 _OPENING = re.compile(r"\\*['\"]?")
 _HINTS = (
     "pass",
-    "pwd",
+    "pw",
     "secret",
     "cred",
     "auth",
@@ -129,10 +198,15 @@ _HINTS = (
     "key",
     "token",
     "://",
+    "@",
+    "?",
+    "-u",
+    "user",
 )
 """Every text with a secret contains one of these, or a known form."""
 _OPTION = re.compile(r"h[a-z]*d[a-z]*r|auth|token|pass|secret|cred|api|=[^&]*=", re.IGNORECASE)
 """Query options of a URL that may hold credentials, including misspelt ones."""
+_PLACE = re.compile(r"([^?#]*)([?#]?)(.*)", re.DOTALL)
 _MAX_CACHED = 4096
 _MAX_NAMED = 100
 
@@ -150,7 +224,9 @@ class Secrets:
         self.is_on = is_on
         self.further = tuple(further)
         strong = "|".join([*_STRONG, *(re.escape(_words(word)) for word in self.further)])
-        self._names = re.compile(f"(?:^|_)(?:{strong})(?:_|$)|(?:^|_)(?:{_LAST})(?:_?[0-9]+)?$")
+        self._names = re.compile(
+            f"(?:^|_)(?:{strong})(?:_|$)|(?:^|_)(?:{_LAST})(?:_?[0-9]+)?$|(?:^|_)(?:{_PASS})$"
+        )
         self._headers = _headers_named(self.further)
         self._hints = (*_HINTS, *(_words(word).partition("_")[0] for word in self.further))
         self._known: dict[str, bool] = {}
@@ -181,7 +257,7 @@ class Secrets:
             if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
             words = _words(key)
-            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(words))
+            found = not words.endswith(_NAMES_A_VARIABLE) and bool(self._names.search(f"_{words}"))
             self._known[key] = found
         return found
 
@@ -193,6 +269,10 @@ class Secrets:
         kept = self._hidden(key, value, key, found)
         omissions += [f"{path}: {_REASON}" for path in list(dict.fromkeys(found))[:_MAX_NAMED]]
         return kept
+
+    def text(self, text: str) -> str:
+        """Return a text for a message without secrets."""
+        return str(self.hide("", text, []))
 
     def document(self, key: str, document: str, omissions: list[str]) -> str:
         """Return a JSON text without secrets; each replacement is added to `omissions`."""
@@ -217,7 +297,12 @@ class Secrets:
         if isinstance(value, dict):
             named = _named_by(value)
             return {
-                name: self._hidden(named if name == "value" else name, item, f"{path}.{name}", found)
+                name: self._hidden(
+                    named if name == "value" else f"{key}.{name}" if name in ("key", "keys") else name,
+                    item,
+                    f"{path}.{name}",
+                    found,
+                )
                 for name, item in value.items()
             }
         if isinstance(value, (list, tuple)):
@@ -225,18 +310,17 @@ class Secrets:
         return value
 
     def _listed(self, values: Sequence[Any], path: str, found: list[str]) -> list[Any]:
-        """Return the items of a list without secrets, including values after options and after names."""
-        if _is_pairs(values):
-            return [
-                type(pair)([pair[0], self._hidden(pair[0], pair[1], f"{path}.{place}.1", found)])
-                for place, pair in enumerate(values)
-            ]
+        """Return the items of a list without secrets, including values after options and in pairs."""
         kept = []
         for place, value in enumerate(values):
-            before = values[place - 1] if place else None
-            name = before.lstrip("-") if isinstance(before, str) and before.startswith("-") else ""
-            is_value = isinstance(value, str) and not value.startswith("-")
-            kept.append(self._hidden(name if is_value else "", value, f"{path}.{place}", found))
+            before, where = values[place - 1] if place else None, f"{path}.{place}"
+            is_option = isinstance(before, str) and before.startswith("-") and "=" not in before
+            name = before if isinstance(before, str) and (is_option or place + 1 == len(values) == 2) else ""
+            if is_option and isinstance(value, str) and value.startswith("-"):
+                name = ""
+            if is_option and name and isinstance(value, str) and not self.names(name):  # as in `-u me:X`
+                value = self._without(f"{name} {value}", where, found).removeprefix(f"{name} ")
+            kept.append(self._hidden(name, value, where, found))
         return kept
 
     def _may_hold(self, text: str) -> bool:
@@ -248,9 +332,8 @@ class Secrets:
         """Return a text without values assigned to names of secrets, and without credentials in URLs."""
         if not self._may_hold(text):
             return text
-        kept = _KNOWN_FORMS.sub(REDACTED, text)
-        if "://" in text:
-            kept = _SIGNED.sub(rf"\g<name>={REDACTED}", _USER.sub(_without_user, kept))
+        kept = _USER.sub(_without_user, _KNOWN_FORMS.sub(REDACTED, text))
+        kept = _ADDRESS_OPTION.sub(self._without_grant, kept)
         for sign, before, value in (*_IN_TEXT, *self._headers):
             if sign in text:
                 kept = self._without_assigned(kept, before, value)
@@ -258,11 +341,20 @@ class Secrets:
             found.append(path)
         return kept
 
+    def _without_grant(self, match: re.Match[str]) -> str:
+        """Return an option of an address without its value if that is secret, or an address with a secret."""
+        name, value = unquote(match["name"]), unquote(match["value"])
+        is_secret = self.names(name) or bool(_GRANT.fullmatch(name))
+        if is_secret or (value != match["value"] and self._without(value, "", []) != value):
+            return f"{match['name']}={REDACTED}"
+        return match[0]
+
     def _without_assigned(self, text: str, before: re.Pattern[str], values: re.Pattern[str]) -> str:
         """Return a text without the values that follow names of secrets."""
         kept, end = [], 0
         for match in before.finditer(text):
-            if match.start() < end or not self.names(match["name"]):
+            name = match.groupdict().get("name")
+            if match.start() < end or not (name is None or self.names(name)):
                 continue
             value = values.match(text, match.end())
             if value is None or _CONSTANT.fullmatch(value[0].strip("'\"\\")):
@@ -293,13 +385,6 @@ def _named_by(value: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else "value"
 
 
-def _is_pairs(values: Sequence[Any]) -> bool:
-    """Return whether a list is one of pairs of a name and a value, as headers may be."""
-    return bool(values) and all(
-        isinstance(pair, (list, tuple)) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
-    )
-
-
 def _blank(value: Any, path: str, found: list[str]) -> Any:
     """Return a value with all its text replaced."""
     if isinstance(value, dict):
@@ -315,21 +400,25 @@ def _blank(value: Any, path: str, found: list[str]) -> Any:
 
 
 def _without_user(match: re.Match[str]) -> str:
-    """Return a URL without user and password; a user alone is kept unless the scheme is HTTP."""
+    """Return an address without user and password; a user alone is kept unless the scheme is HTTP."""
     scheme, user = match["scheme"], match["user"]
-    if ":" not in user and not scheme.lower().startswith("http"):
+    if scheme is None:
+        return f"{REDACTED}@"
+    if ":" not in unquote(user) and not scheme.lower().startswith("http"):
         return match[0]
     return f"{scheme}://{REDACTED}@"
 
 
 def without_secrets(address: str) -> str:
     """Return a URL for error messages: without credentials, and without options that may hold them."""
-    place, _, query = address.partition("?")
+    place, sign, options = cast("re.Match[str]", _PLACE.fullmatch(address)).groups()
     scheme, found, rest = place.partition("://") if "://" in place else ("", "", place)
     user, at, host = rest.rpartition("@")
-    if at and not scheme.endswith("file") and (scheme or ":" in user):
+    if at and not scheme.endswith("file") and (scheme or ":" in unquote(user)):
         place = f"{scheme}{found}{REDACTED}@{host}"
-    return place if not query or _OPTION.search(query) else f"{place}?{query}"
+    if _OPTION.search(unquote(options)):
+        return place
+    return place + USUAL.text(f"{sign}{options}")
 
 
 def may_be_secret(name: str, value: object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import content, templates, tokens
-from mttp.codec.plain import Plain, number
+from mttp.codec import content, fields, templates, tokens
+from mttp.codec.plain import Faults, Plain
 from mttp.model.episodes import Call, Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -22,6 +22,7 @@ FACTS = {
 }
 """The attributes of a trainer's numbers about a step, by name."""
 _FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
+_FACTS = FACTS | _FLAGS
 REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
 KEYS = frozenset(
     {*FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
@@ -45,21 +46,15 @@ def reward(value: float | None, status: str, raw: str | None) -> dict[str, Plain
     return {key: item for key, item in attributes.items() if item is not None}
 
 
-def facts(**given: Any) -> dict[str, Plain]:
+def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
     """Return the attributes of numbers and flags; None values are skipped."""
-    attributes: dict[str, Plain] = {
-        key: bool(given[name]) for name, key in _FLAGS.items() if given.get(name) is not None
-    }
-    for name, key in FACTS.items():
-        if given.get(name) is not None and (found := number(given[name])) is not None:
-            attributes[key] = found
-    return attributes
+    return fields.encode(_FACTS, given, faults)
 
 
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
     """Return the step of a span, with its scorings and calls."""
     found: Mapping[str, Any] = record.attributes
-    stated: dict[str, Any] = {name: found.get(key) for name, key in (FACTS | _FLAGS).items()}
+    stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
         agent=found.get(a.AGENT_ID),

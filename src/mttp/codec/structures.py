@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from mttp.codec.plain import Faults, as_array, text
+from mttp.codec.plain import Faults, as_array, is_inflated, text
+from mttp.codec.sharing import CYCLE, ITEM_BYTES, SHORT, Sharing
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.nesting import MAX_DEPTH, is_deep
+from mttp.model.reprs import type_name
+from mttp.model.values import has_masked
 
 __all__ = ["Flattened", "flatten", "rebuild"]
 
@@ -27,6 +31,9 @@ _MAX_STRUCTURE_DEPTH = 2 * MAX_DEPTH + 2
 _NUMBERS: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
 _NAMES = {bool: "bool", int: "int", float: "float"}
 _SEQUENCES = {"tuple": tuple, "list": list}
+_CONTAINERS = frozenset({dict, tuple, list})
+_MAX_BYTES = 1 << 28
+"""The maximum size of arrays that are shared with others, in bytes."""
 
 _Part: TypeAlias = tuple[Any, ...]
 """A member's kind and description, hashable so that structures can be cached."""
@@ -59,89 +66,149 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
     None with a fault for a value with arrays and a member that a flat array can't hold.
     Beyond `max_bytes` the numbers are not copied.
     """
-    if not isinstance(value, (Mapping, tuple, list)):
-        return None
-    leaves: list[Any] = []
+    found = _Members()
     try:
-        part = _part(value, leaves, 0)
-        if not _is_flat(part, leaves):
+        if not issubclass(type(value), (Mapping, tuple, list)):
             return None
+        part = found.part(value, 0)
+        if not found.has_arrays and not (found.numbers and _is_tuple(part)):
+            return None
+        leaves = [
+            number if type(number) is np.ndarray else np.array(number, _NUMBERS[type(number)])
+            for number in found.numbers
+        ]
         dtype = np.result_type(*[leaf.dtype for leaf in leaves]).newbyteorder("=")
         count = sum(leaf.size for leaf in leaves)
         if max_bytes is not None and count * dtype.itemsize > max_bytes:
-            return Flattened(np.broadcast_to(np.zeros((), dtype), (count,)), _encoded(part))
-        numbers = np.concatenate([leaf.ravel() for leaf in leaves], dtype=dtype)
-        if dtype.kind == "f":
-            _check_exact(leaves, dtype)
+            flat = Flattened(np.broadcast_to(np.zeros((), dtype), (count,)), _encoded(part))
+        else:
+            flat = Flattened(_joined(leaves, count, dtype), _encoded(part))
     except _UnsupportedError as error:
-        if any(leaf.ndim for leaf in leaves):
+        if found.has_arrays:
             faults.append(f"structure_not_kept: {error}; arrays are kept as lists")
         return None
-    return Flattened(numbers, _encoded(part))
+    faults += found.faults
+    return flat
 
 
-def _part(value: Any, leaves: list[Any], depth: int) -> _Part:
-    """Return the description of a member, and append its numbers to `leaves` as arrays."""
-    kind = type(value)
-    if kind is np.ndarray and value.ndim:
-        return _array_part(value, leaves)
-    if kind in _NUMBERS:
-        return _number_part(value, kind, leaves)
-    if value is None:
-        return (None,)
-    if isinstance(value, str):
-        return ("text", text(value, []))
-    if depth >= MAX_DEPTH:
-        raise _UnsupportedError(f"it is nested more than {MAX_DEPTH} deep")
-    if isinstance(value, Mapping):
-        names = tuple([text(str(name), []) for name in value])
-        if len(set(names)) < len(names):
-            raise _UnsupportedError("two of its names are the same as text")
-        return ("dict", names, tuple([_part(item, leaves, depth + 1) for item in value.values()]))
-    if isinstance(value, (tuple, list)):
-        container = "tuple" if isinstance(value, tuple) else "list"
-        return (container, tuple([_part(item, leaves, depth + 1) for item in value]))
-    return _foreign_part(value, leaves)
+def _joined(leaves: list[Any], count: int, dtype: Any) -> Any:
+    """Return all numbers as one array."""
+    if count * dtype.itemsize > _MAX_BYTES:
+        held = {id(leaf): leaf.size for leaf in leaves}
+        if (count - sum(held.values())) * dtype.itemsize > _MAX_BYTES:
+            raise _UnsupportedError(f"it has more than {_MAX_BYTES:,} bytes of shared arrays")
+    numbers = np.concatenate([leaf.ravel() for leaf in leaves], dtype=dtype)
+    if dtype.kind == "f":
+        _check_exact(leaves, dtype)
+    return numbers
 
 
-def _foreign_part(value: Any, leaves: list[Any]) -> _Part:
-    """Describe a number or an array of another library; a scalar becomes a Python number."""
-    try:
+class _Members:
+    """The members of a value: their numbers and arrays in order, and faults of their texts."""
+
+    __slots__ = ("_sharing", "faults", "has_arrays", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: list[Any] = []
+        self.has_arrays = False
+        self.faults: Faults = []
+        self._sharing = Sharing()
+
+    def part(self, value: Any, depth: int) -> _Part:
+        """Return the description of a member, and append its numbers."""
+        kind = type(value)
+        if kind is np.ndarray and value.ndim:
+            return self._array(value)
+        if kind in _NUMBERS:
+            return self._number(value)
+        if value is None:
+            return (None,)
+        if kind is str:
+            return self._text(value)
+        if kind in _CONTAINERS:
+            return self._container(value, depth)
+        try:
+            return self._foreign(value, depth)
+        except _UnsupportedError:
+            raise
+        except Exception as error:  # objects of other libraries may raise any exception
+            raise_interrupt(error)
+            raise _UnsupportedError(f"a {type_name(value)} raised {type_name(error)}") from error
+
+    def _container(self, value: Any, depth: int) -> _Part:
+        if depth >= MAX_DEPTH:
+            raise _UnsupportedError(f"it is nested more than {MAX_DEPTH} deep")
+        is_exact = type(value) in _CONTAINERS
+        if marker := self._sharing.enter(value, ITEM_BYTES * len(value) if is_exact else 0):
+            raise _UnsupportedError("it holds itself" if marker == CYCLE else _SHARED)
+        part: _Part
+        if isinstance(value, Mapping):
+            items = list(value.items() if is_exact else self._taken(value.items()))
+            names = tuple([text(name, self.faults) for name, _ in items])
+            if len(set(names)) < len(names):
+                raise _UnsupportedError("two of its names are the same as text")
+            part = ("dict", names, tuple([self.part(item, depth + 1) for _, item in items]))
+        else:
+            container = "tuple" if isinstance(value, tuple) else "list"
+            members = value if is_exact else self._taken(value)
+            part = (container, tuple([self.part(item, depth + 1) for item in members]))
+        self._sharing.leave(value)
+        return part
+
+    def _taken(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            if not self._sharing.take(ITEM_BYTES):
+                raise _UnsupportedError(_SHARED)
+            yield item
+
+    def _foreign(self, value: Any, depth: int) -> _Part:
+        """Describe a member of another library; a scalar becomes a Python number."""
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, (Mapping, tuple, list)):
+            return self._container(value, depth)
+        if has_masked(value):
+            raise _UnsupportedError("it has masked elements")
+        if isinstance(value, (int, float)):
+            return self._number(int.__int__(value) if isinstance(value, int) else float.__float__(value))
         array = as_array(value)
-    except Exception as error:  # objects of other libraries may raise any exception
-        raise _UnsupportedError(f"a {type(value).__name__} raised {type(error).__name__}") from error
-    if array is None:
-        raise _UnsupportedError(f"it has a {type(value).__name__}")
-    if array.ndim:
-        return _array_part(array, leaves)
-    found = array.item()
-    if type(found) not in _NUMBERS:
-        raise _UnsupportedError(f"it has a number of type {array.dtype}")
-    return _number_part(found, type(found), leaves)
+        if array is None:
+            raise _UnsupportedError(f"it has a {type_name(value)}")
+        if array.ndim:
+            return self._array(array)
+        number = array.item()
+        if type(number) not in _NUMBERS:
+            raise _UnsupportedError(f"it has a number of type {array.dtype}")
+        return self._number(number)
+
+    def _text(self, value: str) -> _Part:
+        if len(value) > SHORT and not self._sharing.admits(value, len(value)):
+            raise _UnsupportedError(_SHARED)
+        return ("text", text(value, self.faults))
+
+    def _array(self, array: Any) -> _Part:
+        self.has_arrays = True
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            raise _UnsupportedError(f"it has an array of type {array.dtype}")
+        if is_inflated(array):
+            raise _UnsupportedError(_SHARED)
+        self.numbers.append(array)
+        return ("array", array.dtype.name, array.shape)
+
+    def _number(self, number: Any) -> _Part:
+        if type(number) is int and number not in _INT64:
+            raise _UnsupportedError(
+                f"it has the integer {number:.6g}" if abs(number) < 10**300 else "it has a huge integer"
+            )
+        self.numbers.append(number)
+        return (_NAMES[type(number)],)
 
 
-def _array_part(array: Any, leaves: list[Any]) -> _Part:
-    leaves.append(array)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise _UnsupportedError(f"it has an array of type {array.dtype}")
-    return ("array", array.dtype.name, array.shape)
+_SHARED = "it holds too much more than once"
 
 
-def _number_part(number: Any, kind: type, leaves: list[Any]) -> _Part:
-    if kind is int and number not in _INT64:
-        raise _UnsupportedError(
-            f"it has the integer {number:.6g}" if abs(number) < 10**300 else "it has a huge integer"
-        )
-    leaves.append(np.array(number, _NUMBERS[kind]))
-    return (_NAMES[kind],)
-
-
-def _is_flat(part: _Part, leaves: list[Any]) -> bool:
-    """Return whether plain data would lose information: dtypes of arrays, or that it is a tuple."""
-    if not leaves:
-        return False
-    if any(leaf.ndim for leaf in leaves):
-        return True
+def _is_tuple(part: _Part) -> bool:
+    """Return whether plain data would lose that it is a tuple of numbers."""
     kinds = set(_kinds(part))
     return "tuple" in kinds and not kinds & {"text", None}
 

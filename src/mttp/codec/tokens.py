@@ -20,8 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mttp.codec.plain import Faults, Plain, text, unknown_arguments
+from mttp.codec.plain import Faults, Plain, listed, mapped, scalar_text, text, unknown_arguments
+from mttp.codec.plain import count as whole_number
 from mttp.model.episodes import Tokens
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import type_name
 from mttp.semconv import attributes as a
 
 __all__ = [
@@ -67,6 +70,7 @@ _FACT_KEYS = {
     "omitted_reason": a.TOKEN_OMITTED_REASON,
 }
 _FIELDS = frozenset(item.name for item in fields(Tokens))
+_FACTS = tuple(item.name for item in fields(Tokens) if item.name not in ARRAY_KEYS)
 _LENGTHS = {"ids": "count", "prompt_ids": "prompt_count"}
 KEYS = frozenset(
     {*ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
@@ -131,7 +135,8 @@ def _pair(ids: Any, logprobs: Any) -> Block | None:
         _, as_integers, as_floats = _packers(count)
         try:
             ids, logprobs = as_integers(*ids), as_floats(*logprobs)
-        except Exception:  # not a number, or an id beyond 32 bits
+        except Exception as error:  # not a number, or an id beyond 32 bits
+            raise_interrupt(error)
             return None
     else:
         return None
@@ -179,7 +184,8 @@ def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None
     try:
         as_integers, _, as_floats = _packers(len(values))
         return ("int64", as_integers(*values)) if integer else ("float64", as_floats(*values))
-    except Exception:  # numbers of other libraries may raise any exception
+    except Exception as error:  # numbers of other libraries may raise any exception
+        raise_interrupt(error)
         return None
 
 
@@ -391,22 +397,50 @@ def make(given: Mapping[str, Any], faults: Faults) -> Tokens:
         try:
             facts[name] = getattr(Tokens(**{name: facts[name]}), name)
         except Exception as error:  # arrays of other libraries may raise any exception
+            raise_interrupt(error)
             refused.append(_refusal(name, error))
-            if name in _LENGTHS and hasattr(facts[name], "__len__"):
-                counts[_LENGTHS[name]] = len(facts[name])
+            if name in _LENGTHS and (length := _length(facts[name])) is not None:
+                counts[_LENGTHS[name]] = length
             del facts[name]
     if refused:
         faults.extend(f"tokens_invalid: {reason}" for reason in refused)
         facts["omitted_reason"] = "; ".join(refused)
-    if (parent := facts.get("parent")) is not None:
-        facts["parent"] = (int(parent[0]), int(parent[1]))
+    for name in [name for name in _FACTS if name in facts]:
+        if (fact := _fact(name, facts.pop(name), faults)) is not None:
+            facts[name] = fact
     return Tokens(**{**counts, **facts})
+
+
+def _fact(name: str, given: Any, faults: Faults) -> Any:
+    """Return what a block states about its arrays; None for what can't be understood, with a fault."""
+    if name in _TEXTS or name == "omitted_reason":
+        return text(given, faults)
+    fact: Any = None
+    if name == "parent":
+        places = [whole_number(place) for place in listed("tokens", given, []) or ()]
+        fact = tuple(places) if len(places) == 2 and None not in places else None
+    elif name == "alignment":
+        alignment = mapped("tokens", given, [])
+        fact = {key: word for key, word in alignment.items() if type(key) is type(word) is str} or None
+    else:
+        fact = whole_number(given)
+    if fact is None:
+        faults.append(f"tokens_invalid: {name} is {scalar_text(given):.80}")
+    return fact
+
+
+def _length(given: Any) -> int | None:
+    try:
+        return len(given)
+    except Exception as error:  # objects of other libraries may raise any exception
+        raise_interrupt(error)
+        return None
 
 
 def _refusal(name: str, error: Exception) -> str:
     """Return why an array is invalid, without messages of other libraries, which may quote content."""
-    message = str(error)
-    return message if message.startswith("tokens: ") else f"tokens: {name} raised {type(error).__name__}"
+    message = text(error, [])
+    return message if message.startswith("tokens: ") else f"tokens: {name} raised {type_name(error)}"
 
 
 def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:

@@ -31,6 +31,7 @@ __all__ = [
     "hint",
     "read",
     "recognize",
+    "recognized",
     "write",
 ]
 
@@ -87,6 +88,19 @@ def recognize(path: str | os.PathLike[str]) -> str | None:
     return next((name for name in FORMATS if format_named(name).recognizes(found)), None)
 
 
+def recognized(path: str | os.PathLike[str]) -> str:
+    """Return the name of the format of a file; raises ReadError if it has none of the formats."""
+    name = recognize(path)
+    if name is not None:
+        return name
+    from mttp.formats import agent_traces
+
+    signals = agent_traces.other_signals(Path(path))
+    if signals:
+        raise ReadError(f"{os.fspath(path)} holds {signals} of OpenTelemetry, and no traces; give its traces")
+    raise ReadError(f"{os.fspath(path)}: the format is not known; the formats are {', '.join(FORMATS)}")
+
+
 def hint(path: Path) -> str:
     """Return what to do with a file that is not a recording; empty if it has none of the formats either."""
     with contextlib.suppress(MttpError):
@@ -103,10 +117,7 @@ def read(path: str | os.PathLike[str], *, format: str | None = None) -> Iterator
     `format` is a name of `FORMATS`; by default the content of the file decides.
     Raises ReadError if the file can't be read or its format is not known.
     """
-    name = format or recognize(path)
-    if name is None:
-        raise ReadError(f"{os.fspath(path)}: the format is not known; the formats are {', '.join(FORMATS)}")
-    return format_named(name).read(Path(path))
+    return format_named(format or recognized(path)).read(Path(path))
 
 
 def write(path: str | os.PathLike[str], episodes: Iterable[Episode], *, format: str) -> WrittenFile:

@@ -16,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from mttp.codec import calls, other_calls
+from mttp.codec.conformity import Conformity
+from mttp.codec.duplicates import fuller, is_same
+from mttp.errors import ReadError
 from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id
-from mttp.formats.json_records import json_lines
+from mttp.formats.json_records import first_record, json_lines, lines
 from mttp.formats.records import ImportedRecord, UnreadableRecord
 from mttp.formats.sample import FileSample
 from mttp.model.calls import Call
-from mttp.model.chat import new_messages
+from mttp.model.chat import message_text, new_messages
+from mttp.model.chat_forms import chat_messages
 from mttp.model.episodes import Episode, Reward, Step, Tokens
 from mttp.model.spans import Scope, SpanRecord
-from mttp.otlp.json_decode import LineError, decode_line
-from mttp.otlp.streams import Cut, Skipped, read_lines
+from mttp.otlp.json_decode import LineError, decode_documents
+from mttp.otlp.streams import Cut, Skipped, StreamLine
 from mttp.semconv import attributes as a
 
 __all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
@@ -38,59 +42,118 @@ LACKS = (
     "seeds",
 )
 _REWARD = re.compile(r"agentlightning\.reward\.(\d+)\.(name|value)")
+_MOST_UNREADABLE = 100
+"""Number of lines without a call after which a file is not searched further for one."""
 _LIGHTNING = {"rollout_id", "attempt_id", "sequence_id", "trace_id", "span_id", "attributes"}
 
 
 def recognizes(sample: FileSample) -> bool:
-    """Return whether the first line is a span of agent-lightning, or OTLP JSON without spans of mttp."""
+    """Return whether a file has spans of agent-lightning, or OTLP JSON whose first call is not mttp's."""
     if sample.row.keys() >= _LIGHTNING:
         return True
-    keys = {
-        text(attribute.get("key"))
-        for resource in map(as_mapping, as_list(sample.row.get("resourceSpans")))
-        for scope in map(as_mapping, as_list(resource.get("scopeSpans")))
-        for span in map(as_mapping, as_list(scope.get("spans")))
-        for attribute in map(as_mapping, as_list(span.get("attributes")))
-    }
-    return bool(keys) and a.RUN_ID not in keys
+    return not (sample.columns or sample.members) and _OtlpFile(sample.path).is_of_others()
+
+
+def other_signals(path: Path) -> str:
+    """Return what a file of OTLP JSON without spans holds, such as `logs and metrics`; else an empty text."""
+    file = _OtlpFile(path)
+    file.is_of_others()
+    return "" if file.has_spans else " and ".join(sorted(file.signals))
 
 
 def read(path: Path) -> Iterator[ImportedRecord]:
-    """Yield an episode for each trace or attempt that has a call or a reward, in order of start."""
-    traces: defaultdict[str, list[SpanRecord]] = defaultdict(list)
-    for found in _spans(path):
+    """
+    Yield an episode for each trace or attempt that has a call or a reward, in order of start.
+
+    Spans that are repeated count once. Raises ReadError for a file of logs or metrics without spans.
+    """
+    traces: defaultdict[str, dict[tuple[str, str], SpanRecord]] = defaultdict(dict)
+    conformity = Conformity()
+    file = _OtlpFile(path)
+    for place, found in _of_attempts(path) if _is_of_lightning(path) else file.spans():
         if isinstance(found, UnreadableRecord):
             yield found
+            continue
+        span, misfits = conformity.examine(found)
+        yield from (UnreadableRecord(place, misfit.reason) for misfit in misfits)
+        spans = traces[str(span.scope.resource.get("agentlightning.attempt_id") or span.trace_id)]
+        identity = span.trace_id, span.span_id
+        known = spans.get(identity, span)
+        if is_same(known, span):
+            spans[identity] = fuller(known, span)
         else:
-            traces[str(found.scope.resource.get("agentlightning.attempt_id") or found.trace_id)].append(found)
-    for spans in sorted(traces.values(), key=lambda spans: min(one.start_time for one in spans)):
+            yield UnreadableRecord(place, f"span {span.name!r:.80} has the id of another one, {span.span_id}")
+    if file.signals and not traces:
+        raise ReadError(f"{path} holds {' and '.join(sorted(file.signals))} of OpenTelemetry, and no traces")
+    for one in sorted(traces.values(), key=lambda one: min(span.start_time for span in one.values())):
+        spans_of_trace = [*one.values()]
         try:
-            value = episode(spans)
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
-            yield UnreadableRecord(f"trace {spans[0].trace_id}", f"{type(error).__name__}: {error}")
+            value = episode(spans_of_trace)
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+            yield UnreadableRecord(f"trace {spans_of_trace[0].trace_id}", f"{type(error).__name__}: {error}")
         else:
             if value.steps or value.reward.status != "missing":
                 yield value
 
 
-def _spans(path: Path) -> Iterator[SpanRecord | UnreadableRecord]:
-    first: Any = next(json_lines(path), ("", {}))[1]
-    if isinstance(first, Mapping) and first.keys() >= _LIGHTNING:
-        for place, record in json_lines(path):
-            try:
-                yield record if isinstance(record, UnreadableRecord) else _of_lightning(record)
-            except (ValueError, TypeError, LookupError) as error:
-                yield UnreadableRecord(place, f"{type(error).__name__}: {error}")
-        return
-    for line in read_lines(path):
-        place = f"line {line.number}"
-        if isinstance(line, (Skipped, Cut)):
-            yield UnreadableRecord(place, line.reason)
-            continue
+class _OtlpFile:
+    """A file of OTLP JSON: documents of traces, among which those of other signals may stand."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.signals: set[str] = set()
+        """The other signals in what was read: `logs`, `metrics` or `profiles`."""
+        self.has_spans = False
+        """Whether what was read has a span."""
+
+    def spans(self) -> Iterator[tuple[str, SpanRecord | UnreadableRecord]]:
+        """Yield the spans and what can't be read, each with its place."""
+        for line in lines(self._path):
+            spans, reasons = self._decoded(line)
+            self.has_spans = self.has_spans or bool(spans)
+            place = f"line {line.number}"
+            yield from ((place, span) for span in spans)
+            yield from ((place, UnreadableRecord(place, reason)) for reason in reasons)
+
+    def _decoded(self, line: StreamLine | Skipped | Cut) -> tuple[list[SpanRecord], list[str]]:
+        """Return the spans of a line, and why others can't be read."""
+        if isinstance(line, Skipped):
+            return [], [line.reason]
+        reasons = [line.reason] if isinstance(line, Cut) else []
         try:
-            yield from decode_line(line.content)
+            spans, wrong = decode_documents(line.content)
         except LineError as error:
-            yield UnreadableRecord(place, str(error))
+            if error.signal is None:
+                return [], reasons or [str(error)]
+            self.signals.add(error.signal)
+            return [], reasons
+        return spans, [*wrong, *reasons]
+
+    def is_of_others(self) -> bool:
+        """Return whether the first call is none of mttp, or there are only spans of others without calls."""
+        unreadable = 0
+        for _, span in self.spans():
+            if isinstance(span, UnreadableRecord):
+                unreadable += 1
+                if unreadable == _MOST_UNREADABLE:
+                    break
+            elif a.RUN_ID in span.attributes:
+                return False
+            elif calls.is_call(other_calls.with_conventions(span)):
+                return True
+        return self.has_spans
+
+
+def _is_of_lightning(path: Path) -> bool:
+    return first_record(path).keys() >= _LIGHTNING
+
+
+def _of_attempts(path: Path) -> Iterator[tuple[str, SpanRecord | UnreadableRecord]]:
+    for place, record in json_lines(path):
+        try:
+            yield place, record if isinstance(record, UnreadableRecord) else _of_lightning(record)
+        except (ValueError, TypeError, LookupError) as error:
+            yield place, UnreadableRecord(place, f"{type(error).__name__}: {error}")
 
 
 def _of_lightning(record: Mapping[str, Any]) -> SpanRecord:
@@ -117,7 +180,7 @@ def _of_lightning(record: Mapping[str, Any]) -> SpanRecord:
 
 def episode(spans: Sequence[SpanRecord]) -> Episode:
     """Return the episode of the spans of one trace, or of one attempt."""
-    ordered = sorted(map(_with_conventions, spans), key=lambda one: (one.start_time, one.span_id))
+    ordered = sorted(spans, key=lambda one: (one.start_time, one.span_id))
     ids = {one.span_id for one in ordered}
     roots = [one for one in ordered if one.parent_id not in ids]
     failed = next((one for one in roots if one.status_code == 2), None)
@@ -149,18 +212,20 @@ def episode(spans: Sequence[SpanRecord]) -> Episode:
     )
 
 
-def _with_conventions(record: SpanRecord) -> SpanRecord:
-    if not other_calls.is_other_call(record.attributes):
-        return record
-    return replace(record, attributes=other_calls.with_conventions(record.attributes))
-
-
 def _calls(spans: Sequence[SpanRecord]) -> Iterator[tuple[SpanRecord, Call]]:
-    """Yield the calls in order of start, without those inside another call."""
+    """
+    Yield the calls in order of start, without those inside another call.
+
+    A response that two libraries recorded is one call.
+    """
     by_id = {one.span_id: one for one in spans}
+    seen: set[str] = set()
     for one in spans:
         if calls.is_call(one) and not _is_within_call(one, by_id):
-            yield one, calls.decode(one)
+            call = calls.decode(one)
+            if call.id is None or call.operation == "execute_tool" or call.id not in seen:
+                yield one, call
+            seen.add(call.id or "")
 
 
 def _is_within_call(record: SpanRecord, by_id: Mapping[str, SpanRecord]) -> bool:
@@ -183,42 +248,43 @@ def _steps(found: Sequence[tuple[SpanRecord, Call]]) -> tuple[Step, ...]:
                 last = steps[-1]
                 steps[-1] = replace(last, calls=(*last.calls, call), end_time=call.end_time)
             continue
-        asked = [_message(one) for one in as_list(json_value(call.arguments))]
-        answered = [_message(one) for one in as_list(json_value(call.result))]
+        asked = chat_messages(call.arguments)
+        action, choices = _answer(call)
         steps.append(
             Step(
                 index=len(steps),
                 observation=new_messages(asked, before) or None,
-                action=answered[0] if len(answered) == 1 else answered or None,
+                action=action,
                 tokens=_tokens(record.attributes),
                 calls=(replace(call, arguments=None, result=None),),
                 start_time=record.start_time,
                 end_time=record.end_time,
                 error_type=call.error_type,
                 error_message=call.error_message,
+                metadata={"choices": choices} if choices else {},
             )
         )
-        before = [*asked, *answered]
+        before = [*asked, *([] if action is None else [action])]
     return tuple(steps)
 
 
-def _message(value: Any) -> dict[str, Any]:
-    """Return a message of the conventions, which has parts, in the form of chat APIs."""
-    given = as_mapping(value)
-    parts = [as_mapping(one) for one in as_list(given.get("parts"))]
-    texts = [str(one.get("content")) for one in parts if one.get("type") == "text"]
-    answers = [one for one in parts if one.get("type") == "tool_call_response"]
-    asked = [
-        {"id": one.get("id"), "type": "function", "function": {k: one.get(k) for k in ("name", "arguments")}}
-        for one in parts
-        if one.get("type") == "tool_call"
-    ]
-    role = str(given.get("role", "user"))
-    if answers:
-        content = str(answers[0].get("response", answers[0].get("result")))
-        return {"role": "tool", "tool_call_id": answers[0].get("id"), "content": content}
-    content = "\n".join(texts) if parts else str(given.get("content", ""))
-    return {"role": role, "content": content, **({"tool_calls": asked} if asked else {})}
+def _answer(call: Call) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """
+    Return the message that a model answered, and further choices.
+
+    Messages of one choice, such as a text and tool calls of the Responses API, are one.
+    """
+    answers = chat_messages(call.result, "assistant")
+    if not answers:
+        return None, []
+    first, texts = answers[0], [one for one in answers if one.get("content")]
+    if len(answers) == 1 or len(call.finish_reasons) > 1 or len(texts) > 1:
+        return first, answers[1:]
+    merged = {**first, "content": (texts or answers)[0].get("content")}
+    tools = [tool for one in answers for tool in one.get("tool_calls", ())]
+    for one in answers[1:]:
+        merged |= {key: value for key, value in one.items() if key not in merged}
+    return {**merged, **({"tool_calls": tools} if tools else {})}, []
 
 
 def _tokens(attributes: Mapping[str, Any]) -> Tokens | None:
@@ -245,7 +311,7 @@ def _reward(spans: Sequence[SpanRecord]) -> Reward:
                 parts[int(match[1])][match[2]] = value
         if parts:
             named = {
-                str(one.get("name", f"reward {place}")): one.get("value") for place, one in parts.items()
+                text(one.get("name")) or f"reward {place}": one.get("value") for place, one in parts.items()
             }
             first = parts[min(parts)].get("value")
             known = {name: score for name, given in named.items() if (score := number(given)) is not None}
@@ -261,7 +327,7 @@ def _valued(given: object, components: Mapping[str, float], span: SpanRecord) ->
     return Reward(
         value=value,
         status="error" if value is None else "ok",
-        raw=None if value is not None else str(given),
+        raw=None if value is not None or given is None else str(given),
         components=components,
         explanation=reason,
         label=text(span.attributes.get("rl.reward.verify.result")),
@@ -273,4 +339,4 @@ def _valued(given: object, components: Mapping[str, float], span: SpanRecord) ->
 def _asked(steps: Sequence[Step]) -> str | None:
     """Return the first message of the user, by which samples of a task are compared."""
     messages = as_list(steps[0].observation) if steps else ()
-    return next((str(one.get("content"))[:500] for one in messages if one.get("role") == "user"), None)
+    return next((message_text(one)[:500] or None for one in messages if one.get("role") == "user"), None)

@@ -257,21 +257,14 @@ def _rewards(record: Mapping[str, Any], metrics: Mapping[str, Any]) -> tuple[Rew
     if judged.get("error_type") is not None:
         error = {"error_type": judged["error_type"], "error": text(judged.get("error_message"))}
         return (Reward(status="error", **error, **facts),)
-    if number(metrics.get("ruler_score")) is None:
+    if metrics.get("ruler_score") is None:
         return (scored(record.get("reward")),)
     logs = [str(one) for one in as_list(record.get("logs"))]
     stated = [one.removeprefix(_EXPLANATION) for one in logs if one.startswith(_EXPLANATION)]
-    value = number(record.get("reward"))
-    ruler = Reward(
-        value=value,
-        status="error" if value is None else "ok",
-        explanation=stated[-1] if stated else None,
-        **facts,
-    )
-    before = number(metrics.get("independent_reward"))
-    if before is None:
-        return (ruler,)
-    return Reward(value=before, status="ok", grader="independent_reward"), ruler
+    facts["explanation"] = stated[-1] if stated else None
+    ruler = replace(scored(record.get("reward")), **facts)
+    before = scored(metrics.get("independent_reward"))
+    return (ruler,) if before.status == "missing" else (replace(before, grader="independent_reward"), ruler)
 
 
 def _logged(record: Mapping[str, Any]) -> tuple[str | None, int | None]:

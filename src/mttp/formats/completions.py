@@ -10,7 +10,7 @@ from mttp.formats.fields import as_list, number, trace_id
 from mttp.formats.saved import forms, with_forms
 from mttp.model.episodes import Episode, Reward, Step, Tokens
 
-__all__ = ["completion_episode", "group_id", "saved_texts", "scored"]
+__all__ = ["assessed", "completion_episode", "group_id", "saved_texts", "scored", "status_of"]
 
 
 def completion_episode(
@@ -86,23 +86,35 @@ def _steps(asked: list[Any], answered: list[Any], tokens: Tokens | None) -> tupl
     return steps or (Step(observation=asked or None, tokens=tokens),)
 
 
-def scored(value: object, components: Mapping[str, object] | None = None) -> Reward:
+def scored(
+    value: object, components: Mapping[str, object] | None = None, *, explanation: str | None = None
+) -> Reward:
     """
     Return the reward of a row: its value, or missing for None, or an error for one that is not finite.
 
-    A component that is not a finite number is missing.
+    A component that is no number is missing, and one that is not finite is an error.
     """
-    known = {
-        name: score for name, given in (components or {}).items() if (score := number(given)) is not None
-    }
-    absent = {name: "missing" for name in components or {} if name not in known}
+    known, absent = assessed(components or {})
+    facts: dict[str, Any] = {"components": known, "component_statuses": absent, "explanation": explanation}
     found = number(value)
     if found is None and value is not None:
-        return Reward(status="error", raw=str(value), components=known, component_statuses=absent)
+        return Reward(status="error", raw=str(value), **facts)
     if found is None:
-        return Reward(components=known, component_statuses=absent)
-    status = "partial" if absent else "ok"
-    return Reward(value=found, status=status, components=known, component_statuses=absent)
+        return Reward(status="error" if "error" in absent.values() else "missing", **facts)
+    return Reward(value=found, status="partial" if absent else "ok", **facts)
+
+
+def assessed(values: Mapping[str, object]) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the finite numbers, and the statuses of the other values."""
+    known = {name: score for name, value in values.items() if (score := number(value)) is not None}
+    return known, {name: status_of(value) for name, value in values.items() if name not in known}
+
+
+def status_of(value: object) -> str:
+    """Return the status of a score: a number that is not finite is an error, what is no number is missing."""
+    if not isinstance(value, (int, float)):
+        return "missing"
+    return "error" if number(value) is None else "ok"
 
 
 def group_id(step: object, prompt: object) -> str:

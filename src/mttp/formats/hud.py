@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mttp.formats import json_records
+from mttp.formats.completions import status_of
 from mttp.formats.fields import as_list, as_mapping, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord, UnreadableRecord
 from mttp.formats.sample import FileSample
@@ -335,7 +336,7 @@ def _grades(subscores: Sequence[Any]) -> tuple[Grade, ...]:
                 name=name,
                 kind="penalty" if weight is not None and weight < 0 else "rubric",
                 value=value,
-                status="missing" if value is None else "ok",
+                status=status_of(one.get("value")),
                 weight=weight,
                 evidence=one.get("info") or None,
                 parts=_grades(as_list(one.get("children"))),

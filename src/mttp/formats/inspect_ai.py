@@ -7,13 +7,16 @@ I and N are 0. The other scores are scorings, too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mttp.errors import ReadError
 from mttp.formats import json_records
+from mttp.formats.completions import assessed, scored
 from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord, UnreadableRecord
 from mttp.formats.sample import FileSample, sample
@@ -41,19 +44,29 @@ _VERDICTS = {"C": "pass", "I": "fail"}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _STATUSES = {"success": "completed", "cancelled": "aborted", "error": "error"}
 _ATTACHMENT = "attachment://"
+_START = "_journal/start.json"
+"""The member of an archive that has `eval` and `plan` from the beginning; `header.json` is written last."""
+_RECOGNIZED = 1 << 20
+"""Characters of a document that is cut off by which it is recognized."""
 _PARAMETERS = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 
 
 def recognizes(sample: FileSample) -> bool:
-    """Return whether a zip file has the members of a log, or a document has its fields."""
-    is_zip = "header.json" in sample.members and any(one.startswith("samples/") for one in sample.members)
-    return is_zip or {"eval", "plan", "status", "version"} <= sample.row.keys()
+    """Return whether a zip file has the members of a log, or a document, which may be cut off, its fields."""
+    if sample.members:
+        has_samples = any(one.startswith("samples/") for one in sample.members)
+        return _START in sample.members or ("header.json" in sample.members and has_samples)
+    if sample.row or sample.columns:
+        return {"eval", "plan", "status", "version"} <= sample.row.keys()
+    with sample.path.open(encoding="utf-8", errors="replace") as file:
+        log = _beginning(file.read(_RECOGNIZED))
+    return "version" in log and {"task", "run_id"} <= as_mapping(log.get("eval")).keys()
 
 
 def read(path: Path) -> Iterator[ImportedRecord]:
     """Yield the episode of each sample, then the evaluation with their results."""
     members = sample(path).members
-    log = json_member(path, "header.json") if members else json_records.json_document(path)
+    log = _log(path, members)
     if not isinstance(log, Mapping) or not isinstance(log.get("eval"), Mapping):
         raise ReadError(f"{path} is not a log of Inspect: it has no `eval`")
     results: list[TaskResult] = []
@@ -66,9 +79,62 @@ def read(path: Path) -> Iterator[ImportedRecord]:
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             yield UnreadableRecord(place, f"{type(error).__name__}: {error}")
         else:
+            if log.get("status") == "started" and not (value.end_time or value.error_type):
+                value = replace(value, status="unfinished", terminated=None, truncated=None)
             results.append(result(value))
             yield value
     yield evaluation(log, results)
+
+
+def _log(path: Path, members: Sequence[str]) -> Any:
+    """Return the log without the samples of an archive; one that was killed has the status `started`."""
+    if members and _START in members and "header.json" not in members:
+        return {**as_mapping(json_member(path, _START)), "status": "started"}
+    if members:
+        return json_member(path, "header.json")
+    try:
+        return json_records.json_document(path)
+    except ReadError:
+        log = _beginning(path.read_text("utf-8", errors="replace"))
+        if "eval" not in log:
+            raise
+        return {**log, "status": "started"}
+
+
+def _beginning(document: str) -> dict[str, Any]:
+    """Return the complete fields of an object that is cut off, with the complete items of the last one."""
+    fields: dict[str, Any] = {}
+    position = document.find("{") + 1
+    while position and (name := _next_value(document, position)) is not None:
+        value = _next_value(document, name[1])
+        if value is None:
+            items = [item for item, _ in _items(document, name[1])]
+            return {**fields, str(name[0]): items} if items else fields
+        fields[str(name[0])], position = value
+    return fields
+
+
+def _items(document: str, position: int) -> Iterator[tuple[Any, int]]:
+    """Yield the complete items of a list that begins after a separator, with their ends."""
+    position = _after_separators(document, position)
+    position = position + 1 if document[position : position + 1] == "[" else 0
+    while position and (item := _next_value(document, position)) is not None:
+        yield item
+        position = item[1]
+
+
+def _next_value(document: str, position: int) -> tuple[Any, int] | None:
+    """Return the next complete value after a separator, and its end; None if there is none."""
+    try:
+        return json.JSONDecoder().raw_decode(document, _after_separators(document, position))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _after_separators(document: str, position: int) -> int:
+    while document[position : position + 1] in (" ", "\n", "\r", "\t", ",", ":"):
+        position += 1
+    return position
 
 
 def _samples(path: Path, members: Sequence[str], log: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -235,25 +301,28 @@ def scoring(name: str, score: Mapping[str, Any], time: int | None = None) -> Rew
     }
     if isinstance(value, (Mapping, list)):
         parts = value if isinstance(value, Mapping) else {str(place): one for place, one in enumerate(value)}
-        known = {key: found for key, one in parts.items() if (found := _number(one)) is not None}
-        absent = {key: "missing" for key in parts if key not in known}
-        return Reward(components=known, component_statuses=absent, **facts)
-    read = _number(value)
-    return Reward(value=read, status="missing" if read is None else "ok", **facts)
+        known, absent = assessed({key: _number(one) for key, one in parts.items()})
+        status = "error" if "error" in absent.values() else "missing"
+        return Reward(status=status, components=known, component_statuses=absent, **facts)
+    return replace(scored(_number(value)), **facts)
 
 
 def _number(value: object) -> float | None:
-    """Return a score's value as Inspect's `value_to_float` does; None for another text."""
+    """
+    Return a score's value as Inspect's `value_to_float` does, which may be infinite.
+
+    None for another text, and for NaN, which is Inspect's value of what was not scored.
+    """
     if isinstance(value, str):
         word = value.strip().lower()
         known = _LETTERS.get(value, _WORDS.get(word))
         if known is not None:
             return known
         try:
-            return number(float(word))
+            value = float(word)
         except ValueError:
             return None
-    return number(value)
+    return value if isinstance(value, (int, float)) and value == value else None
 
 
 def _steps(messages: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from mttp.errors import MissingExtra, ReadError
 from mttp.formats.records import UnreadableRecord
 from mttp.otlp.recording_files import is_parquet
-from mttp.otlp.streams import Cut, Skipped, read_lines
+from mttp.otlp.streams import Cut, Skipped, StreamLine, read_lines
 
 if TYPE_CHECKING:
     from mttp.formats.records import ImportedRecord
     from mttp.model.episodes import Episode
 
-__all__ = ["episodes", "first_record", "json_document", "json_lines", "parquet_rows", "placed"]
+__all__ = ["episodes", "first_record", "json_document", "json_lines", "lines", "parquet_rows", "placed"]
 
 _DOCUMENT_BYTES = 1 << 30
 """Size of a JSON document that is read whole."""
@@ -43,16 +43,25 @@ def episodes(
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the value of each line with its place; an `UnreadableRecord` for a line that is not JSON."""
-    for line in _lines(path):
+    """
+    Yield the value of each line with its place; an `UnreadableRecord` for a line that is not JSON.
+
+    The items of a list have a place each.
+    """
+    for line in lines(path):
         place = f"line {line.number}"
         if isinstance(line, (Skipped, Cut)):
             yield place, UnreadableRecord(place, line.reason)
             continue
         try:
-            yield place, json.loads(line.content)
+            value = json.loads(line.content)
         except (ValueError, RecursionError) as error:
             yield place, UnreadableRecord(place, f"is not JSON: {error}")
+            continue
+        if isinstance(value, list):
+            yield from ((f"{place}, item {number}", item) for number, item in enumerate(value, 1))
+        else:
+            yield place, value
 
 
 def json_document(path: Path) -> Any:
@@ -78,7 +87,7 @@ def placed(path: Path) -> Iterator[tuple[str, Any]]:
 
 def first_record(path: Path) -> Mapping[str, Any]:
     """Return the first object of JSON lines or of a JSON document; empty if there is none."""
-    line = next(_lines(path), None)
+    line = next(lines(path), None)
     if line is None or isinstance(line, Skipped):
         return {}
     try:
@@ -108,7 +117,8 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise ReadError(f"{path}: row {number + 1}: {error}") from error
 
 
-def _lines(path: Path) -> Iterator[Any]:
+def lines(path: Path) -> Iterator[StreamLine | Skipped | Cut]:
+    """Yield the lines of a file; raises ReadError if it can't be read."""
     try:
         yield from read_lines(path)
     except OSError as error:

@@ -2,28 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from mttp.errors import ReadError
 from mttp.formats import json_records
 from mttp.formats.completions import completion_episode, group_id, saved_texts, scored
 from mttp.formats.fields import as_mapping, number, text, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
 from mttp.formats.saved import keeping, saved_record
-from mttp.model.episodes import Episode
+from mttp.model.episodes import Episode, Reward
+from mttp.otlp.recording_files import is_parquet
 
-__all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record"]
+__all__ = [
+    "LACKS",
+    "SUFFIX",
+    "TITLE",
+    "RewardColumns",
+    "episode",
+    "read",
+    "recognizes",
+    "record",
+    "reward_columns",
+]
 
 TITLE = "TRL completions"
 SUFFIX = ".parquet"
 LACKS = (
     "tokens and log probabilities",
-    "weights of reward functions (the reward is the sum of the numeric columns)",
+    "which columns are reward functions and which `log_extra` wrote, if the trainer's log is not beside it",
+    "weights of reward functions (the reward is the sum of their columns)",
     "seeds, versions of the policy, times",
 )
 _OWN = ("step", "prompt", "completion", "advantage")
+_LOGGED = re.compile(r'"[^"]*\brewards/((?:[^"\\]|\\.)+)/mean"')
+"""A metric that TRL logs for each reward function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardColumns:
+    """The columns of reward functions, which TRL writes before those of `log_extra`."""
+
+    rewards: tuple[str, ...]
+    """The reward functions."""
+    unclear: tuple[str, ...] = ()
+    """Columns that may be reward functions or not."""
 
 
 def recognizes(sample: FileSample) -> bool:
@@ -33,26 +62,80 @@ def recognizes(sample: FileSample) -> bool:
 
 def read(path: Path) -> Iterator[ImportedRecord]:
     """Yield an episode for each row."""
-    yield from json_records.episodes(json_records.placed(path), episode)
+    output = path.parent.parent
+    logs = [output / "trainer_state.json", *sorted(output.glob("checkpoint-*/trainer_state.json"))]
+    columns = reward_columns(_typical_row(path), logs) if is_parquet(path) else None
+    yield from json_records.episodes(json_records.placed(path), partial(episode, columns=columns))
 
 
-def episode(record: Mapping[str, Any]) -> Episode:
+def _typical_row(path: Path) -> dict[str, Any]:
+    """Return a row with a value of each column's type."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ReadError(f"{path}: {error}") from error
+    kinds = ((pa.types.is_floating, 0.0), (pa.types.is_integer, 0), (pa.types.is_null, None))
+    return {
+        field.name: next((value for is_kind, value in kinds if is_kind(field.type)), "") for field in schema
+    }
+
+
+def reward_columns(row: Mapping[str, Any], logs: Iterable[Path] = ()) -> RewardColumns:
+    """
+    Return the columns of reward functions of a table with this row.
+
+    Their values are floats or None, and the first column is always one. Where several columns could be, the
+    metrics in the trainer's logs name the reward functions.
+    """
+    columns: list[str] = []
+    for name, value in row.items():
+        if name == "advantage" or (name not in _OWN and not _is_reward(value, row, columns)):
+            break
+        columns += [name] if name not in _OWN else []
+    if len(columns) < 2:
+        return RewardColumns(tuple(columns))
+    logged = next(filter(None, map(_logged_functions, logs)), frozenset())
+    named = tuple(name for name in columns if name in logged)
+    return RewardColumns(named) if named else RewardColumns((columns[0],), tuple(columns[1:]))
+
+
+def _is_reward(value: object, row: Mapping[str, Any], before: Sequence[str]) -> bool:
+    """Return whether a column may be a reward function; where the first has whole numbers, types say less."""
+    is_typed = not before or isinstance(row[before[0]], float)
+    return value is None or isinstance(value, float) or (_is_number(value) and not (before and is_typed))
+
+
+def _logged_functions(log: Path) -> frozenset[str]:
+    """Return the names of the reward functions in a log of the trainer; none if it can't be read."""
+    try:
+        return frozenset(json.loads(f'"{name}"') for name in _LOGGED.findall(log.read_text("utf-8")))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def episode(record: Mapping[str, Any], columns: RewardColumns | None = None) -> Episode:
     """
     Return the episode of a row.
 
-    Numeric columns besides step and advantage are the values of reward functions, others are metadata.
+    Other numbers than rewards are metrics, other values are metadata. Without knowing all columns of rewards
+    there is no total, and an infinite reward makes it an error.
     """
+    columns = columns or reward_columns(record)
     others = {name: value for name, value in record.items() if name not in _OWN and name != "_place"}
-    components = {name: value for name, value in others.items() if value is None or _is_number(value)}
-    known = [found for value in components.values() if (found := number(value)) is not None]
+    components = {name: others.pop(name, None) for name in columns.rewards}
+    metrics = {name: found for name, value in others.items() if (found := number(value)) is not None}
     step = whole(record.get("step"))
     value = completion_episode(
         "trl",
         [record.get("_place"), record["prompt"], record["completion"], step],
         prompt=record["prompt"],
         completion=record["completion"],
-        reward=scored(sum(known) if known else None, components),
-        rest={name: value for name, value in others.items() if name not in components},
+        reward=_reward(components, columns.unclear),
+        rest={name: value for name, value in others.items() if name not in metrics},
+        metrics=metrics,
         task=_task(record["prompt"]),
         group=group_id(step, record["prompt"]),
         policy_update_index=step,
@@ -60,6 +143,16 @@ def episode(record: Mapping[str, Any]) -> Episode:
         advantage=number(record.get("advantage")),
     )
     return keeping("trl", record, value, _derived, ("prompt", "completion"))
+
+
+def _reward(components: Mapping[str, object], unclear: Sequence[str]) -> Reward:
+    """Return the sum of the components as TRL computes it: of those that are not NaN."""
+    if unclear:
+        names = ", ".join(unclear)
+        reason = f"no total: the file does not tell whether these columns are rewards: {names}"
+        return scored(None, components, explanation=reason)
+    numbers = [value for value in components.values() if isinstance(value, (int, float)) and value == value]
+    return scored(sum(numbers) if numbers else None, components)
 
 
 def record(episode: Episode) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from mttp.formats import json_records
 from mttp.formats.chats import tool_calls
+from mttp.formats.completions import assessed
 from mttp.formats.fields import as_list, as_mapping, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
@@ -249,34 +250,39 @@ def _reward(trace: Mapping[str, Any]) -> Reward:
     Return the reward of a trace, which is the sum of its scores times their weights.
 
     A score that is None was not computed: the reward is then partial, or has no value if all are None.
+    With a score or a weight that is not a finite number it is an error.
     """
     rewards = as_mapping(trace.get("rewards"))
     if not rewards:
         return Reward()
-    scores = {name: number(as_mapping(one).get("score")) for name, one in rewards.items()}
-    weights = {name: _weight(one) for name, one in rewards.items() if one is not None}
-    valid = {name: score for name, score in scores.items() if score is not None}
+    valid, statuses = assessed({name: as_mapping(one).get("score") for name, one in rewards.items()})
+    weights, wrong = assessed({name: _weight(one) for name, one in rewards.items() if one is not None})
+    is_wrong = bool(wrong) or "error" in statuses.values()
+    total = sum(score * weights.get(name, 0.0) for name, score in valid.items()) if valid else None
+    value = None if is_wrong else number(total)
     errors = as_list(trace.get("errors")) if trace.get("ok") is False else ()
     absent = "error" if errors else "missing"
+    failure = "error" if valid or is_wrong else absent
+    statuses = {name: absent if status == "missing" else status for name, status in statuses.items()}
     start, end = as_mapping(as_mapping(trace.get("timing")).get("scoring")), None
     judged = as_list(as_mapping(trace.get("info")).get("judge_calls"))
     end = nanoseconds(start.get("end"))
     return Reward(
-        value=sum(score * weights[name] for name, score in valid.items()) if valid else None,
-        status="ok" if len(valid) == len(scores) else "partial" if valid else absent,
+        value=value,
+        status="partial" if value is not None and statuses else "ok" if value is not None else failure,
         components=valid,
-        component_statuses={name: absent for name, score in scores.items() if score is None},
+        component_statuses=statuses,
         weights=weights,
         evidence={"judge_calls": list(judged)} if judged else None,
         calls=tuple(_judge_call(as_mapping(one), end) for one in judged),
         start_time=nanoseconds(start.get("start")),
         end_time=end,
-        **({} if len(valid) == len(scores) else _reward_error(errors)),
+        **(_reward_error(errors) if statuses else {}),
     )
 
 
-def _weight(reward: object) -> float:
-    weight = number(as_mapping(reward).get("weight"))
+def _weight(reward: object) -> object:
+    weight = as_mapping(reward).get("weight")
     return 1.0 if weight is None else weight
 
 

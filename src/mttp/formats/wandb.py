@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,26 @@ def read(path: Path) -> Iterator[ImportedRecord]:
     """Yield an episode for each sample of a table, or for each trace of Weave with a model call."""
     first = json_records.first_record(path)
     if "columns" in first:
-        yield from json_records.episodes(_rows(path), _of_row)
+        yield from _of_table(path)
     else:
         yield from _traces(path)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the rows of a table by column, and each sample of a row with several."""
+def _of_table(path: Path) -> Iterator[ImportedRecord]:
+    """Yield the episodes of a table; the run's summary of metrics names the reward functions of TRL."""
     table = json_records.json_document(path)
+    rows = [*_rows(path, table)]
+    typical: dict[str, Any] = {}
+    for _, row in rows:
+        for name, value in as_mapping(row).items():
+            if typical.get(name) is None or isinstance(value, float):
+                typical[name] = value
+    columns = trl.reward_columns(typical, [path.parent.parent.parent / "wandb-summary.json"])
+    yield from json_records.episodes(iter(rows), partial(_of_row, columns=columns))
+
+
+def _rows(path: Path, table: object) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of a table by column, and each sample of a row with several."""
     columns = [str(one) for one in as_list(as_mapping(table).get("columns"))]
     for number_, values in enumerate(as_list(as_mapping(table).get("data")), 1):
         place = f"row {number_}"
@@ -77,9 +90,9 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _of_row(row: Mapping[str, Any]) -> Episode:
+def _of_row(row: Mapping[str, Any], columns: trl.RewardColumns) -> Episode:
     if row.keys() >= _TRL:
-        return trl.episode(row)
+        return trl.episode(row, columns)
     step = whole(row.get("step"))
     return completion_episode(
         "wandb",

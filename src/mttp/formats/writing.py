@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.model.episodes import Episode
+from mttp.otlp.whole_files import replacing
 
 __all__ = ["WritableFormat", "WrittenFile", "write_records"]
 
@@ -56,15 +57,11 @@ def write_records(
         except ValueError as error:
             left_out[str(error)] += 1
     if records:
-        partial = target.with_name(f".{target.name}.partial")
-        try:
+        with replacing(target) as partial:
             if format.SUFFIX == ".jsonl":
                 _write_lines(partial, records)
             else:
                 _write_parquet(partial, records, format)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
     return WrittenFile(len(records), left_out)
 
 
@@ -87,4 +84,4 @@ def _write_parquet(path: Path, records: Sequence[Mapping[str, Any]], format: Wri
     try:
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
-        raise ConfigureError(f"{path.name}: Parquet can't hold the records: {error}") from error
+        raise ConfigureError(f"Parquet can't hold the records: {error}") from error

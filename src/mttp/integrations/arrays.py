@@ -15,6 +15,7 @@ from mttp.integrations.faults import hook_failed
 from mttp.integrations.options import Options
 from mttp.model import Episode, Step
 from mttp.model.clock import Clock
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording import configuration
 from mttp.recording.session import Session
 
@@ -109,6 +110,7 @@ class ArrayRollouts:
             with self._lock:
                 self._record(given, None if policy_version is None else str(policy_version))
         except Exception as error:
+            raise_interrupt(error)
             hook_failed(_LIBRARY, "record", error)
 
     def _record(self, given: Mapping[str, Any], version: str | None) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import sys
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,10 +18,12 @@ from typing import Any
 from mttp.codec import rewards
 from mttp.formats import art
 from mttp.formats.fields import trace_id
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import attribute, guard
+from mttp.integrations.foreign_models import as_record
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
 from mttp.integrations.patching import Around, PatchedFunction
+from mttp.model import clock
 from mttp.model.episodes import Call, Episode
 from mttp.model.results import RewardResult
 from mttp.otlp.spans import error_message, qualified_name
@@ -130,7 +131,7 @@ class ArtPatches(LibraryPatches):
         return result
 
     async def _ruler(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: Any) -> Any:
-        start = time.time_ns()
+        start = clock.wall()
         try:
             return await wrapped(*args, **kwargs)
         finally:
@@ -193,8 +194,8 @@ class ArtPatches(LibraryPatches):
             return known[1]
         if session is None or isinstance(trajectory, BaseException):
             return None
-        record = trajectory.model_dump(mode="json", warnings=False)
-        started = getattr(trajectory, "start_time", None)
+        record = as_record(trajectory)
+        started = attribute(trajectory, "start_time")
         record |= {"group": identity, "split": split, "trace_id": uuid.uuid4().hex}
         record |= {} if step is None else {"step": step}
         judged = self._judged.pop(_digest(trajectory.messages()), None)
@@ -247,7 +248,7 @@ class ArtPatches(LibraryPatches):
         failed: dict[str, Any] = {}
         if error is not None:
             failed = {"error_type": qualified_name(error), "error_message": error_message(error)}
-        call = Call(operation="chat", name=judge, start_time=start, end_time=time.time_ns(), **failed)
+        call = Call(operation="chat", name=judge, start_time=start, end_time=clock.wall(), **failed)
         facts = {"model": judge, "rubric": given.get("rubric"), "order": [*range(len(members))], **failed}
         for place, messages in enumerate(members):
             own = {**facts, "position": place, "calls": () if place else (call,)}

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from mttp.formats import hud
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import attribute, guard
+from mttp.integrations.foreign_models import as_record
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import EVERYTHING, active_recorders, is_suppressed, recording_everything
 from mttp.recording import configuration
@@ -59,15 +60,12 @@ class RolloutPatches(LibraryPatches):
         session = configuration.recording_session()
         if session is None:
             return
-        manifest = getattr(getattr(run, "_client", None), "manifest", None)
-        record = run.trace.model_dump(mode="json", exclude_none=True)
+        manifest = attribute(attribute(run, "_client"), "manifest")
+        record = as_record(run.trace)
         record |= {
-            "env": getattr(getattr(manifest, "server_info", None), "name", None),
-            "slug": run.slug,
-            "group_id": run.group_id,
-            "job_id": run.job_id,
-            "runtime": run.runtime,
-            "grade": {"is_error": run.grade.is_error, "content": run.grade.content},
+            "env": attribute(attribute(manifest, "server_info"), "name"),
+            **{name: attribute(run, name) for name in ("slug", "group_id", "job_id", "runtime")},
+            "grade": {name: attribute(attribute(run, "grade"), name) for name in ("is_error", "content")},
         }
         session.record(self._options.applied(hud.episode(record)))
 

@@ -67,11 +67,7 @@ def find_files(given: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[Path, 
         elif not path.exists():
             raise ReadError(f"{path} does not exist; give a file or a directory of files")
         else:
-            found = formats.recognize(path)
-            if found is None:
-                known = ", ".join(formats.FORMATS)
-                raise ReadError(f"{path}: the format is not known; the formats are {known}")
-            yield path, found
+            yield path, formats.recognized(path)
 
 
 def import_files(

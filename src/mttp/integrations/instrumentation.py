@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,10 +16,12 @@ from mttp import integrations
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.contract import Detach, Wrap
 from mttp.integrations.options import Options
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.live import Live
+from mttp.model.log import log
 
 __all__ = ["Libraries", "instrument", "instrument_libraries", "wrap"]
 
-_log = logging.getLogger("mttp")
 
 _everything: Libraries | None = None
 _attached: list[Libraries] = []
@@ -120,7 +121,7 @@ def instrument_libraries(packages: Iterable[str], options: Mapping[str, Any]) ->
     return libraries
 
 
-class Libraries:
+class Libraries(Live):
     """The handle for several libraries, each of which is instrumented as soon as it is imported."""
 
     def __init__(self) -> None:
@@ -151,7 +152,8 @@ class Libraries:
             package = module.__name__
             self._handles[package] = integrations.load(package).attach_all(**self._options)
         except Exception as error:
-            _log.warning("mttp: %s is not recorded: %r", module.__name__, error)
+            raise_interrupt(error)
+            log.warning("mttp: %s is not recorded: %r", module.__name__, error)
 
     def detach(self) -> None:
         """

@@ -14,6 +14,7 @@ from typing_extensions import Self
 from mttp.integrations.faults import hook_failed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["LibraryPatches"]
 
@@ -84,6 +85,7 @@ class LibraryPatches(Patches, ABC):
         try:
             patch(module)
         except Exception as error:
+            raise_interrupt(error)
             self._missing[label] = False
             hook_failed(self.LIBRARY, f"{label} is not recorded", error)
 
@@ -94,6 +96,7 @@ class LibraryPatches(Patches, ABC):
         try:
             self._made.add(attach(made, **self._given))
         except Exception as error:
+            raise_interrupt(error)
             hook_failed(self.LIBRARY, f"{type(made).__name__} is not recorded", error)
 
     def _detach_made(self) -> None:

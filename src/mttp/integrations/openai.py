@@ -9,7 +9,6 @@ probabilities are added, where the server returns them.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ from opentelemetry import trace
 from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.faults import fault, guard
+from mttp.integrations.foreign_models import as_data, fields
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
@@ -28,7 +28,9 @@ from mttp.integrations.patching import handle_in
 from mttp.integrations.scoring_calls import LoggedCall, log_here
 from mttp.integrations.stream_assembly import ResponseAssembler
 from mttp.integrations.streams import listen
+from mttp.model import clock
 from mttp.model.episodes import Call
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.current import current_episode, current_step, inert_step
 from mttp.recording.open_call import OpenCall
@@ -48,6 +50,8 @@ _LIBRARY = "openai"
 _PARAMETERS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed")
 _OPERATIONS = {"messages": "chat", "prompt": "text_completion"}
 """The operation, by the argument that holds the prompt."""
+_PARSED = frozenset({"parsed", "parsed_arguments"})
+"""What the client parsed; `content` and `arguments` have it as it came."""
 _OFFICIAL = ("opentelemetry.instrumentation.genai.openai", "opentelemetry.instrumentation.openai_v2")
 
 _IN_REQUEST: ContextVar[bool] = ContextVar("mttp-openai-request", default=False)
@@ -125,7 +129,7 @@ class _ModelCall:
         self._options = options
         self._log = log
         self._chunks: ResponseAssembler | None = None
-        self._began = time.perf_counter()
+        self._began = clock.seconds()
         self._time_to_first_chunk: float | None = None
         self._owns_step = log is None and not current_step()
         self._step: OpenStep = inert_step() if log is not None else current_step()
@@ -150,7 +154,7 @@ class _ModelCall:
 
     def _record_observation(self, prompt: Any) -> None:
         is_text = isinstance(prompt, (str, bytes, Mapping)) or not isinstance(prompt, Iterable)
-        self._step.observation(prompt if is_text else list(map(_plain, prompt)))
+        self._step.observation(prompt if is_text else list(map(as_data, prompt)))
 
     def _open_call(self) -> OpenCall | LoggedCall:
         given = self._arguments
@@ -185,6 +189,7 @@ class _ModelCall:
         try:
             response = _parsed(response)
         except Exception as error:  # the caller meets the same error
+            raise_interrupt(error)
             self._record_fault("answer_unrecorded", scalar_text(error))
             return
         stream = _stream(response)
@@ -201,7 +206,7 @@ class _ModelCall:
     def on_chunk(self, chunk: Any) -> None:
         """Take a chunk of a stream."""
         if self._time_to_first_chunk is None:
-            self._time_to_first_chunk = time.perf_counter() - self._began
+            self._time_to_first_chunk = clock.seconds() - self._began
         if self._chunks is not None:
             self._chunks.add(chunk)
 
@@ -215,31 +220,42 @@ class _ModelCall:
     def _record_chunks(self) -> None:
         """Record the chunks that a stream has yielded by now, unless the step has ended."""
         chunks, self._chunks = self._chunks, None
-        if chunks is not None and (self._log is not None or not self._step.ended):
-            self._record_response(chunks.response)
+        if chunks is None or (self._log is None and self._step.ended):
+            return
+        for problem in chunks.problems:
+            self._record_fault("answer_unrecorded", problem)
+        self._record_response(chunks.response)
 
     def _record_response(self, response: Any) -> None:
+        """Record the parts of a response; one that fails costs no other."""
         choices = getattr(response, "choices", None)
         if choices is None:
             kind = type(response)
             detail = f"a {kind.__module__}.{kind.__qualname__} is not a completion"
             self._record_fault("answer_unrecorded", detail)
             return
-        usage = getattr(response, "usage", None)
         if self._call is not None:
-            self._call.response(
-                model=getattr(response, "model", None),
-                id=getattr(response, "id", None),
-                finish_reasons=[choice.finish_reason for choice in choices if choice.finish_reason],
-                input_tokens=getattr(usage, "prompt_tokens", None),
-                output_tokens=getattr(usage, "completion_tokens", None),
-                time_to_first_chunk=self._time_to_first_chunk,
-            )
+            guard(_LIBRARY, self._record_facts, self._call, response, choices)
         if choices and self._owns_step and self._options.actions:
-            contents = [_content(choice) for choice in choices]
-            self._step.action(contents[0] if len(contents) == 1 else contents)
+            guard(_LIBRARY, self._record_action, choices)
         if self._log is None:
-            self._record_tokens(response, choices)
+            guard(_LIBRARY, self._record_tokens, response, choices)
+
+    def _record_facts(self, call: OpenCall | LoggedCall, response: Any, choices: Sequence[Any]) -> None:
+        usage = fields(getattr(response, "usage", None))
+        reasons = [getattr(choice, "finish_reason", None) for choice in choices]
+        call.response(
+            model=getattr(response, "model", None),
+            id=getattr(response, "id", None),
+            finish_reasons=[reason for reason in reasons if reason],
+            input_tokens=usage.get("prompt_tokens"),
+            output_tokens=usage.get("completion_tokens"),
+            time_to_first_chunk=self._time_to_first_chunk,
+        )
+
+    def _record_action(self, choices: Sequence[Any]) -> None:
+        contents = [_content(choice) for choice in choices]
+        self._step.action(contents[0] if len(contents) == 1 else contents)
 
     def _record_tokens(self, response: Any, choices: Sequence[Any]) -> None:
         """
@@ -273,21 +289,17 @@ class _ModelCall:
 
 def _logprobs(choice: Any) -> list[float] | None:
     """Return the log probabilities of a chat or text choice, one per token."""
-    found = getattr(choice, "logprobs", None)
-    content = getattr(found, "content", None)
+    logprobs = getattr(choice, "logprobs", None)
+    content = getattr(logprobs, "content", None)
     if content is not None:
-        return [token.logprob for token in content]
-    return getattr(found, "token_logprobs", None)
+        return [fields(token).get("logprob") for token in content]  # type: ignore[misc]  # None is a fault
+    return getattr(logprobs, "token_logprobs", None)
 
 
 def _content(choice: Any) -> Any:
     """Return the message of a chat choice as data, or the text of a text choice."""
     message = getattr(choice, "message", None)
-    if message is None:
-        return getattr(choice, "text", None)
-    if isinstance(message, dict):
-        return message
-    return message.model_dump(exclude_none=True, exclude={"parsed"})  # `content` has it as it came
+    return getattr(choice, "text", None) if message is None else as_data(message, _PARSED)
 
 
 def _parsed(response: Any) -> Any:
@@ -308,11 +320,6 @@ def _parent(handle: OpenCall | LoggedCall | OpenStep) -> AbstractContextManager[
     if not handle:
         return nullcontext()
     return trace.use_span(handle.span, record_exception=False, set_status_on_exception=False)
-
-
-def _plain(message: Any) -> Any:
-    """Return a message as data; messages from earlier responses are objects of the library."""
-    return message.model_dump(exclude_none=True) if hasattr(message, "model_dump") else message
 
 
 def _is_number(value: Any) -> bool:

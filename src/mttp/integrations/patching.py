@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +16,8 @@ from typing_extensions import Self
 
 from mttp import integrations
 from mttp.errors import InstrumentError
+from mttp.model.live import Live
+from mttp.model.log import log
 
 __all__ = [
     "Around",
@@ -30,7 +31,6 @@ __all__ = [
     "install",
 ]
 
-_log = logging.getLogger("mttp")
 
 Around: TypeAlias = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 """A wrapper: called with the original, the instance, and the call's positional and keyword arguments."""
@@ -212,7 +212,7 @@ def install(owner: Any, name: str, patch: PatchedFunction) -> PatchTarget:
     return place
 
 
-class Patches:
+class Patches(Live):
     """The handle for a set of patches; `on_detach` is called after they are removed."""
 
     def __init__(self, on_detach: Callable[[], None]) -> None:
@@ -319,7 +319,7 @@ def _warn(library: str, missing: tuple[str, ...]) -> None:
         found = version(known.distribution)
     except PackageNotFoundError:
         found = "of unknown version"
-    _log.warning(
+    log.warning(
         "mttp: %s %s has no %s: what mttp records there is missing, the rest is recorded (tested: %s)",
         known.distribution,
         found,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -10,6 +9,7 @@ from typing import Any
 
 from opentelemetry import trace
 
+from mttp.model import clock
 from mttp.model.episodes import Call
 from mttp.otlp.spans import error_message, qualified_name
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current
@@ -38,7 +38,7 @@ class LoggedCall:
 
     def __init__(self, log: CallLog, call: Call) -> None:
         self._log = log
-        self._call = replace(call, start_time=time.time_ns())
+        self._call = replace(call, start_time=clock.wall())
         self._is_logged = False
         log.begun.append(self)
         self._before_end: Callable[[], object] | None = None
@@ -67,4 +67,4 @@ class LoggedCall:
         failed: dict[str, Any] = {}
         if error is not None:
             failed = {"error_type": qualified_name(error), "error_message": error_message(error)}
-        self._log.calls.append(replace(self._call, end_time=time.time_ns(), **failed))
+        self._log.calls.append(replace(self._call, end_time=clock.wall(), **failed))

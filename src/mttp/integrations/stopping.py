@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.recording.configuration import current_session
 from mttp.study import Diagnosis, diagnose
 
 __all__ = ["sb3_callback", "trl_callback"]
 
-_log = logging.getLogger("mttp")
 _EVERY = 50
 
 
@@ -37,8 +37,9 @@ class _PeriodicDiagnosis:
         try:
             return self._diagnosed()
         except Exception as error:
+            raise_interrupt(error)
             if not self._has_failed:
-                _log.warning("the run could not be diagnosed, and goes on: %s", error)
+                log.warning("the run could not be diagnosed, and goes on: %s", error)
             self._has_failed = True
             return False
 
@@ -51,7 +52,7 @@ class _PeriodicDiagnosis:
         if self._on_diagnosis is not None:
             self._on_diagnosis(found)
         if found.should_stop:
-            _log.warning("training stops after %d updates: %s", self._calls, found.advice)
+            log.warning("training stops after %d updates: %s", self._calls, found.advice)
         return found.should_stop
 
 

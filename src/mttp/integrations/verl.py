@@ -7,15 +7,15 @@ Agent loops run in Ray's workers, which do not inherit patches: give them `setup
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 from mttp.formats import verl
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import attribute, guard
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import recording_everything
+from mttp.model import clock
 from mttp.recording import configuration
 
 __all__ = ["AgentLoopPatches", "attach", "attach_all", "setup_worker"]
@@ -72,21 +72,20 @@ class AgentLoopPatches(LibraryPatches):
         stated = _trajectory.get()
         if session is None or stated is None:
             return
-        record = {name: getattr(output, name, None) for name in _OUTPUT}
-        metrics: Any = getattr(output, "metrics", None)
-        record["metrics"] = {} if metrics is None else dict(metrics)
+        record = {name: attribute(output, name) for name in _OUTPUT}
+        metrics: Any = attribute(output, "metrics")
+        record["metrics"] = {} if metrics is None else guard(_LIBRARY, dict, metrics)
         decode = functools.partial(worker.tokenizer.decode, skip_special_tokens=True)
         prompt: Any = kwargs.get("raw_prompt")
         listed = None if prompt is None else list(prompt)
-        value = verl.rollout(
-            {**stated, **record, "raw_prompt": listed, "response_text": decode(record["response_ids"])}
-        )
-        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=time.time_ns())
+        answer = guard(_LIBRARY, decode, record["response_ids"])
+        value = verl.rollout({**stated, **record, "raw_prompt": listed, "response_text": answer})
+        session.record(self._options.applied(value), start_time=stated["start_time"], end_time=clock.wall())
 
 
 def _stated(args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = args[1] if len(args) > 1 else kwargs.get("trajectory")
-    return {**dict(given or {}), "start_time": time.time_ns()}
+    return {**dict(given or {}), "start_time": clock.wall()}
 
 
 attach_all = AgentLoopPatches.attach_all

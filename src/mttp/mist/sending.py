@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +12,7 @@ from mttp.errors import SendError, TransportError
 from mttp.mist import transport
 from mttp.mist.messages import Message
 from mttp.mist.transport.outlets import Outlet
+from mttp.model import clock
 from mttp.transports import backoff
 from mttp.transports.options import open_at
 
@@ -42,7 +42,7 @@ class Sender:
         exponential backoff for up to `max_retry_seconds`.
         Raises SendError if the message is not accepted, and OSError if a file or pipe can't be written.
         """
-        deadline, failures = time.monotonic() + self._max_retry_seconds, 0
+        deadline, failures = clock.seconds() + self._max_retry_seconds, 0
         while True:
             try:
                 self._outlet.send([message])
@@ -50,9 +50,9 @@ class Sender:
             except SendError as error:
                 failures += 1
                 wait = backoff.wait(failures, error.retry_after)
-                if not error.may_pass or time.monotonic() + wait > deadline:
+                if not error.may_pass or clock.seconds() + wait > deadline:
                     raise
-            time.sleep(wait)
+            clock.sleep(wait)
 
     def close(self) -> None:
         """Close the connection or file; further calls do nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ __all__ = [
     "new_messages",
     "reasoning",
     "speaker",
+    "to_json",
     "tool_calls",
 ]
 
@@ -72,7 +74,7 @@ def message_text(message: Message) -> str:
     content = message.get("content", message.get("parts"))
     lines = [*map(_part, content)] if isinstance(content, (list, tuple)) else []
     if content is not None and not isinstance(content, (list, tuple)):
-        lines = [content if isinstance(content, str) else _to_json(content)]
+        lines = [content if isinstance(content, str) else to_json(content)]
     if isinstance(message.get("refusal"), str):
         lines.append(f"(refuses) {message['refusal']}")
     return "\n".join(filter(None, lines))
@@ -87,25 +89,28 @@ def tool_calls(message: Message) -> list[tuple[str, str]]:
 def _tool_call(call: object) -> tuple[str, str]:
     function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        return _to_json(call), ""
+        return to_json(call), ""
     arguments = function.get("arguments")
-    stated = arguments if isinstance(arguments, str) else "" if arguments is None else _to_json(arguments)
+    stated = arguments if isinstance(arguments, str) else "" if arguments is None else to_json(arguments)
     return str(function.get("name", "unknown")), stated
 
 
 def _part(part: object) -> str:
     """Return the text of a part of a message, else its JSON."""
     if not isinstance(part, Mapping):
-        return part if isinstance(part, str) else _to_json(part)
+        return part if isinstance(part, str) else to_json(part)
     for key in ("text", "content"):
         if isinstance(part.get(key), str):
             return str(part[key])
-    return _to_json(part)
+    return to_json(part)
 
 
-def _to_json(value: object) -> str:
+def to_json(value: object) -> str:
+    """Return a value of a message as JSON; bytes are base64."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value.tolist() if hasattr(value, "tolist") else str(value)

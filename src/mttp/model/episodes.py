@@ -120,14 +120,15 @@ class Tokens(Value):
             set_(self, "count", len(self.ids))
         if self.prompt_count is None and self.prompt_ids is not None:
             set_(self, "prompt_count", len(self.prompt_ids))
-        set_(self, "alignment", {**self._guess_alignment(), **self.alignment})
+        if issubclass(type(self.alignment), Mapping):
+            set_(self, "alignment", {**self._guess_alignment(), **self.alignment})
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays that are not None by name, in layout order."""
         return {name: value for name in self.ARRAYS if (value := getattr(self, name)) is not None}
 
     def _guess_alignment(self) -> dict[str, str]:
-        completion, prompt = self.count or 0, self.prompt_count or 0
+        completion, prompt = _index(self.count), _index(self.prompt_count)
         sampled = None if self.masks is None else int(self.masks.astype(bool).sum())
         lengths = {completion: "completion"}
         lengths.setdefault(prompt + completion, "all")
@@ -138,6 +139,14 @@ class Tokens(Value):
             if name in guessed:
                 guessed[name] = alignment
         return guessed
+
+
+def _index(count: Any) -> int:
+    """Return a whole number of any library; 0 for anything else."""
+    try:
+        return count if type(count) is int else int(count.__index__())
+    except Exception:  # whatever a foreign object raises when it is asked
+        return 0
 
 
 def _token_array(name: str, given: Any, *, integer: bool) -> Any:
@@ -317,7 +326,7 @@ class Step(Value):
     """The time of the reward, in nanoseconds since the Unix epoch."""
 
     def __post_init__(self) -> None:
-        if self.reward is not None and self.reward_status == "missing":
+        if self.reward is not None and type(self.reward_status) is str and self.reward_status == "missing":
             object.__setattr__(self, "reward_status", "ok")
 
     @property

@@ -17,6 +17,7 @@ Protobuf parsers reject a request with 100 nested messages, which 32 nested mapp
 """
 
 _CONTAINERS = (list, tuple, Mapping)
+_FEW = 1000
 
 
 def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
@@ -24,6 +25,8 @@ def is_deep(value: object, limit: int = MAX_DEPTH) -> bool:
     level = [value] if isinstance(value, _CONTAINERS) else []
     for _ in range(limit):
         level = [item for one in level for item in _containers(_items(one))]
+        if len(level) > _FEW:  # a value that holds others many times has few that differ
+            level = list({id(item): item for item in level}.values())
         if not level:
             return False
     return bool(level)

@@ -205,5 +205,5 @@ class Reward(Value):
         return GradingUsage.total([GradingUsage.of(self.calls), *(grade.usage for grade in self.grades)])
 
     def __post_init__(self) -> None:
-        if self.value is not None and self.status == "missing":
+        if self.value is not None and type(self.status) is str and self.status == "missing":
             object.__setattr__(self, "status", "ok")

@@ -9,21 +9,37 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-__all__ = ["Value", "differences", "is_masked", "same"]
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import bounded_repr
+
+__all__ = ["Value", "differences", "has_masked", "is_masked", "same"]
 
 
 def is_masked(value: object) -> bool:
     """Return whether a value is one masked element of numpy, which counts as missing."""
+    return has_masked(value) and cast(Any, value).size == 1
+
+
+def has_masked(value: object) -> bool:
+    """Return whether a value is an array of numpy with masked elements."""
     ma: Any = sys.modules.get("numpy.ma")
-    if ma is None or not isinstance(value, ma.MaskedArray):
-        return False
-    return value.size == 1 and bool(ma.getmaskarray(value).all())
+    return ma is not None and issubclass(type(value), ma.MaskedArray) and bool(ma.getmaskarray(value).any())
 
 
 def same(left: object, right: object) -> bool:
     """Return whether values are equal; NaN equals NaN, arrays compare by dtype, shape and content."""
+    if left is right:
+        return True
+    try:
+        return _same(left, right)
+    except Exception as error:  # objects of other libraries may raise any exception
+        raise_interrupt(error)
+        return False
+
+
+def _same(left: Any, right: Any) -> bool:
     if hasattr(left, "__array__") or hasattr(right, "__array__"):
         return _same_array(left, right)
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -32,7 +48,7 @@ def same(left: object, right: object) -> bool:
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float):
         return left == right or (left != left and right != right)
-    return type(left) is type(right) and left == right
+    return type(left) is type(right) and bool(left == right)
 
 
 def _same_array(left: Any, right: Any) -> bool:
@@ -70,11 +86,11 @@ def _is_default(value: Value, item: Field[Any]) -> bool:
 
 
 def _abridged(value: object) -> str:
-    if hasattr(value, "dtype"):
-        return f"<{value.dtype} {getattr(value, 'shape', ())}>"
+    if hasattr(type(value), "dtype"):
+        return f"<{cast(Any, value).dtype} {getattr(value, 'shape', ())}>"
     if isinstance(value, tuple) and value and isinstance(value[0], Value):
         return f"<{len(value)} {type(value[0]).__name__}>"
-    text = repr(value)
+    text = bounded_repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 

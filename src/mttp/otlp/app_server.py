@@ -196,12 +196,14 @@ class _ServerConnection(HttpToolsProtocol):
         self.logger, self.access_log = _log, False
         self.app_server = server
         self._head_bytes = 0
-        self._is_in_body = self._is_broken = self._has_ended = False
+        self._is_in_body = self._is_broken = False
+        self.ended = math.inf
+        """Time of the event loop since when the client sends no more: it may be gone, or only waits."""
 
     @property
     def is_unread(self) -> bool:
         """Whether unread bytes may still arrive."""
-        return (self._is_in_body or self._is_broken) and not self._has_ended
+        return (self._is_in_body or self._is_broken) and self.ended == math.inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.max_size = _PIECE  # type: ignore[attr-defined]  # of asyncio's selector transports
@@ -212,6 +214,7 @@ class _ServerConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.ended = min(self.ended, self.loop.time())
         self._head_timer.cancel()
         with suppress(OSError):
             self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)  # also for forked processes
@@ -232,7 +235,7 @@ class _ServerConnection(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the signature of asyncio
         """Keep the connection for responses: a client that sends no more may still read."""
-        self._has_ended = True
+        self.ended = self.loop.time()
         if self.transport.get_extra_info("ssl_object") or self._is_idle:
             return False
         if self._is_in_body:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import socket
-import time
 from io import RawIOBase
 from typing import Any
+
+from mttp.model import clock
 
 __all__ = ["Deadline"]
 
@@ -26,7 +27,7 @@ class Deadline(RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int | None:
         """Wait for bytes, and read the available ones."""
-        left = self.until - time.monotonic()
+        left = self.until - clock.seconds()
         if left <= 0:
             raise TimeoutError("the deadline has passed")
         self._connection.settimeout(None if math.isinf(left) else left)

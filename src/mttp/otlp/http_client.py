@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 
 from mttp.errors import TransportError
+from mttp.model import clock
 from mttp.model.printable import one_line
 from mttp.model.version import __version__
 from mttp.otlp.deadlines import Deadline
@@ -114,7 +114,7 @@ class HttpClient:
         method = "GET" if body is None else "POST"
         send = partial(self._pools.urlopen, method, url, body=body, timeout=None, preload_content=False)
         sent = {"user-agent": f"mttp/{__version__}", **headers}
-        exchange = _Exchange(time.monotonic() + timeout)
+        exchange = _Exchange(clock.seconds() + timeout)
         token = _CURRENT.set(exchange)
         self._running.add(exchange)
         try:
@@ -164,7 +164,7 @@ class _Exchange:
         """Return the seconds until the deadline; raises OSError after it, or if the request was aborted."""
         if self._is_over:
             raise ConnectionAbortedError("the request was aborted")
-        if (left := self.until - time.monotonic()) <= 0:
+        if (left := self.until - clock.seconds()) <= 0:
             raise TimeoutError("the deadline has passed")
         return left
 

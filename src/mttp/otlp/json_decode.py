@@ -8,10 +8,11 @@ in either case, int64 is text or a number, enums are numbers or names, and an em
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -29,11 +30,14 @@ __all__ = [
     "Shorten",
     "as_record",
     "decode_attributes",
+    "decode_documents",
     "decode_line",
     "decode_spans",
     "scalars",
     "span_id",
 ]
+
+_T = TypeVar("_T")
 
 Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
 """Spans of one scope, read for their scalars only."""
@@ -45,15 +49,22 @@ Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
 class LineError(ReadError):
     """A line is not OTLP JSON traces; the message says what it is."""
 
-    def __init__(self, kind: Literal["broken_line", "not_traces"], message: str) -> None:
+    def __init__(
+        self, kind: Literal["broken_line", "not_traces"], message: str, signal: str | None = None
+    ) -> None:
         super().__init__(message)
         self.kind: Literal["broken_line", "not_traces"] = kind
         """`broken_line`, or `not_traces` for valid JSON of another kind."""
+        self.signal = signal
+        """`logs`, `metrics` or `profiles` if the line is OTLP JSON of this kind."""
 
 
 _EVERYTHING = msgspec.json.Decoder(messages.JsonTraces[messages.JsonSpan])
 _SCALARS = msgspec.json.Decoder(messages.JsonTraces[messages.ScalarSpan])
-_FRAME = msgspec.json.Decoder(messages.JsonTraces[msgspec.Raw])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_RESOURCE = msgspec.json.Decoder(messages.JsonResourceHead)
+_SCOPE = msgspec.json.Decoder(messages.JsonScopeHead)
 _ONE = msgspec.json.Decoder(messages.JsonSpan)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.JsonArray)
@@ -71,6 +82,7 @@ _KINDS = {
     "SPAN_KIND_CONSUMER": 5,
 }
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
+_NULL = msgspec.Raw(b"null")
 _NO_VALUE = messages.ScalarOrText()
 _HEX = "0123456789abcdefABCDEF"
 _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
@@ -131,16 +143,62 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
     """
     The good ones among the spans of a line that `decode_line` refuses, and what is wrong with the others.
 
-    Raises LineError where the fault is not in a span.
+    Spans of a resource or a scope that is wrong are read without it.
+    Raises LineError where nothing of the line can be read.
     """
     decode = _ONE.decode if arrays else _ONE_OF_SCALARS.decode
-    records, reasons = [], []
-    for position, (scope, written) in enumerate(_written(line), start=1):
+    records: list[SpanRecord] = []
+    reasons: list[str] = []
+    position = 0
+    for position, (scope, written) in enumerate(_written(line, reasons), start=1):
         try:
             records.append(_record(decode(written), scope, _NOTHING_CUT, arrays=arrays))
         except _INVALID as error:
             reasons.append(f"span {position} of the line is not valid OTLP JSON: {error}")
+    if reasons and not position:
+        raise LineError("broken_line", reasons[0])
     return records, reasons
+
+
+def decode_documents(
+    text: bytes, *, arrays: bool = True, shorten: Shorten | None = None
+) -> tuple[list[Any], list[str]]:
+    """
+    Return the spans of a document, or of a list of documents, like `decode_line`, and what is wrong.
+
+    Raises LineError where nothing can be read, or it is none of OTLP JSON traces.
+    """
+    if text[:64].lstrip()[:1] == b"[":
+        return _decode_list(text, arrays=arrays, shorten=shorten)
+    try:
+        return decode_line(text, arrays=arrays, shorten=shorten), []
+    except LineError as error:
+        if error.kind == "broken_line":
+            with suppress(LineError):
+                return decode_spans(text, arrays=arrays)
+        raise
+
+
+def _decode_list(text: bytes, *, arrays: bool, shorten: Shorten | None) -> tuple[list[Any], list[str]]:
+    try:
+        documents = parsed(_ITEMS.decode, text) or ()
+    except _INVALID as error:
+        raise LineError("broken_line", f"not JSON: {_position(str(error))}") from error
+    spans: list[Any] = []
+    reasons: list[str] = []
+    refused: list[LineError] = []
+    for number, document in enumerate(documents, start=1):
+        try:
+            read, wrong = decode_documents(bytes(document), arrays=arrays, shorten=shorten)
+        except LineError as error:
+            refused.append(error)
+            wrong = [] if error.signal else [str(error)]
+        else:
+            spans += read
+        reasons += (f"document {number} of the list: {reason}" for reason in wrong)
+    if documents and len(refused) == len(documents):
+        raise next((error for error in refused if error.signal), refused[0])
+    return spans, reasons
 
 
 def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
@@ -150,18 +208,45 @@ def decode_attributes(document: str, *, arrays: bool = True) -> dict[str, Any]:
     return _scalars(parsed(_SCALAR_ATTRIBUTES.decode, document.encode()))
 
 
-def _written(line: bytes) -> list[tuple[Scope, msgspec.Raw]]:
-    """Return the spans of a line unchanged."""
+def _written(line: bytes, reasons: list[str]) -> Iterator[tuple[Scope, msgspec.Raw]]:
+    """Yield the spans of a line unchanged; add what is wrong around them to the reasons."""
+
+    def read(parse: Callable[[msgspec.Raw], _T], text: msgspec.Raw, what: str) -> _T | None:
+        try:
+            return parse(text)
+        except _INVALID as error:
+            reasons.append(f"{what} of the line is not valid OTLP JSON: {error}")
+            return None
+
     try:
-        return [
-            (scope, span)
-            for resource_spans in parsed(_FRAME.decode, line).resource_spans or ()
-            for scope_spans in resource_spans.scope_spans or ()
-            for scope in [_scope(resource_spans, scope_spans, _NOTHING_CUT)]
-            for span in scope_spans.spans or ()
-        ]
+        document = parsed(_FIELDS.decode, line)
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
+    blocks = read(_ITEMS.decode, document.get("resourceSpans", _NULL), "resourceSpans")
+    for number, block in enumerate(blocks or (), start=1):
+        place = f"resourceSpans {number}"
+        if (fields := read(_FIELDS.decode, block, place)) is None:
+            continue
+        resource = read(_resource_of, block, f"the resource of {place}") or Scope()
+        scopes = read(_ITEMS.decode, fields.get("scopeSpans", _NULL), f"scopeSpans of {place}")
+        for scope_number, scope_block in enumerate(scopes or (), start=1):
+            inner = f"scopeSpans {scope_number} of {place}"
+            if (fields := read(_FIELDS.decode, scope_block, inner)) is None:
+                continue
+            scope = read(_scope_of, scope_block, f"the scope of {inner}") or Scope()
+            scope = replace(
+                scope, resource=resource.resource, resource_schema_url=resource.resource_schema_url
+            )
+            for span in read(_ITEMS.decode, fields.get("spans", _NULL), f"spans of {inner}") or ():
+                yield scope, span
+
+
+def _resource_of(block: msgspec.Raw) -> Scope:
+    return _scope(_RESOURCE.decode(block), messages.JsonScopeHead(), _NOTHING_CUT)
+
+
+def _scope_of(block: msgspec.Raw) -> Scope:
+    return _scope(messages.JsonResourceHead(), _SCOPE.decode(block), _NOTHING_CUT)
 
 
 def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
@@ -172,7 +257,7 @@ def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     if traces.resource_spans is msgspec.UNSET:
         document = _document(line)
         if document:  # `{}` is a valid empty message
-            raise LineError("not_traces", f"{_described(document)}, not traces")
+            raise _no_traces(document)
         return messages.JsonTraces(None)
     return traces
 
@@ -192,7 +277,15 @@ def _document(line: bytes) -> Any:
 def _explained(document: Any, error: Exception) -> LineError:
     if isinstance(document, dict) and "resourceSpans" in document:
         return LineError("broken_line", f"not valid OTLP JSON: {error}")
-    return LineError("not_traces", f"{_described(document)}, not traces")
+    return _no_traces(document)
+
+
+def _no_traces(document: Any) -> LineError:
+    signals = [
+        signal for key, signal in _OTHER_SIGNALS.items() if isinstance(document, dict) and key in document
+    ]
+    message = f"{_described(document)}, not traces"
+    return LineError("not_traces", message, signals[0] if signals else None)
 
 
 def _position(reason: str) -> str:

@@ -21,8 +21,9 @@ __all__ = [
     "ScalarKeyValue",
     "ScalarOrText",
     "ScalarSpan",
+    "JsonResourceHead",
     "JsonScope",
-    "JsonScopeSpans",
+    "JsonScopeHead",
     "JsonSpan",
     "JsonTraces",
     "JsonValue",
@@ -148,7 +149,7 @@ class ScalarSpan(_BareSpan):
     links: ClassVar[None] = None
 
 
-AnySpan = TypeVar("AnySpan", JsonSpan, ScalarSpan, msgspec.Raw)
+AnySpan = TypeVar("AnySpan", JsonSpan, ScalarSpan)
 
 
 class JsonResource(_Message):
@@ -165,20 +166,30 @@ class JsonScope(_Message):
     attributes: list[JsonKeyValue] | None = None
 
 
-class JsonScopeSpans(_Message, Generic[AnySpan]):
-    """Spans of one scope."""
+class JsonScopeHead(_Message):
+    """The scope of spans."""
 
     scope: JsonScope | None = None
-    spans: list[AnySpan] | None = None
     schema_url: str | None = None
 
 
-class JsonResourceSpans(_Message, Generic[AnySpan]):
-    """Spans of one resource."""
+class JsonScopeSpans(JsonScopeHead, Generic[AnySpan]):
+    """Spans of one scope."""
+
+    spans: list[AnySpan] | None = None
+
+
+class JsonResourceHead(_Message):
+    """The resource of spans."""
 
     resource: JsonResource | None = None
-    scope_spans: list[JsonScopeSpans[AnySpan]] | None = None
     schema_url: str | None = None
+
+
+class JsonResourceSpans(JsonResourceHead, Generic[AnySpan]):
+    """Spans of one resource."""
+
+    scope_spans: list[JsonScopeSpans[AnySpan]] | None = None
 
 
 class JsonTraces(_Message, Generic[AnySpan]):

@@ -2,7 +2,8 @@
 Worker processes that encode, decode, and call isolated reward components.
 
 Each is a new Python process that runs a module of mttp: neither a fork, nor `multiprocessing`, which would
-run unguarded scripts again. Both sides talk over a pair of sockets, with one message per request and reply,
+run unguarded scripts again. It is no child, which a program that waits for its children would get, unless it
+is a `ChildProcess`. Both sides talk over a pair of sockets, with one message per request and reply,
 and one system call each way if possible, since each call waits for the interpreter's lock.
 A process ends when its socket closes, so it can't outlive its parent.
 """
@@ -12,28 +13,35 @@ from __future__ import annotations
 import math
 import os
 import select
+import shlex
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
+from mttp.model import clock
+from mttp.otlp import orphans
+from mttp.otlp.descriptors import Descriptor, above_standard
+from mttp.otlp.orphans import Orphan, can_start_orphans
+
 __all__ = [
     "DONE",
     "FAILED",
+    "ChildProcess",
     "Process",
     "ProcessLostError",
     "SilentProcessError",
     "can_start",
+    "can_start_children",
     "own_environment",
     "serve",
 ]
@@ -55,14 +63,34 @@ _SLACK = 1e-3
 """Seconds by which the system may wake a waiting socket too early."""
 _START_SECONDS = 5.0
 """Timeout in seconds of the message that a process is ready, after its first byte."""
+_END_SECONDS = 1.0
+"""Timeout in seconds of the end of a process that was killed."""
+_PID_BYTES = 20
+"""Size of the message with the process id."""
 _SILENT = "it did not answer for {:.1f} s"
-_RUN = """\
+_RUN = f"""\
 import sys
-sys.path[:] = sys.argv[2:]
+end, module, sys.path[:] = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+import os, signal
+if end:
+    os.setsid()
+    os.dup2(end, 0)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            try:
+                os.close(number)
+            except OSError:
+                pass
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+os.write(0, b"%{_PID_BYTES}d" % os.getpid())
 from runpy import run_module
-run_module(sys.argv[1], run_name="__main__")
+run_module(module, run_name="__main__")
 """
-"""Runs a module like `python -m`, without the working directory on the module path."""
+"""
+Runs a module like `python -m`, without the working directory on the module path.
+
+First it says its process id. An orphan has a session of its own, and no files of the program.
+"""
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 _VARIABLES = {
     "OTEL_SDK_DISABLED": "true",
@@ -86,26 +114,38 @@ class SilentProcessError(ProcessLostError):
     """A process did not reply in time."""
 
 
-def can_start() -> bool:
+def can_start_children() -> bool:
     """Whether the same Python can be started as a child process that inherits sockets."""
     is_python = Path(sys.executable or "").name.startswith(("python", "pypy"))
     return os.name == "posix" and is_python and not getattr(sys, "frozen", False)
 
 
+def can_start() -> bool:
+    """Whether the same Python can be started as a process that never becomes a child of this program."""
+    return can_start_children() and can_start_orphans()
+
+
 class Process:
     """Starts a worker process, sends requests and receives replies; one thread at a time."""
 
-    def __init__(
-        self, module: str, *, environment: Mapping[str, str] | None = None, with_site: bool = False
-    ) -> None:
+    _with_site = False
+    """
+    Whether the `site` module is imported.
+
+    Without it a process starts in half the time, finds only what is on this process's path, and what it
+    prints is lost; with it, that goes to this process's standard error.
+    """
+
+    def __init__(self, module: str, *, environment: Mapping[str, str] | None = None) -> None:
         """
         Start a module that calls `serve`; raises OSError, or RuntimeError at the interpreter's end.
 
         `environment` are its variables, by default this process's.
-        Without the `site` module it starts in half the time, finds only what is on this process's path, and
-        what it prints is lost; with it, that goes to this process's standard error.
         """
-        self._socket, theirs = socket.socketpair()
+        ours, theirs = (above_standard(end.detach()) for end in socket.socketpair())
+        self._socket = socket.socket(fileno=ours)
+        self._descriptor = Descriptor(ours)
+        self._orphan: Orphan | None = None
         self._is_ready = False
         self._asked: float | None = None
         """Time of the pending request on the monotonic clock."""
@@ -113,19 +153,23 @@ class Process:
         """Why the process was killed."""
         try:
             self._tick(_TICK)
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, *([] if with_site else ["-S"]), "-c", _RUN, module, *_path()],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=None if with_site else subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
+            self._launch(module, theirs, environment)
         except BaseException:
             self._socket.close()
             raise
         finally:
-            theirs.close()
+            os.close(theirs)
+
+    def _launch(self, module: str, end: int, environment: Mapping[str, str] | None) -> None:
+        """Start the process with its end of the sockets."""
+        kept = os.environ if environment is None else environment
+        gone = [name for name in os.environ if name not in kept and name.isidentifier()]
+        changed = {name: value for name, value in kept.items() if os.environ.get(name) != value}
+        words = [*(f"{name}={shlex.quote(value)}" for name, value in changed.items())]
+        words += map(shlex.quote, _command(module, end, with_site=self._with_site))
+        unset = f"unset {' '.join(gone)}; " if gone else ""
+        os.set_inheritable(end, True)
+        orphans.start(f"{unset}{' '.join(words)} </dev/null >/dev/null 2>&1 &")
 
     def _tick(self, seconds: float) -> None:
         """Limit the next call on the socket to these seconds, or to a part of them."""
@@ -136,22 +180,39 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
+        """The process id, which it says when it has started; raises ProcessLostError."""
+        self._identify(_START_SECONDS)
+        assert self._orphan is not None
+        return self._orphan.pid
 
     @property
     def is_ready(self) -> bool:
         """Whether the process has started, without waiting; raises ProcessLostError if it failed to start."""
-        if not self._is_ready and self._answers():
+        self._check_descriptor()
+        if self._orphan is None and self._answers():
+            self._identify(_START_SECONDS)
+        if self._orphan is not None and not self._is_ready and self._answers():
             self._wait_until_ready(_START_SECONDS)
         return self._is_ready
 
+    def _identify(self, seconds: float) -> None:
+        """Wait for the process id."""
+        if self._orphan is None:
+            with _starting():
+                self._orphan = Orphan(int(_exactly(self._socket, _PID_BYTES, clock.seconds() + seconds)))
+
     def _wait_until_ready(self, seconds: float) -> None:
-        try:
-            _received(self._socket, time.monotonic() + seconds)
-        except (OSError, EOFError) as error:
-            raise ProcessLostError(f"it does not start: {error}") from error
+        self._identify(seconds)
+        with _starting():
+            _received(self._socket, clock.seconds() + seconds)
         self._is_ready = True
+
+    def _check_descriptor(self, looks: Callable[[], None] | None = None) -> None:
+        """Raise ProcessLostError if the socket's number is another file's by now."""
+        if not self._descriptor.is_ours:
+            raise ProcessLostError("the program has closed the descriptor of its socket")
+        if looks is not None:
+            looks()
 
     @property
     def is_working(self) -> bool:
@@ -177,9 +238,10 @@ class Process:
         """
         if self._asked is not None:  # Ctrl-C may interrupt any line
             raise ProcessLostError("the wait for its last answer was interrupted")
-        self._asked = time.monotonic()
-        until = self._asked + seconds
+        self._asked = clock.seconds()
+        until, looks = self._asked + seconds, partial(self._check_descriptor, looks)
         try:
+            self._check_descriptor()
             self._tick(seconds)
             if not self._is_ready:
                 self._wait_until_ready(seconds)
@@ -198,20 +260,55 @@ class Process:
     def hurry(self, seconds: float) -> None:
         """Kill the process if its reply is that many seconds late; the waiting thread is woken at once."""
         asked = self._asked
-        if asked is not None and time.monotonic() - asked >= seconds:
+        if asked is not None and clock.seconds() - asked >= seconds:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
     def _kill(self) -> None:
         """Kill the process and its children."""
+        if self._orphan is not None:
+            self._orphan.kill()
+
+    def close(self) -> None:
+        """Kill the process, also if it is stopped by a signal."""
+        if self._orphan is None:
+            with suppress(ProcessLostError, OSError, ValueError):
+                _ = self.is_ready
+        self._kill()
+        self._close_socket()
+        if self._orphan is not None:
+            self._orphan.wait(_END_SECONDS)
+
+    def _close_socket(self) -> None:
+        """Close the socket, which ends the process, unless its number is another file's by now."""
+        if self._descriptor.is_ours:
+            self._socket.close()
+        else:
+            self._socket.detach()
+
+    def forget(self) -> None:
+        """In a forked child, drop the process of the parent."""
+        self._close_socket()
+
+
+class ChildProcess(Process):
+    """A worker process that is a child, with the `site` module and an exit code."""
+
+    _with_site = True
+
+    def _launch(self, module: str, end: int, environment: Mapping[str, str] | None) -> None:
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
+            _command(module, 0, with_site=True),
+            stdin=end,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def _kill(self) -> None:
         if self._process.returncode is None:
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process has ended."""
-        return self._process.poll() is not None
 
     def is_stopped(self) -> bool:
         """Whether a signal has stopped the process."""
@@ -228,15 +325,29 @@ class Process:
 
     def close(self) -> None:
         """Kill the process, also if it is stopped by a signal."""
-        self._socket.close()
         self._kill()
+        self._close_socket()
         with suppress(subprocess.TimeoutExpired):  # the system does not end it
-            self._process.wait(1)
+            self._process.wait(_END_SECONDS)
 
     def forget(self) -> None:
         """In a forked child, drop the process of the parent."""
-        self._socket.close()
+        super().forget()
         self._process.returncode = 0  # the parent waits for it
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Raise ProcessLostError for an error of the socket before the process is ready."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError) as error:
+        raise ProcessLostError(f"it does not start: {error}") from error
+
+
+def _command(module: str, end: int, *, with_site: bool) -> list[str]:
+    """Return the command of a process whose end of the sockets has this number."""
+    return [sys.executable, *([] if with_site else ["-S"]), "-c", _RUN, str(end), module, *_path()]
 
 
 def own_environment() -> dict[str, str]:
@@ -282,7 +393,7 @@ def _received(
     return kind, _exactly(end, size, until, looks)
 
 
-def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], None] | None) -> bytes:
+def _exactly(end: socket.socket, size: int, until: float, looks: Callable[[], None] | None = None) -> bytes:
     found: list[bytes] = []
     while size:
         part = _tried(partial(end.recv, min(size, _AT_ONCE), socket.MSG_WAITALL), until, looks)
@@ -299,7 +410,7 @@ def _tried(call: Callable[[], T], until: float, looks: Callable[[], None] | None
         try:
             return call()
         except BlockingIOError:
-            if time.monotonic() >= until - _SLACK:
+            if clock.seconds() >= until - _SLACK:
                 raise TimeoutError("it took too long") from None
         if looks is not None:
             looks()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mttp.codec.secrets import USUAL
 from mttp.errors import ReadError
 
 __all__ = ["DATASET_MARKER", "File", "copy_of", "files", "is_parquet", "part", "whole"]
@@ -42,7 +43,8 @@ def files(given: str) -> Iterator[File]:
     elif glob.has_magic(given):
         yield from _glob(given)
     else:
-        raise ReadError(f"{given} does not exist; give a recording, a glob or a directory of recordings")
+        shown = USUAL.text(given)
+        raise ReadError(f"{shown} does not exist; give a recording, a glob or a directory of recordings")
 
 
 def is_parquet(path: Path) -> bool:
@@ -59,7 +61,8 @@ def _glob(pattern: str) -> Iterator[File]:
     for directory in (path for path in paths if path.is_dir()):
         files += _recordings(directory)
     if not files:
-        raise ReadError(f"no file matches {pattern}; quote the pattern and check it, or give a directory")
+        shown = USUAL.text(pattern)
+        raise ReadError(f"no file matches {shown}; quote the pattern and check it, or give a directory")
     yield from _in_order(files)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
-import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from mttp.codec.secrets import REDACTED, USUAL
+from mttp.model import clock
 from mttp.model.printable import one_line
 
 __all__ = [
     "ADVICE",
     "LONGEST_WAIT",
     "MESSAGE_CHARACTERS",
+    "decoded",
     "is_page",
     "printable",
     "redacted",
@@ -34,19 +36,36 @@ ADVICE = {
 }
 """Suggestions for statuses that do not depend on the request."""
 _SHORTEST_SECRET = 4
-_PAGE = re.compile(rb"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
+_PAGE = re.compile(
+    r"(?:\s|<!--.*?-->|<\?.*?\?>)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+)
+_WIDE = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+)
+"""How texts of other encodings than UTF-8 begin."""
 _TAGS = re.compile(r"<(script|style)\b.*?(</\1>|$)|<!--.*?-->|<[^>]*>", re.IGNORECASE | re.DOTALL)
+
+
+def decoded(body: bytes) -> str:
+    """Return a body as text, by its byte order mark or first character, without the mark."""
+    encoding = next((encoding for start, encoding in _WIDE if body.startswith(start)), "utf-8-sig")
+    return body.decode(encoding, "replace")
 
 
 def is_page(body: bytes) -> bool:
     """Whether a body is HTML."""
-    return _PAGE.match(body) is not None
+    return _PAGE.match(decoded(body)) is not None
 
 
 def printable(body: bytes, sent: Mapping[str, str], characters: int = MESSAGE_CHARACTERS) -> str:
     """Return the start of a body as one line of text, without secrets and HTML tags."""
-    text = body[: 16 * MESSAGE_CHARACTERS].decode("utf-8", "replace")
-    if is_page(body):
+    text = decoded(body[: 16 * MESSAGE_CHARACTERS])
+    if _PAGE.match(text):
         text = _TAGS.sub(" ", text)
     return redacted(" ".join(one_line(text).split()), sent)[:characters]
 
@@ -57,7 +76,7 @@ def redacted(text: str, sent: Mapping[str, str]) -> str:
         for secret in (value, value.partition(" ")[2]):
             if len(secret) >= _SHORTEST_SECRET and USUAL.names(name):
                 text = text.replace(secret, REDACTED)
-    return str(USUAL.hide("", text, []))
+    return USUAL.text(text)
 
 
 def seconds_to_wait(given: str) -> float | None:
@@ -66,7 +85,7 @@ def seconds_to_wait(given: str) -> float | None:
         seconds = float(given)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(given).timestamp() - time.time()
+            seconds = parsedate_to_datetime(given).timestamp() - clock.wall() / 1e9
         except (TypeError, ValueError, OverflowError):
             return None
     return min(max(seconds, 0.0), LONGEST_WAIT) if math.isfinite(seconds) else None

@@ -1,6 +1,7 @@
 """
 Reads the lines of plain, gzip and zstd files in constant memory, also of files that a crash cut off.
 
+A JSON document that is written over several lines is one line here.
 The compression is detected by the first bytes, not by the name.
 A file may hold several gzip members or zstd frames: every writer that appends adds one.
 """
@@ -8,15 +9,17 @@ A file may hold several gzip members or zstd frames: every writer that appends a
 from __future__ import annotations
 
 import os
+import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader, FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from mttp.errors import MissingExtra
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.malloc import keep_freed
 
 __all__ = [
@@ -51,15 +54,18 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CONTINUED = b"{[,:"
+"""The last characters of lines after which a JSON document goes on."""
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class StreamLine(NamedTuple):
-    """A line."""
+    """A line, or the lines of one JSON document."""
 
     number: int
-    """Line number, from 1."""
+    """Number of the first line, from 1."""
     content: bytes
-    """The bytes without the newline."""
+    """The bytes without the last newline."""
     ended: bool
     """Whether a newline follows; False only for the last line of a file, which may be cut off."""
 
@@ -114,14 +120,53 @@ def read_lines(
     Yield the lines of a file without empty ones, and a `Cut` at the end if the rest can't be read.
 
     A line that is too long becomes a `Skipped`. With `share`, only the lines in it, numbered from 1.
+    The lines of an indented JSON document are one `StreamLine`.
     """
     keep_freed()
     path = Path(path)
     with BufferedReader(FileIO(path), _BUFFER) as file:
         if _compression(file) is None:
-            yield from _plain(file, share or FilePart(0, sys.maxsize), progress)
+            lines = _plain(file, share or FilePart(0, sys.maxsize), progress)
         else:
-            yield from _split(_chunks(path, file, progress))
+            lines = _split(_chunks(path, file, progress))
+        for line in lines:
+            if isinstance(line, StreamLine) and _opens(line.content):
+                yield from _document(line, lines)
+            else:
+                yield line
+
+
+def _opens(content: bytes) -> bool:
+    """Return whether a line begins a JSON document that goes on in the next line."""
+    ends, begins = content[-8:].rstrip()[-1:], content[:64].lstrip()[:1]
+    return ends in _CONTINUED and begins in b"{[" and _depth(content) > 0
+
+
+def _document(
+    first: StreamLine, lines: Iterator[StreamLine | Skipped | Cut]
+) -> Iterator[StreamLine | Skipped | Cut]:
+    """Yield the document that a line begins as one line; without an end, its lines as they are."""
+    read = [first]
+    depth, size = _depth(first.content), len(first.content)
+    for line in lines:
+        if not isinstance(line, StreamLine):
+            yield from (*read, line)
+            return
+        read.append(line)
+        depth += _depth(line.content)
+        size += len(line.content)
+        if depth <= 0:
+            yield StreamLine(first.number, b"\n".join(one.content for one in read), line.ended)
+            return
+        if size > READABLE_LINE_BYTES:
+            break
+    yield from read
+
+
+def _depth(content: bytes) -> int:
+    """Return how many more objects and arrays a line opens than it closes."""
+    structure = _TEXTS.sub(b"", content)
+    return sum(map(structure.count, (b"{", b"["))) - sum(map(structure.count, (b"}", b"]")))
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
@@ -131,12 +176,16 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def shares(path: str | os.PathLike[str], size: int) -> list[FilePart]:
-    """Split a file into parts of whole lines of about `size` bytes; a compressed file is one part."""
+    """
+    Split a file into parts of whole lines of about `size` bytes.
+
+    A compressed file is one part, and so is one that begins with an indented document.
+    """
     whole = FilePart(0, sys.maxsize)
     with BufferedReader(FileIO(path)) as file:
         total = file.seek(0, os.SEEK_END)
         file.seek(0)
-        if _compression(file) is not None:
+        if _compression(file) is not None or _opens(file.readline(READABLE_LINE_BYTES)):
             return [whole]
         ends = [whole.start]
         while ends[-1] + size < total:
@@ -189,8 +238,7 @@ def _plain(file: _File, share: FilePart, progress: Progress | None) -> Iterator[
             left -= skipped
             yield _too_long(number)
             continue
-        if number == 1 and not share.start:
-            content = _without_mark(content)
+        content = content.removeprefix(_BYTE_ORDER_MARK)
         if content and not content.isspace():
             yield StreamLine(number, content[:-1] if ended else content, ended)
 
@@ -222,8 +270,8 @@ def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut
         for content in ends:
             if length + len(content) > READABLE_LINE_BYTES:
                 yield _too_long(number)
-            elif (content := b"".join((*rest, content))) and not content.isspace():
-                yield StreamLine(number, _without_mark(content) if number == 1 else content, True)
+            elif (content := _joined((*rest, content))) and not content.isspace():
+                yield StreamLine(number, content, True)
             rest.clear()
             number, length = number + 1, 0
         length += len(last)
@@ -233,16 +281,17 @@ def _split(chunks: Iterator[bytes | str]) -> Iterator[StreamLine | Skipped | Cut
             rest.append(last)
     if length > READABLE_LINE_BYTES:
         yield _too_long(number)
-    elif (content := b"".join(rest)) and not content.isspace():
-        yield StreamLine(number, _without_mark(content) if number == 1 else content, False)
+    elif (content := _joined(rest)) and not content.isspace():
+        yield StreamLine(number, content, False)
 
 
 def _too_long(number: int) -> Skipped:
     return Skipped(number, f"the line is longer than {READABLE_LINE_BYTES >> 20} MiB, and is left out")
 
 
-def _without_mark(content: bytes) -> bytes:
-    return content.removeprefix(_BYTE_ORDER_MARK)
+def _joined(pieces: Iterable[bytes]) -> bytes:
+    """Return a line without the byte order mark that each of several joined files may begin with."""
+    return b"".join(pieces).removeprefix(_BYTE_ORDER_MARK)
 
 
 def _compression(file: _File) -> Literal["gzip", "zstd"] | None:
@@ -298,6 +347,7 @@ def _decompressed(
             try:
                 content = decoder.decompress(piece)
             except Exception as error:  # zlib.error or zstandard.ZstdError
+                raise_interrupt(error)
                 yield f"the {name} stream is damaged: {error}"
                 return
             yield content

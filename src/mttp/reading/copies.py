@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import File, copy_of
+from mttp.otlp.whole_files import replacing
 from mttp.reading import lines
 from mttp.reading.problems import Problem, Problems
 
@@ -52,14 +53,10 @@ def make(source: Path) -> Path:
     from mttp.reading import parquet
 
     path = copy_of(source)
-    partial = path.with_name(f".{path.name}.partial")
     state, problems = _state(source), Problems()
     blocks = lines.read_blocks(File(source, named=True), _as_written(source), problems)
-    try:
+    with replacing(path) as partial:
         parquet.write(partial, _spans(blocks), notes=lambda: {_NOTE: _note(state, problems.all())})
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.model.chat import Message, messages, new_messages
 from mttp.model.episodes import Episode
+from mttp.otlp.whole_files import replacing
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.reading.recording import Recording, read
 from mttp.reading.sources import Source
@@ -89,12 +90,8 @@ class TrainingDataset:
         target = Path(path)
         if target.suffix not in _WRITERS:
             raise ConfigureError(f"{target}: the name of a data set ends in {' or '.join(_WRITERS)}")
-        partial = target.with_name(f".{target.name}.partial")
-        try:
+        with replacing(target) as partial:
             _WRITERS[target.suffix]([jsonable(row) for row in self.rows], partial)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def training_dataset(

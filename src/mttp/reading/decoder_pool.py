@@ -44,7 +44,7 @@ def start(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> Decoder
 def _started(count: int) -> list[Process]:
     """Up to `count` started processes; none if `count` is 1 or processes can't be started."""
     workers: list[Process] = []
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # the latter at the interpreter's end
         for _ in range(count if count > 1 and can_start() else 0):
             workers.append(Process("mttp.reading.worker", environment=own_environment()))
     return workers
@@ -125,7 +125,12 @@ class DecoderPool:
 
     def _submit(self, count: int) -> None:
         for task in islice(self._tasks, count):
-            self._pending.append((task, self._threads.submit(self._reply, task)))
+            try:
+                reply = self._threads.submit(self._reply, task)
+            except RuntimeError:  # at the interpreter's end
+                reply = Future()
+                reply.set_result(b"")
+            self._pending.append((task, reply))
 
     def _reply(self, task: _Task) -> bytes:
         """The packed lines of a part, as one of the processes decodes them; empty if it fails."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from mttp.codec import evals as codec
 from mttp.codec import kinds
+from mttp.codec.duplicates import fuller
 from mttp.model.evaluations import Evaluation
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.call_times import StreamedCalls, timed
-from mttp.reading.duplicates import fuller
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.scorings import EpisodeScorings

@@ -13,7 +13,7 @@ from mttp import formats
 from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
 from mttp.model.spans import SpanRecord
-from mttp.otlp.json_decode import LineError, Shorten, decode_line, decode_spans
+from mttp.otlp.json_decode import LineError, Shorten, decode_documents
 from mttp.otlp.recording_files import File
 from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read_lines
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
@@ -178,9 +178,10 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
         if item.content.startswith(_MESSAGE_PREFIX) and isinstance(item, StreamLine):
             spans, found = _message(item, arrays=arrays)
         else:
-            spans = decode_line(item.content, arrays=arrays, shorten=shorten)
+            spans, reasons = decode_documents(item.content, arrays=arrays, shorten=shorten)
+            found = [("broken_span", reason) for reason in reasons]
     except LineError as error:
-        spans, found = _salvaged(item, error, arrays=arrays)
+        spans, found = _without_traces(item, error, arrays=arrays)
     if isinstance(item, Cut):
         found = [("cut_stream", f"{item.reason}; the lines before it were read")]
     return Decoded(spans, [LineFault(kind, message, item.number) for kind, message in found])
@@ -196,15 +197,10 @@ def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord] | None
         return (None, [("broken_message", str(error))]) if item.ended else ([], [_TRUNCATED])
 
 
-def _salvaged(
+def _without_traces(
     item: StreamLine | Cut, error: LineError, *, arrays: bool
 ) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
-    """The spans and faults of an invalid line."""
-    if error.kind == "broken_line":
-        with suppress(LineError):
-            block, reasons = decode_spans(item.content, arrays=arrays)
-            if block or reasons:
-                return block, [("broken_span", reason) for reason in reasons]
+    """The spans and faults of a line that is no valid OTLP JSON."""
     begins_as_traces = item.content.startswith(_TRACES_PREFIX)
     with suppress(EnvelopeError):
         from mttp.reading.message_spans import message_spans

@@ -14,6 +14,7 @@ from mttp.codec import groups as group_codec
 from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
+from mttp.codec.duplicates import fuller, is_lossless, is_same
 from mttp.errors import ConfigureError, ReadError
 from mttp.model.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
 from mttp.model.evaluations import Evaluation
@@ -22,7 +23,6 @@ from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading import notebook
 from mttp.reading.call_times import timed
-from mttp.reading.duplicates import fuller, is_lossless, is_same
 from mttp.reading.evals import EvaluationPart, merged, part
 from mttp.reading.filtering import Words, matches
 from mttp.reading.folding import fold, in_order

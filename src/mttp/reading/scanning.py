@@ -220,8 +220,10 @@ class Scan:
         conformity = Conformity(as_written=self._as_written)
         for record in records:
             kept, misfits = conformity.examine(record)
-            for kind, trace_id, _, message in misfits:
-                self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
+            for one in misfits:
+                self._problems.add(
+                    Problem(kind=one.kind, message=one.message, file=source, trace_id=one.trace_id)
+                )
             yield kept
 
     def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:

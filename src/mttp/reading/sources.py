@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote
 
 from mttp.errors import ReadError
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import File, files
 from mttp.reading import engines, stores
@@ -34,9 +35,18 @@ def find(source: Source) -> list[File | RecordedSpans]:
     """The files, sessions and stores of a source, each once; raises ReadError if there are none."""
     found: dict[object, File | RecordedSpans] = {}
     for item in _items(source):
-        for part in [item] if isinstance(item, RecordedSpans) else files(os.fspath(item)):
+        for part in [item] if isinstance(item, RecordedSpans) else files(_text_of(item)):
             found.setdefault(part.path.resolve() if isinstance(part, File) else id(part), part)
     return list(found.values())
+
+
+def _text_of(path: str | os.PathLike[str]) -> str:
+    """Return a path as text; raises ReadError if the object can't give it."""
+    try:
+        return os.fspath(path)
+    except Exception as error:
+        raise_interrupt(error)
+        raise ReadError(f"can't read {type(path).__name__}, which gives no path: {error!r}") from error
 
 
 def size(source: Source) -> int:

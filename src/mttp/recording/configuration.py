@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -16,6 +15,8 @@ from typing_extensions import ParamSpec, Unpack
 
 from mttp.errors import ConfigureError
 from mttp.model import ids
+from mttp.model.interrupts import raise_interrupt, suppress_errors
+from mttp.model.log import log
 from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
 from mttp.recording.arguments import check_names
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RUN_ID_VARIABLE", "TRANSPORT_VARIABLE", "configure", "current_session", "episode", "step"]
 
-_log = logging.getLogger("mttp")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -285,7 +285,7 @@ def resume() -> None:
 
 
 def _announce(message: str) -> None:
-    with contextlib.suppress(Exception):
+    with suppress_errors():
         print(message, file=sys.stderr)
 
 
@@ -305,8 +305,9 @@ def recording_session() -> Session | None:
     try:
         return _session()
     except Exception as error:
+        raise_interrupt(error)
         _is_implicit_off = True
-        _log.warning("mttp: nothing is recorded: %s", error)
+        log.warning("mttp: nothing is recorded: %s", error)
         return None
 
 
@@ -326,6 +327,7 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     except MisuseError:
         raise
     except Exception as error:
+        raise_interrupt(error)
         _failed("episode", error)
         return inert_episode()
 
@@ -345,6 +347,7 @@ def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep
         if session is not None:
             session._fault("step_outside_episode", "mttp.step() was called without a current episode")
     except Exception as error:
+        raise_interrupt(error)
         _failed("step", error)
     return inert_step()
 

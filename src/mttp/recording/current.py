@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from opentelemetry import context as otel_context
-
-from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY
+from mttp.model.interrupts import raise_interrupt
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current, settled
 from mttp.recording.lazy_step import LazyStep
 from mttp.recording.open_episode import OpenEpisode, inert
 from mttp.recording.open_step import OpenStep
@@ -29,7 +28,7 @@ def inert_step() -> OpenStep:
 
 def current_trajectory() -> Trajectory:
     """Return the current agent, or the current episode; outside an episode an inert one."""
-    found = otel_context.get_value(TRAJECTORY_KEY)
+    found: object = settled(current()).get(TRAJECTORY_KEY)
     while isinstance(found, Trajectory) and found.ended:
         found = found._outer_current
     return found if isinstance(found, Trajectory) and not _is_left_open(found) else inert()
@@ -39,18 +38,20 @@ def current_episode() -> OpenEpisode:
     """Return the current episode; outside an episode an inert one, which is false."""
     try:
         return cast(OpenEpisode, current_trajectory()._episode)
-    except Exception:  # for lack of memory or stack
+    except Exception as error:  # for lack of memory or stack
+        raise_interrupt(error)
         return inert()
 
 
 def current_step() -> OpenStep:
     """Return the current step; outside a step an inert one, which is false."""
     try:
-        found = _unwrapped(otel_context.get_value(STEP_KEY))
+        found = _unwrapped(settled(current()).get(STEP_KEY))
         while isinstance(found, OpenStep) and found.ended:
             found = _unwrapped(found._outer)
         return found if isinstance(found, OpenStep) and not _is_left_open(found._owner) else _INERT_STEP
-    except Exception:  # for lack of memory or stack
+    except Exception as error:  # for lack of memory or stack
+        raise_interrupt(error)
         return _INERT_STEP
 
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import os
 import threading
-import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import annotations as codec
-from mttp.codec import calls as call_codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
 from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
+from mttp.model import clock
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
+from mttp.otlp.spans import RecordingSpan
 from mttp.recording import targets
 from mttp.recording.configuration import never_raises, recording_session
-from mttp.recording.open_call import OpenCall, span_kind
+from mttp.recording.open_call import OpenCall
 from mttp.recording.session import Session
 from mttp.recording.targets import Target
 from mttp.semconv import attributes as a
@@ -280,8 +280,11 @@ def _record(
 
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
     """Record a component's grade, with its parts and calls as children."""
+    faults: Faults = []
+    grade = grades.checked(grade, faults)
     grade_start = start if grade.start_time is None else grade.start_time
     span = session._recorder.span(grades.span_name(grade), values={}, parent=parent, start=grade_start)
+    span.note(faults)
     span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
     for part in grade.parts:
         _grade(session, part, span.identity, start)
@@ -292,11 +295,12 @@ def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> N
 
 def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:
     """Record a grader's call of a model or a tool."""
-    name = call_codec.span_name(call.operation, call.name)
-    call_start = start if call.start_time is None else call.start_time
     values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
-    span = session._recorder.span(name, values=values, parent=parent, start=call_start, kind=span_kind(call))
-    OpenCall(session._recorder, span, call)._conclude()
+
+    def start_span(name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
+        return session._recorder.span(name, values=values, parent=parent, start=start_time, kind=kind)
+
+    OpenCall._record_finished(session._recorder, call, start_span, start_time=start)
 
 
 def _revision(given: object, default: int, faults: Faults) -> int:
@@ -312,7 +316,7 @@ def now() -> int:
     """Return the time in nanoseconds since the Unix epoch, greater than all earlier results."""
     global _last_time
     with _lock:
-        _last_time = max(_last_time + 1, clock.time_ns())
+        _last_time = max(_last_time + 1, clock.wall())
         return _last_time
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
@@ -15,10 +14,14 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from typing_extensions import Self
 
-from mttp.codec.plain import mapped, number, plain, text
+from mttp.codec import content
+from mttp.codec.fields import integer, mapping
+from mttp.codec.plain import Faults, number, plain, scalar_text, text
 from mttp.model.episodes import Reward
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.keys import name_key
-from mttp.otlp.spans import RecordingSpan, SpanOrigin, error_message, qualified_name
+from mttp.model.live import Live
+from mttp.otlp.spans import Outlasted, RecordingSpan, SpanOrigin, error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
 from mttp.semconv import attributes as a
 
@@ -36,6 +39,7 @@ __all__ = [
     "detach",
     "document_of",
     "restore",
+    "settled",
 ]
 
 TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
@@ -129,12 +133,19 @@ class Host(Protocol):
         """Register a buffer of steps, which the background thread writes."""
 
 
-class Handle:
-    """A span with methods to record on it; a context manager in whose block it is current."""
+class Handle(Live):
+    """
+    A span with methods to record on it; a context manager in whose block it is current.
+
+    An ended handle is current nowhere. A context may still hold its span: that of the block in which `end`
+    was called, or that in which a generator with the block was started, if it is closed in another task or
+    thread, or out of order. There the span stands for what encloses the block, see `RecordingSpan.outside`.
+    """
 
     # Rare attributes have defaults on the class, because steps are created in the training loop.
     _outer: object = None
-    _attached: tuple[Token[Context], Any] | None
+    _attached: tuple[Token[Context], Context, Any] | None
+    """The token and the context of its innermost block, and the same of the next outer one."""
 
     def __init__(self, host: Host | None, span: RecordingSpan | None) -> None:
         self._host = host
@@ -193,9 +204,12 @@ class Handle:
 
     def __enter__(self) -> Self:
         try:
-            if self._span is not None:
-                self._attached = (attach(self._as_context()), self._attached)
+            span = self._span
+            if span is not None and span._end_time is None:
+                context = self._as_context()
+                self._attached = (attach(context), context, self._attached)
         except Exception as error:
+            raise_interrupt(error)
             self._failed(f"{type(self).__name__}.__enter__", error)
         return self
 
@@ -207,11 +221,17 @@ class Handle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
+        is_left = False
         if self._attached is not None:
-            token, self._attached = self._attached
-            detach(token)
+            token, context, outer = self._attached
+            is_left = not (current() is context and detach(token))
+            if is_left:
+                self._move_out()
+            self._attached = outer
         if not self.ended:
             self._leave(error)
+        elif not (is_left or self._attached):
+            self._move_out(back=True)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -221,6 +241,32 @@ class Handle:
     ) -> None:
         self.__exit__(kind, error, trace_)
 
+    def _move_out(self, *, back: bool = False) -> None:
+        """Have contexts that hold its span see what encloses its blocks instead; `back` undoes it."""
+        span = self._current_span
+        if span is not None:
+            span.outside = None if back else self._context_outside()
+
+    @property
+    def _current_span(self) -> Outlasted | None:
+        """The span that is current in its block, if that is its own."""
+        return self._span
+
+    def _context_outside(self) -> Context:
+        """Return the context of the outermost block's place."""
+        attached = self._attached
+        before: object = None
+        while attached is not None:
+            token, _, attached = attached
+            before = getattr(token, "old_value", None)
+        return settled(cast(Context, before)) if isinstance(before, dict) else Context()
+
+    def _end_span(self, end_time: int | None = None) -> None:
+        """End the span."""
+        if self._attached is not None:
+            self._move_out()
+        cast(RecordingSpan, self._span).end(end_time)
+
     def _leave(self, error: BaseException | None) -> None:
         try:
             if error is None:
@@ -228,6 +274,7 @@ class Handle:
             else:
                 self._finish_with_error(error)
         except Exception as failure:
+            raise_interrupt(failure)
             self._failed(type(self).__name__, failure)
 
     def _finish_with_error(self, error: BaseException) -> None:
@@ -238,20 +285,60 @@ class Handle:
             self._span.record_exception(error)
             self._finish(status="error", error_type=qualified_name(error), error_message=error_message(error))
 
+    def _end_children(self, children: Iterable[Handle], **how: Any) -> None:
+        """End these handles; an error of one costs only its own values."""
+        for child in children:
+            try:
+                child._finish(**how)
+            except Exception as error:
+                raise_interrupt(error)
+                child._failed(type(child).__name__, error)
+                child._conclude(how.get("end_time"))
+
+    def _attempt(self, call: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+        """Call a part of the end; an exception is a fault, and the rest of the end goes on."""
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            raise_interrupt(error)
+            self._failed(getattr(call, "__qualname__", type(call).__name__), error)
+
+    def _conclude(self, end_time: int | None) -> None:
+        """End the span that an error has left open."""
+        if self._span is not None and self._span._end_time is None:
+            self._span.conclude(end_time)
+
     def _finish(self, **how: Any) -> None:
         raise NotImplementedError(f"{type(self).__name__} can't end with {how}")
 
 
 def document_of(result: object) -> str:
     """Return the reward spec document of a result; empty for any other value."""
-    found = getattr(result, "document", "") if hasattr(type(result), "reward") else ""
-    return found if isinstance(found, str) else ""
+    if not hasattr(type(result), "reward"):
+        return ""
+    try:
+        document = getattr(result, "document", "")
+        return document if isinstance(document, str) else ""
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        return ""
 
 
-def detach(token: Token[Context]) -> None:
-    """Restore the previous context; do nothing in another context, where an async generator may end."""
-    with suppress(Exception):  # an ended handle is never current, even if the context still holds it
+def detach(token: Token[Context]) -> bool:
+    """Restore the previous context; return False in another context, where an async generator may end."""
+    try:
         restore(token)
+    except Exception as error:
+        raise_interrupt(error)
+        return False
+    return True
+
+
+def settled(context: Context) -> Context:
+    """Return the context, or what encloses the blocks that have ended if it holds their span."""
+    while (outside := getattr(context.get(SPAN_KEY), "outside", None)) is not None:
+        context = outside
+    return context
 
 
 class ScoredHandle(Handle):
@@ -271,6 +358,18 @@ class ScoredHandle(Handle):
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:
             cast(Host, self._host).keep_spec_document(document)
+
+    def _keep_content(self, keys: content.ContentKeys, value: object, max_bytes: object) -> None:
+        """Record a copy of an observation or an action."""
+        span = cast(RecordingSpan, self._span)
+        faults: Faults = []
+        omissions: list[str] = []
+        limit = None if max_bytes is None else integer("max_bytes", max_bytes, faults)
+        span.encoded.update(content.encode(keys, value, faults, omissions, max_bytes=limit))
+        if omissions:
+            span.omissions.extend(omissions)
+        if faults:
+            span.note(faults)
 
     _metrics: dict[str, float] | None = None
     _metadata: dict[str, Any] | None = None
@@ -293,7 +392,8 @@ class ScoredHandle(Handle):
             return
         found = number(value)
         if found is None:
-            cast(RecordingSpan, self._span).fault("metric_invalid", f"{name} is {value!r:.200}")
+            detail = f"{text(name, [])} is {scalar_text(value):.200}"
+            cast(RecordingSpan, self._span).fault("metric_invalid", detail)
         elif (key := self._own_name(a.METRIC, name)) is not None:
             self._metrics = self._metrics or {}
             self._metrics[key] = found
@@ -318,16 +418,16 @@ class ScoredHandle(Handle):
         span = self._span
         if span is None:
             return
-        for name, fact in span.checked(mapped, "metadata", metadata).items():
+        for name, fact in span.checked(mapping, "metadata", metadata).items():
             self.set_metadata(name, fact)
-        for name, metric in span.checked(mapped, "metrics", metrics).items():
+        for name, metric in span.checked(mapping, "metrics", metrics).items():
             self.metric(name, metric)
 
     def _own_name(self, prefix: str, name: object) -> str | None:
         """Return the recorded name; None, with a fault, if another name is already recorded under it."""
-        key = name_key(name)
-        self._raw_names = self._raw_names or {}
         given = text(name, [])
+        key = name_key(given)
+        self._raw_names = self._raw_names or {}
         raw = self._raw_names.setdefault(f"{prefix}.{key}", given)
         if raw == given and key:
             return key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -13,6 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["Observers", "checked"]
 
@@ -81,6 +82,7 @@ class Observers:
             try:
                 span = self._view(span)
             except Exception as error:
+                raise_interrupt(error)
                 self._fault("withholding_failed", type(error).__name__)
                 return
         for processor in self._processors:
@@ -116,6 +118,7 @@ class Observers:
         try:
             getattr(processor, method)(*args, **kwargs)
         except Exception as error:
+            raise_interrupt(error)
             self._fault("processor_failed", f"{type(processor).__name__}.{method}: {scalar_text(error)}")
 
     def _start(self, call: Callable[..., None], *args: Any) -> threading.Thread:
@@ -130,8 +133,8 @@ class Observers:
         return threading.Thread(target=call, args=args, name="mttp-processor", daemon=True)
 
     def _wait(self, threads: Sequence[threading.Thread], timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
+        deadline = clock.seconds() + timeout
         for thread in threads:
             if thread.is_alive():
-                thread.join(max(deadline - time.monotonic(), 0.0))
+                thread.join(max(deadline - clock.seconds(), 0.0))
         return not any(thread.is_alive() for thread in threads)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mttp.codec import agents as codec
-from mttp.codec.plain import Faults, text
+from mttp.codec.plain import text
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.trajectory import Trajectory
@@ -57,7 +57,7 @@ class OpenAgent(Trajectory):
         """Record the facts that are stated when the agent is named."""
         if any(fact is not None for fact in (metadata, *facts.values())) and self._accepts("agent"):
             span = cast(RecordingSpan, self._span)
-            span.values |= span.checked(codec.facts, **facts)
+            span.values |= span.checked(codec.facts, facts)
             self._describe(metadata, None)
 
     @quiet
@@ -103,10 +103,7 @@ class OpenAgent(Trajectory):
             if self._closing:
                 return
             self._close()
-            known = {"return_": self.return_, "length": self._steps if length is None else length}
-            span.values |= span.checked(self._encode, **known, **self._end_flags, **facts)
-        span.end(end_time)
-
-    @staticmethod
-    def _encode(faults: Faults, **facts: Any) -> dict[str, Any]:
-        return codec.facts(faults, **facts)
+            counted = {"return_": self.return_, "length": self._steps, **self._end_flags}
+            stated = span.checked(codec.facts, {"length": length, **facts})
+            span.values |= span.checked(codec.facts, counted) | stated
+        self._end_span(end_time)

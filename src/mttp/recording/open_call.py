@@ -4,33 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from opentelemetry.trace import SpanKind
 
-from mttp.codec import calls
+from mttp.codec import calls, fields
+from mttp.codec.plain import Faults
 from mttp.model.episodes import Call
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.handle import Handle, Host
 
-__all__ = ["OpenCall", "span_kind"]
+__all__ = ["OpenCall"]
 
 
-def span_kind(call: Call) -> SpanKind:
-    """Return the kind of a call's span: client for a model, internal for a tool."""
-    return SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
+class _StartsSpan(Protocol):
+    def __call__(self, name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
+        """Start the span of a call."""
 
 
 class OpenCall(Handle):
-    """An open call of a model or a tool within a step."""
+    """An open call of a model or a tool within a step; what it is given is copied at once."""
 
-    def __init__(self, host: Host | None, span: RecordingSpan | None, call: Call | None = None) -> None:
-        super().__init__(host, span)
-        self._call = call
-        self._before_end: Callable[[], object] | None = None
-        """Called before the end, to complete a streamed response."""
-        self._response: dict[str, Any] = {}
+    _operation = ""
+    _before_end: Callable[[], object] | None = None
+    """Called before the end, to complete a streamed response."""
+
+    @classmethod
+    def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
+        """Start a call with what its value has; `start_span` starts its span."""
+        faults: Faults = []
+        return cls._start(host, fields.checked(call, faults), faults, start_span)
+
+    @classmethod
+    def _record_finished(
+        cls,
+        host: Host | None,
+        call: Call,
+        start_span: _StartsSpan,
+        *,
+        start_time: int | None = None,
+        end_time: int | None = None,
+    ) -> None:
+        """Record a finished call; the times are for a call without its own."""
+        faults: Faults = []
+        call = fields.checked(call, faults)
+        call = replace(call, start_time=call.start_time or start_time, end_time=call.end_time or end_time)
+        cls._start(host, call, faults, start_span)._finish(
+            error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
+        )
+
+    @classmethod
+    def _start(cls, host: Host | None, call: Call, faults: Faults, start_span: _StartsSpan) -> OpenCall:
+        attributes = calls.encode(call, faults)
+        kind = SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
+        name = calls.span_name(call.operation, call.name)
+        opened = cls(host, start_span(name, kind=kind, start_time=call.start_time))
+        opened._operation = call.operation
+        opened._record(attributes, faults)
+        return opened
 
     @quiet
     def response(
@@ -49,35 +81,35 @@ class OpenCall(Handle):
         `time_to_first_chunk` is in seconds, from the request to the first chunk of a streamed response.
         """
         if self._accepts("response"):
-            given = {
-                "response_model": model,
-                "id": id,
-                "finish_reasons": tuple(finish_reasons),
-                "input_tokens": input_tokens,
-                "output_tokens": output_tokens,
-                "time_to_first_chunk": time_to_first_chunk,
-            }
-            self._response |= {name: value for name, value in given.items() if value is not None}
+            self._add(
+                response_model=model,
+                id=id,
+                finish_reasons=finish_reasons,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                time_to_first_chunk=time_to_first_chunk,
+            )
 
     @quiet
     def result(self, value: object) -> None:
         """Record the tool's result."""
         if self._accepts("result"):
-            self._response["result"] = value
+            self._add(result=value)
+
+    def _add(self, **given: Any) -> None:
+        faults: Faults = []
+        self._record(calls.encode_fields(self._operation, given, faults), faults)
+
+    def _record(self, attributes: dict[str, Any], faults: Faults) -> None:
+        span = cast(RecordingSpan, self._span)
+        span.encoded.update(attributes)
+        span.note(faults)
 
     @quiet
     def end(self) -> None:
         """End the call."""
         if self._accepts("end"):
             self._finish()
-
-    def _conclude(self) -> None:
-        """End a finished call with the error and the end time of its value."""
-        assert self._call is not None
-        call = self._call
-        self._finish(
-            error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
-        )
 
     def _finish(
         self,
@@ -88,10 +120,8 @@ class OpenCall(Handle):
         **_: Any,
     ) -> None:
         if self._before_end is not None:
-            self._before_end()
+            self._attempt(self._before_end)
         span = cast(RecordingSpan, self._span)
-        assert self._call is not None
-        span.encoded |= span.checked(calls.encode, replace(self._call, **self._response))
         if error_type is not None:
             span.fail(error_type, error_message)
-        span.end(end_time)
+        self._end_span(end_time)

@@ -11,6 +11,7 @@ from opentelemetry.trace import Link, Span, SpanContext
 
 from mttp.codec import content
 from mttp.codec import episodes as codec
+from mttp.codec.fields import integer, optional_text
 from mttp.codec.generators import GeneratorState
 from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
@@ -70,7 +71,7 @@ class OpenEpisode(EpisodeProperties):
             return
         shared, shared_faults = template or _NO_TEMPLATE
         faults: Faults = [*shared_faults]
-        own_id = text(episode_id, faults) if episode_id else ""
+        own_id = "" if episode_id is None else optional_text("id", episode_id, faults)
         mode = host.steps if steps is None else self._mode(steps, host, faults)
         segment = Segment(host, trace_id or ids.trace_id(), own_id, steps=mode)
         EpisodeProperties.__init__(self, segment)
@@ -99,7 +100,7 @@ class OpenEpisode(EpisodeProperties):
     @staticmethod
     def _mode(steps: str, host: Host, faults: Faults) -> str:
         """Return how steps are written: as stated, by default as in the session."""
-        if steps in STEP_MODES:
+        if type(steps) is str and steps in STEP_MODES:
             return steps
         faults.append(f"steps_invalid: {scalar_text(steps):.80}")
         return host.steps
@@ -159,15 +160,7 @@ class OpenEpisode(EpisodeProperties):
         Of a value of more than `max_bytes` only dtype and shape are kept.
         """
         if self._accepts("final_observation"):
-            span = cast(RecordingSpan, self._span)
-            faults: Faults = []
-            omissions: list[str] = []
-            span.encoded.update(
-                content.encode(content.FINAL_OBSERVATION, value, faults, omissions, max_bytes=max_bytes)
-            )
-            if omissions:
-                span.omissions.extend(omissions)
-            span.note(faults)
+            self._keep_content(content.FINAL_OBSERVATION, value, max_bytes)
 
     @quiet
     def end(
@@ -227,18 +220,23 @@ class OpenEpisode(EpisodeProperties):
         length: int | None = None,
         **facts: Any,
     ) -> None:
-        for agent in self.agents if self._agents else ():
-            if not agent.ended:
-                agent._finish(end_time=end_time)
+        if self._agents:
+            self._end_children((agent for agent in self.agents if not agent.ended), end_time=end_time)
         self._finish_steps(terminated=terminated, truncated=truncated, end_time=end_time)
         span, segment = self._span, self._segment
         assert span is not None
+        faults: Faults = []
+        if length is not None:
+            length = integer("length", length, faults)
         if length is None:
             length = self._next_index
             for agent in self._agents.values():
                 length = max(length, agent._next_index)
-        faults: Faults = []
-        closing = {"status": status, "outcome": codec.outcome(outcome, faults), "length": length}
+        closing = {
+            "status": codec.status(status, faults),
+            "outcome": codec.outcome(outcome, faults),
+            "length": length,
+        }
         for name, value in facts.items():
             if value is not None:
                 closing[name] = value
@@ -251,7 +249,7 @@ class OpenEpisode(EpisodeProperties):
             span.encoded.update(self._encode_ending(segment, faults))
         if faults:
             span.note(faults)
-        span.end(end_time)
+        self._end_span(end_time)
 
     def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
         steps = self._steps

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from opentelemetry import context as otel_context
-from opentelemetry.context import Context
+from typing_extensions import Self
 
 from mttp.codec import groups
 from mttp.codec.plain import number, scalar_text
@@ -92,9 +91,9 @@ class OpenGroup(ScoredHandle):
         """Return the id, which `mttp.episode(group=group)` records."""
         return self.id
 
-    def _as_context(self) -> Context:
-        """Return the context unchanged, because episodes in the block are roots."""
-        return otel_context.get_current()
+    def __enter__(self) -> Self:
+        """Return the group; it is not current in the block, because episodes there are roots."""
+        return self
 
     @property
     def id(self) -> str:

@@ -12,8 +12,9 @@ from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
+from mttp.codec.fields import checked, flag
 from mttp.codec.pending import TOKENS
-from mttp.codec.plain import Faults, flag
+from mttp.codec.plain import Faults
 from mttp.model.episodes import Call, Reward, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
@@ -25,7 +26,16 @@ from mttp.recording.arguments import (
     TokenFacts,
     check_names,
 )
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, Host, ScoredHandle, current, document_of
+from mttp.recording.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    Host,
+    ScoredHandle,
+    current,
+    document_of,
+    settled,
+)
 from mttp.recording.open_call import OpenCall
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -78,9 +88,11 @@ class OpenStep(ScoredHandle):
     def _as_context(self) -> Context:
         outer, owner = current(), self._owner
         # OpenTelemetry only reads it; a copy of its own type would double the cost.
-        context: Any = outer.copy()
-        if outer is not owner._block_context:
-            self._remember_outer(outer.get(STEP_KEY))
+        if outer is owner._block_context:
+            context: Any = outer.copy()
+        else:
+            context = settled(outer).copy()
+            self._remember_outer(context.get(STEP_KEY))
             context[TRAJECTORY_KEY] = owner
         context[SPAN_KEY], context[STEP_KEY] = self._span, self
         return context  # type: ignore[no-any-return]
@@ -128,13 +140,7 @@ class OpenStep(ScoredHandle):
         if document is not None:
             span.set_pending(keys.value, document)
             return
-        faults: Faults = []
-        omissions: list[str] = []
-        span.encoded.update(content.encode(keys, value, faults, omissions, max_bytes=max_bytes))
-        if omissions:
-            span.omissions.extend(omissions)
-        if faults:
-            span.note(faults)
+        self._keep_content(keys, value, max_bytes)
 
     @quiet
     def tokens(
@@ -166,7 +172,7 @@ class OpenStep(ScoredHandle):
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(RecordingSpan, self._span)
         span.forget(tokens.KEYS)
-        span.encoded.update(span.checked(tokens.encode, block))
+        span.encoded.update(span.checked(tokens.encode, span.checked(checked, block)))
 
     @quiet
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:
@@ -194,8 +200,8 @@ class OpenStep(ScoredHandle):
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the step, whose value is the step's reward."""
-        self._record_scoring(reward, faults, document)
         self._set_reward(reward.value, reward.status, reward.raw)
+        self._record_scoring(reward, faults, document)
 
     def _record_scoring(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring, unless it was recorded when a reward spec computed it."""
@@ -235,11 +241,13 @@ class OpenStep(ScoredHandle):
         if not self._accepts("record"):
             return
         span = cast(RecordingSpan, self._span)
-        flags = {"terminated": terminated, "truncated": truncated}
-        flags = {name: span.checked(flag, name, given) for name, given in flags.items()}
+        faults: Faults = []
+        given = {"terminated": terminated, "truncated": truncated}
+        flags = {name: flag(name, value, faults) for name, value in given.items()}
         self._flags = {**self._flags, **{name: value for name, value in flags.items() if value is not None}}
         span.encoded.update(
             steps.facts(
+                faults,
                 trained_reward=trained_reward,
                 value_estimate=value_estimate,
                 return_target=return_target,
@@ -248,6 +256,8 @@ class OpenStep(ScoredHandle):
                 **flags,
             )
         )
+        if faults:
+            span.note(faults)
 
     @quiet_but(_no_call)
     def model_call(
@@ -263,29 +273,24 @@ class OpenStep(ScoredHandle):
 
         `parameters` are sampling parameters: temperature, top_p, top_k, max_tokens, seed.
         """
-        return self._call(
-            Call(operation=operation, name=model, provider=provider, parameters=parameters), SpanKind.CLIENT
-        )
+        call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
+        return self._open_call(call)
 
     @quiet_but(_no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
         """Start a call of a tool, with its arguments as plain data, and the id that the model gave it."""
-        return self._call(
-            Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id), SpanKind.INTERNAL
-        )
+        return self._open_call(Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id))
 
-    def _call(self, call: Call, kind: SpanKind) -> OpenCall:
-        return self._open_call(call, kind) or OpenCall(None, None)
-
-    @quiet
-    def _open_call(self, call: Call, kind: SpanKind, start_time: int | None = None) -> OpenCall | None:
+    def _open_call(self, call: Call) -> OpenCall:
         if not self._accepts("a call"):
-            return None
-        name = calls.span_name(call.operation, call.name)
-        span = self._owner._segment.span(name, self._span_context, kind, start_time, place=self._place)
-        opened = OpenCall(self._host, span, call)
+            return _no_call()
+        opened = OpenCall._open(self._host, call, self._call_span)
         self._calls = [*self._calls, opened]
         return opened
+
+    def _call_span(self, name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
+        """Start the span of a call."""
+        return self._owner._segment.span(name, self._span_context, kind, start_time, place=self._place)
 
     @quiet
     def end(
@@ -306,10 +311,16 @@ class OpenStep(ScoredHandle):
         **_: Any,
     ) -> None:
         span: RecordingSpan = self._span  # type: ignore[assignment]  # an inert step is never finished
-        for call in self._calls:
-            if not call.ended:
-                call._finish()
+        if self._calls:
+            self._end_children(call for call in self._calls if not call.ended)
         if error_type is not None:
             span.fail(error_type, error_message)
         if self._owner._step_ended(self) and span._end_time is None:  # the program may have ended the span
+            if self._attached is not None:
+                self._move_out()
             span.conclude(end_time)
+
+    def _conclude(self, end_time: int | None) -> None:
+        """End the step that an error has left open."""
+        if self._owner._step_ended(self):
+            super()._conclude(end_time)

@@ -23,6 +23,7 @@ from opentelemetry.trace import SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from typing_extensions import ParamSpec
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import current_session, never_raises, recording_session
 from mttp.recording.current import current_episode, current_step, current_trajectory
 from mttp.recording.episode_context import AgentContext, EpisodeContext, StepContext
@@ -95,6 +96,7 @@ def inject(carrier: Settable | None = None, *, environment: bool = False) -> Set
         for name, value in ({} if episode_context is None else _headers(episode_context)).items():
             carrier[name.upper() if environment or carrier is os.environ else name] = value
     except Exception as error:
+        raise_interrupt(error)
         _fault(f"can't write into {type(carrier).__name__}: {error!r:.200}")
     return carrier
 
@@ -195,6 +197,7 @@ def extract(
     try:
         episode_context = _read(_propagation_headers(os.environ if carrier is None else carrier))
     except Exception as error:
+        raise_interrupt(error)
         known = isinstance(error, _MalformedCarrierError)
         _fault(str(error) if known else f"{type(carrier).__name__}: {error!r:.200}")
         return RemoteEpisode(None)

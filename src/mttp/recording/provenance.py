@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -21,12 +20,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mttp.codec.plain import Faults
+from mttp.otlp import orphans
 
 __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
 
 Facts: TypeAlias = dict[str, Any]
 Detector: TypeAlias = Callable[[str], Facts]
 _GIT_SECONDS = 2.0
+_COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _NAME_OR_VERSION = re.compile(r"^(Name|Version):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
@@ -61,7 +62,7 @@ def _integer(environ: Mapping[str, str], name: str) -> int | None:
 def revision(directory: str) -> Facts:
     """Return the git commit of the working directory, and whether tracked files have changed since."""
     commit = _git(directory, "rev-parse", "HEAD")
-    if commit is None:
+    if commit is None or not _COMMIT.fullmatch(commit):
         return {}
     changes = _git(directory, "status", "--porcelain", "--untracked-files=no")
     return {"revision": commit} if changes is None else {"revision": commit, "dirty": bool(changes)}
@@ -69,16 +70,12 @@ def revision(directory: str) -> Facts:
 
 def _git(directory: str, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", directory, *arguments],
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        found = orphans.output(
+            ["env", "GIT_OPTIONAL_LOCKS=0", "git", "-C", directory, *arguments], _GIT_SECONDS
         )
     except FileNotFoundError:
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    return None if found is None else found.decode("utf-8", "replace").strip()
 
 
 def packages() -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - see _provider
 import functools
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +22,14 @@ from opentelemetry.util.types import Attributes
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError
 from mttp.model import ids
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.spans import RecordingSpan, SpanOrigin
 from mttp.recording.session import Session
 from mttp.semconv import attributes as a
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 
 __all__ = ["DelegatingProvider", "Mirror", "check", "install", "mirror"]
-
-_log = logging.getLogger("mttp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class DelegatingProvider(sdk.TracerProvider):
         """Add a span processor to the open session, which shuts it down when it closes."""
         session = self._session
         if session is None:
-            _log.warning(
+            log.warning(
                 "mttp: no session is open, so %r gets no spans; add it to an open session", span_processor
             )
         else:
@@ -280,18 +279,21 @@ class _SessionProcessor(sdk.SynchronousMultiSpanProcessor):
         try:
             self._session._foreign_span_ending(span)
         except Exception as error:
+            raise_interrupt(error)
             self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
         try:
             self._session._foreign_span_started(span, parent_context)
         except Exception as error:
+            raise_interrupt(error)
             self._session._fault("internal_error", f"a span of another library that starts: {error!r}")
 
     def on_end(self, span: ReadableSpan) -> None:
         try:
             self._session._foreign_span_ended(span)
         except Exception as error:
+            raise_interrupt(error)
             self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
 
 
@@ -369,6 +371,7 @@ class Mirror(SpanExporter):
             try:
                 self._processor.on_end(self._with_their_resource(span))
             except Exception as error:
+                raise_interrupt(error)
                 failed.append(span)
                 reason = repr(error)
         if failed:

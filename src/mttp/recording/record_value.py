@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from mttp.codec import rewards
-from mttp.codec.plain import Faults
-from mttp.model.episodes import Agent, Call, Episode, Reward, Step
+from mttp.codec import fields, rewards
+from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
+from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.handle import Host
-from mttp.recording.open_call import span_kind
-from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_call import OpenCall
+from mttp.recording.open_episode import OpenEpisode, inert
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
 
 __all__ = ["record"]
+
+_Timed = TypeVar("_Timed", Agent, Reward, Step)
+_TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
 
 _IDENTITY = (
     "attempt",
@@ -67,39 +71,54 @@ def record(
     Times are in nanoseconds since the Unix epoch, by default the value's own, else now.
     The value's trace id is kept.
     """
-    start = episode.start_time if start_time is None else start_time
-    facts = {name: getattr(episode, name) for name in _IDENTITY} | {"timing": timing or episode.timing}
+    if not issubclass(type(episode), Episode):
+        host.fault("episode_invalid", f"{scalar_text(episode):.80} is not an mttp.Episode")
+        return inert()
+    faults: Faults = []
+    episode = fields.checked(episode, faults)
+    trace_id = _trace_id(episode.trace_id, faults)
+    start = episode.start_time if start_time is None else nanoseconds(start_time, faults)
+    finish = episode.end_time if end_time is None else nanoseconds(end_time, faults)
+    timing = fields.optional_text("timing", timing, faults) or episode.timing
+    facts = {name: getattr(episode, name) for name in _IDENTITY} | {"timing": timing}
     opened = OpenEpisode(
         host,
         facts,
-        trace_id=int(episode.trace_id or "0", 16),
+        trace_id=trace_id,
         episode_id=episode.id or None,
         start_time=start,
         metadata=episode.metadata,
         metrics=episode.metrics,
     )
     root = cast(RecordingSpan, opened._span)
-    finish = episode.end_time if end_time is None else end_time
+    root.note(faults)
     finish = root.started if finish is None else finish
-    try:
-        for agent in episode.agents:
-            _begin_agent(opened, _timed(agent, root.started, finish))
-        for step in episode.steps:
-            _step(opened, step, root.started, finish, is_timed=facts["timing"] != "batch")
-        for agent in episode.agents:
-            _end_agent(opened, _timed(agent, root.started, finish))
-        _score(opened, episode, root.started, finish)
-        opened.final_observation(episode.final_observation)
-        _keep_extra(root, episode)
-    except Exception as error:  # an invalid value must not lose the episode
-        root.fault("internal_error", f"record: {error!r}")
+    agents = [root.checked(_part, agent, root.started, finish) for agent in episode.agents]
+    for agent in agents:
+        opened._attempt(_begin_agent, opened, agent)
+    for step in episode.steps:
+        opened._attempt(_step, opened, step, root.started, finish, is_timed=timing != "batch")
+    for agent in agents:
+        opened._attempt(_end_agent, opened, agent)
+    opened._attempt(_score, opened, episode, root.started, finish)
+    opened.final_observation(episode.final_observation)
+    opened._attempt(_keep_extra, root, episode)
     opened._finish(end_time=finish, **_ending(opened, episode))
     return opened
 
 
+def _trace_id(stated: str, faults: Faults) -> int:
+    """Return a trace id as a number; 0 without a valid one."""
+    if not stated or _TRACE_ID.fullmatch(stated):
+        return int(stated or "0", 16)
+    faults.append(f"trace_id_invalid: {stated:.80} is not 32 hexadecimal digits")
+    return 0
+
+
 def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
     facts = {name: getattr(episode, name) for name in _ENDING}
-    facts["status"] = "aborted" if episode.status == "unfinished" else episode.status
+    is_unfinished = type(episode.status) is str and episode.status == "unfinished"
+    facts["status"] = "aborted" if is_unfinished else episode.status
     facts["length"] = episode.length or opened.length
     facts["error_message"] = episode.error_message or ""
     _keep_return(opened, episode)
@@ -113,18 +132,20 @@ def _keep_return(opened: Trajectory, value: Episode | Agent) -> None:
 
 
 def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:
-    stated = value.reward.status != "missing" or value.reward.components
-    for reward in value.rewards or ((value.reward,) if stated else ()):
-        opened._score(*_checked(_timed(reward, start, end)))
+    for stated in value.rewards or (value.reward,):
+        faults: Faults = []
+        reward = _timed(rewards.checked(stated, faults), start, end)
+        if value.rewards or faults or reward.status != "missing" or reward.components:
+            opened._score(reward, faults)
 
 
-def _timed(value: Any, start: int, end: int) -> Any:
+def _part(value: _Timed, start: int, end: int, faults: Faults) -> _Timed:
+    """Return a part of an episode whose fields have their types, with times."""
+    return _timed(fields.checked(value, faults), start, end)
+
+
+def _timed(value: _Timed, start: int, end: int) -> _Timed:
     return replace(value, start_time=value.start_time or start, end_time=value.end_time or end)
-
-
-def _checked(reward: Reward) -> tuple[Reward, Faults]:
-    faults: Faults = []
-    return rewards.checked(reward, faults), faults
 
 
 def _begin_agent(opened: OpenEpisode, value: Agent) -> None:
@@ -158,24 +179,30 @@ def _end_agent(opened: OpenEpisode, value: Agent) -> None:
 
 
 def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: bool) -> None:
-    is_timed = is_timed and None not in (value.start_time, value.end_time)
-    value = _timed(value, start, end)
+    faults: Faults = []
+    is_timed = is_timed and value.start_time is not None and value.end_time is not None
+    value = _part(value, start, end, faults)
     trajectory = opened if value.agent is None else opened.agent(value.agent, start_time=value.start_time)
     step = trajectory.step(start_time=value.start_time, index=value.index)
     span = cast(RecordingSpan, step._span)
     span.is_timed = is_timed
+    span.note(faults)
     step.observation(value.observation)
     step.action(value.action)
     if value.tokens is not None:
-        step._set_tokens(value.tokens)
-    for reward in value.rewards:
-        step._record_scoring(*_checked(_timed(reward, span.started, end)))
+        step._attempt(step._set_tokens, value.tokens)
+    for scoring in value.rewards:
+        step._attempt(_record_scoring, step, scoring, end)
     for call in value.calls:
-        _call(step, _timed(call, span.started, end))
-    if value.reward is not None and value.reward_status == "ok":
-        step.reward(value.reward)
-    elif value.reward_status != "missing":
-        step._set_reward(value.reward, value.reward_status, value.reward_raw)
+        step._attempt(
+            OpenCall._record_finished,
+            step._host,
+            call,
+            step._call_span,
+            start_time=span.started,
+            end_time=end,
+        )
+    step._attempt(_set_reward, step, value)
     step.record(
         trained_reward=value.trained_reward,
         value_estimate=value.value_estimate,
@@ -189,20 +216,34 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
         step.metric(name, metric)
     for name, fact in value.metadata.items():
         step.set_metadata(name, fact)
-    _keep_extra(span, value)
+    step._attempt(_keep_extra, span, value)
     step._finish(
         error_type=value.error_type, error_message=value.error_message or "", end_time=value.end_time
     )
 
 
-def _call(step: OpenStep, value: Call) -> None:
-    opened = step._open_call(value, span_kind(value), value.start_time)
-    if opened is not None:
-        opened._conclude()
+def _record_scoring(step: OpenStep, scoring: Reward, end: int) -> None:
+    faults: Faults = []
+    reward = rewards.checked(scoring, faults)
+    step._record_scoring(_timed(reward, cast(RecordingSpan, step._span).started, end), faults)
+
+
+def _set_reward(step: OpenStep, value: Step) -> None:
+    span = cast(RecordingSpan, step._span)
+    number, assessed, raw = rewards.assess(value.reward)
+    status = span.checked(rewards.known_status, value.reward_status) or assessed
+    if assessed == "error":
+        span.fault("reward_invalid", str(raw))
+        status = assessed
+    if status != "missing":
+        step._set_reward(number, status, value.reward_raw if raw is None else raw)
 
 
 def _keep_extra(span: RecordingSpan, value: Step | Agent | Episode) -> None:
     """Keep unknown attributes, faults and omissions of an earlier recording."""
-    span.values |= {key: kept for key, kept in value.extra.items() if key not in span.values}
+    known = span.values
+    for key, given in value.extra.items():
+        if (name := text(key, [])) not in known:
+            known[name] = span.checked(plain, given)
     span.faults.extend(value.faults)
     span.omissions.extend(value.omissions)

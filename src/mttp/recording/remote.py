@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Reward
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import Outlasted, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import SCORING_FACTS, RewardValue, ScoringFacts, check_names
 from mttp.recording.episode_context import AgentContext, StepContext
@@ -40,6 +40,11 @@ class RemoteHandle(Handle):
             return False
         self._refuse(what)
         return False
+
+    @property
+    def _current_span(self) -> Outlasted | None:
+        """None: the span of its block is that of this process's part."""
+        return None
 
     def _refuse(self, what: str) -> None:
         detail = f"{what} can be recorded only by the process that started it"
@@ -104,9 +109,10 @@ class RemoteStep(RemoteHandle, OpenStep):
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:
         self._refuse_facts(facts)
         self._has_ended = True
-        for call in self._calls:
-            if not call.ended:
-                call._finish(end_time=end_time)
+        self._end_children((call for call in self._calls if not call.ended), end_time=end_time)
+
+    def _conclude(self, end_time: int | None) -> None:
+        """Do nothing: the step's span belongs to its process."""
 
 
 class RemoteAgent(RemoteHandle, OpenAgent):
@@ -139,3 +145,6 @@ class RemoteAgent(RemoteHandle, OpenAgent):
         self._finish_steps(end_time=end_time)
         with self._lock:
             self._close()
+
+    def _conclude(self, end_time: int | None) -> None:
+        """Do nothing: the agent's span belongs to its process."""

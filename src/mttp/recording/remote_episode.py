@@ -13,9 +13,9 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import segments
 from mttp.model import ids
 from mttp.model.episodes import Reward
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import AmbientSpan, RecordingSpan
 from mttp.recording.episode_context import EpisodeContext
-from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host, current, settled
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.remote import RemoteAgent, RemoteHandle, RemoteStep
 from mttp.recording.segment import Segment
@@ -35,6 +35,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     `end`, or the end of the block, ends the part and records its span count.
     """
 
+    _ambient_span: AmbientSpan | None = None
     _ACCEPTED = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
 
     def __init__(
@@ -96,12 +97,18 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
 
     def _as_context(self) -> Context:
         episode = cast(EpisodeContext, self._episode_context)
-        self._remember_outer(otel_context.get_value(TRAJECTORY_KEY))
-        context = trace.set_span_in_context(trace.NonRecordingSpan(episode.ambient))
+        outer = settled(current())
+        self._remember_outer(outer.get(TRAJECTORY_KEY))
+        self._ambient_span = AmbientSpan(episode.ambient)
+        context = trace.set_span_in_context(self._ambient_span, outer)
         for name, value in episode.baggage.items():
             context = baggage.set_baggage(name, value, context)
         context = otel_context.set_value(TRAJECTORY_KEY, self._agent or self, context)
         return otel_context.set_value(STEP_KEY, self._step, context)
+
+    @property
+    def _current_span(self) -> AmbientSpan | None:
+        return self._ambient_span
 
     def _set_reward_attributes(self, reward: Reward) -> None:
         """Do nothing: the root span belongs to the process that started the episode."""
@@ -115,9 +122,8 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         **facts: Any,
     ) -> None:
         self._refuse_facts(facts)
-        for handle in (self._step, *self.agents):
-            if handle is not None and not handle.ended:
-                handle._finish(end_time=end_time)
+        parts = [*([] if self._step is None else [self._step]), *self.agents]
+        self._end_children((part for part in parts if not part.ended), end_time=end_time)
         self._finish_steps(end_time=end_time)
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
@@ -126,9 +132,9 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
             self._close()
             self._segment.host.part_ended(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
-        span.end(end_time)
+        self._end_span(end_time)
         if self._at_end is not None:
-            self._at_end()
+            self._attempt(self._at_end)
 
     def _write_marker(self) -> None:
         """Record the start marker, unless it is recorded or the part has ended; called before each write."""

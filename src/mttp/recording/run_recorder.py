@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,9 +12,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 from mttp.codec import episodes, runs
 from mttp.codec.plain import Faults, text
 from mttp.codec.redaction import ContentRule
-from mttp.model import ids
+from mttp.model import clock, ids
 from mttp.model.clock import Clock
 from mttp.model.counters import given, numbers, take
+from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trace
 from mttp.recording import provenance
@@ -32,7 +31,6 @@ from mttp.transports.stats import Stats
 
 __all__ = ["RunConfig", "RunRecorder"]
 
-_log = logging.getLogger("mttp")
 _NAMED_FAULTS = frozenset({"component_invalid", "reward_invalid", "metric_invalid"})
 """Faults whose detail starts with the name of a component, grader or metric."""
 
@@ -161,7 +159,7 @@ class RunRecorder:
                 if not pipeline.put(span, last=last):
                     full = [*(full or ()), pipeline]
             if full is not None:
-                since = time.monotonic()
+                since = clock.seconds()
                 for pipeline in full:  # after each has the span: none waits for another's space
                     pipeline.hold_up(span, since)
         else:
@@ -173,7 +171,7 @@ class RunRecorder:
             self._child.fault(kind, detail)
         elif self.stats.fault(kind, _named_in(kind, detail)):
             shown, _ = self._config.logged.fault(f"{kind}: {detail}" if detail else kind)
-            _log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
+            log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
 
     def episode_started(self, episode: HasStartMarker) -> int:
         """Register an episode that started, and return its index."""
@@ -422,10 +420,10 @@ def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:
 
 
 def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
+    deadline = clock.seconds() + timeout
     requests = [pipeline.ask() for pipeline in pipelines]
     written = [
-        pipeline.answer(request, max(deadline - time.monotonic(), 0.0))
+        pipeline.answer(request, max(deadline - clock.seconds(), 0.0))
         for pipeline, request in zip(pipelines, requests, strict=True)
     ]
     return all(written)

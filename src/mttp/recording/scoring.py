@@ -96,6 +96,7 @@ class OpenScoring:
             self._segment.grade(grade, self._span.identity, reward, place=self._place)
             return
         span, ended = called
+        grade = span.checked(grades.checked, grade)
         span.encoded.update(span.checked(grades.encode, grade))
         self._segment.grade_children(grade, span.identity, reward, place=self._place)
         span.end(ended)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
-from mttp.codec import calls, grades, rewards
+from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults
 from mttp.model.clock import offset
 from mttp.model.episodes import Call, Grade, Reward
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SAMPLED, SPANS, RecordingSpan, Trace
 from mttp.recording.handle import Host
-from mttp.recording.open_call import OpenCall, span_kind
+from mttp.recording.open_call import OpenCall
 from mttp.semconv import attributes as a
 
 __all__ = ["Segment"]
@@ -98,16 +100,28 @@ class Segment(Trace):
         scored.faults.extend(faults)
         span.encoded.update(span.checked(rewards.encode, reward))
         for grade in rewards.grades(reward):
-            self.grade(grade, span.identity, reward, place=place)
+            self._child(span, self.grade, grade, span.identity, reward, place=place)
         for call in reward.calls:
-            self.call(call, span.identity, place={**place, a.GRADER_NAME: rewards.grader(reward)})
+            by = {**place, a.GRADER_NAME: rewards.grader(reward)}
+            self._child(span, self.call, call, span.identity, place=by)
         span.end(reward.end_time)
         return span
 
+    def _child(self, span: RecordingSpan, record: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        """Record a child of a span; an error is a fault of the span, which is recorded without the child."""
+        try:
+            record(*args, **kwargs)
+        except Exception as error:
+            raise_interrupt(error)
+            span._failed(record.__qualname__, error)
+
     def grade(self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]) -> None:
         """Record a component's grade, its parts and calls; times are by default the scoring's."""
+        faults: Faults = []
+        grade = grades.checked(grade, faults)
         start = scoring.start_time if grade.start_time is None else grade.start_time
         child = self.span(grades.span_name(grade), parent, start_time=start, place=place)
+        child.note(faults)
         child.encoded.update(child.checked(grades.encode, grade))
         self.grade_children(grade, child.identity, scoring, place=place)
         child.end(scoring.end_time if grade.end_time is None else grade.end_time)
@@ -123,9 +137,7 @@ class Segment(Trace):
 
     def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
         """Record a finished call."""
-        name = calls.span_name(call.operation, call.name)
-        span = self.span(name, parent, span_kind(call), call.start_time, place=place)
-        OpenCall(self.host, span, call)._conclude()
+        OpenCall._record_finished(self.host, call, partial(self.span, parent=parent, place=place))
 
     def ended(self, span: RecordingSpan) -> None:
         """Count an ended span and pass it to the session."""

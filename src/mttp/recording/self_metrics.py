@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics
@@ -48,6 +49,7 @@ def observe(session: Session, meter_provider: MeterProvider | None = None) -> No
                 _by_provider[provider] = _SelfMetrics(provider.get_meter("mttp", __version__, SCHEMA_URL))
             _by_provider[provider].add(session)
     except Exception as error:
+        raise_interrupt(error)
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -26,8 +24,12 @@ from mttp.codec.redaction import ContentRule
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.codec.withholding import Withholding
 from mttp.errors import ReadError
+from mttp.model import clock
 from mttp.model.episodes import Episode
 from mttp.model.hooks import watch_with
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.live import Live
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.model.version import __version__
 from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
@@ -53,7 +55,6 @@ from mttp.transports.stats import Stats
 
 __all__ = ["Session"]
 
-_log = logging.getLogger("mttp")
 
 FLUSH_SECONDS = 30.0
 """The default time limit of `flush`."""
@@ -63,7 +64,7 @@ PROCESSOR_SECONDS = 10.0
 """The time limit for shutting down the user's span processors."""
 
 
-class Session:
+class Session(Live):
     """
     Records the episodes of one run; `mttp.configure` creates it.
 
@@ -160,6 +161,7 @@ class Session:
         except MisuseError:
             raise
         except Exception as error:
+            raise_interrupt(error)
             self._failed("Session.episode", error)
             return inert_episode()
 
@@ -225,9 +227,9 @@ class Session:
         Return whether every transport delivered everything that was recorded since the previous flush. The
         result is False if a receiver rejected spans, a full queue lost some, or the time was not enough.
         """
-        deadline = time.monotonic() + timeout
+        deadline = clock.seconds() + timeout
         written = self._recorder.flush(timeout)
-        return self._observers.flush(max(deadline - time.monotonic(), 0.0)) and written
+        return self._observers.flush(max(deadline - clock.seconds(), 0.0)) and written
 
     @quiet_but(lambda *_, **__: False)
     def close(self, timeout: float | None = None) -> bool:
@@ -245,23 +247,24 @@ class Session:
             self._closed = True
         if was_closed:
             return self._recorder.close(self._status, timeout)
-        deadline = time.monotonic() + (self._close_seconds if timeout is None else timeout)
+        deadline = clock.seconds() + (self._close_seconds if timeout is None else timeout)
         try:
             return self._recorder.close(self._status, timeout)
         finally:
-            self._observers.close(min(max(deadline - time.monotonic(), 0.0), PROCESSOR_SECONDS))
+            self._observers.close(min(max(deadline - clock.seconds(), 0.0), PROCESSOR_SECONDS))
             self._after_close_callbacks.close()
             self._log_losses()
 
     def _log_losses(self) -> None:
         """Log once what the session lost."""
         if line := loss_summary(self.run_id, self.stats.as_dict()):
-            _log.warning("%s", line)
+            log.warning("%s", line)
 
     def _run_before_close(self) -> None:
         try:
             self._before_close_callbacks.pop_all().close()
         except Exception as error:
+            raise_interrupt(error)
             self._failed("Session.close", error)
 
     @quiet_but(lambda *_, **__: False)
@@ -457,6 +460,7 @@ def _config(config: object, faults: Faults, secrets: Secrets) -> dict[str, Any]:
     try:
         return {} if config is None else runs.config(config, faults, secrets)
     except Exception as error:
+        raise_interrupt(error)
         faults.append(f"config_invalid: {error!r}")
         return {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -17,6 +16,7 @@ from mttp.codec.secrets import Secrets
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.model import ids
+from mttp.model.log import log
 from mttp.otlp.malloc import keep_freed
 from mttp.otlp.spans import AUTO, STEP_MODES
 from mttp.recording import provenance
@@ -40,7 +40,6 @@ __all__ = [
     "publish",
 ]
 
-_log = logging.getLogger("mttp")
 
 RUN_ID_VARIABLE = "MTTP_RUN_ID"
 """The run's id; set for child processes, which join the run."""
@@ -85,13 +84,18 @@ def open_session(
     launch_facts = provenance.launch()
     launch_id = launch_facts.pop("run_id", None)
     identity = text(run_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
+    if "\0" in identity:
+        raise ConfigureError(
+            f"run_id={identity!r:.80} has a null character, which no environment variable can have, "
+            "and child processes get the id in one; leave it out"
+        )
     facts = {"kind": "train", "name": run, **facts, **launch_facts}
     if is_off():
-        _log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
+        log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
     routes = [*_routes(transport, identity, isolation, profile), *map(Route, exporters)]
     if not routes and not processors:
-        _log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER selects no exporter")
+        log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER selects no exporter")
         return Session([], run_id=identity, facts=facts)
     chosen_sampling, secrets = _sampling(sampling), Secrets.stated(secret_keys)
     content = _content(isolation) if content is None else content

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from mttp.codec import updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
+from mttp.model import clock
 from mttp.model.episodes import Group, Update
 from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.handle import ScoredHandle
@@ -152,7 +152,7 @@ def _open_group(
         if open_groups is None:
             open_groups = _open[session] = {}
             session._before_close(_close, session, open_groups)
-    span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=time.time_ns())
+    span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
     opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
@@ -240,7 +240,7 @@ def _recorded(
     times: tuple[int | None, int | None],
 ) -> Update:
     start, end = times
-    start = next((given for given in (start, end) if given is not None), time.time_ns())
+    start = next((given for given in (start, end) if given is not None), clock.wall())
     span = session._recorder.span(names.UPDATE, values={}, start=start)
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)

@@ -12,14 +12,23 @@ from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import rewards
-from mttp.codec.plain import Faults, count, flag, scalar_text
+from mttp.codec.fields import flag, integer
+from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import RewardValue
 from mttp.recording.episode_rewards import EpisodeRewards
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, ScoredHandle, current, document_of
+from mttp.recording.handle import (
+    SPAN_KEY,
+    STEP_KEY,
+    TRAJECTORY_KEY,
+    ScoredHandle,
+    current,
+    document_of,
+    settled,
+)
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
@@ -83,7 +92,7 @@ class Trajectory(ScoredHandle):
         return self._own_context
 
     def _as_context(self) -> Context:
-        outer = current()
+        outer = settled(current())
         self._remember_outer(outer.get(TRAJECTORY_KEY))
         context: Any = outer.copy()
         context[SPAN_KEY], context[TRAJECTORY_KEY], context[STEP_KEY] = self._span, self, None
@@ -180,7 +189,7 @@ class Trajectory(ScoredHandle):
         """Start the next step; returns None once no more steps are accepted."""
         if self._step_buffer is not None:
             self._step_buffer.write()
-        stated = None if index is None else count(index)
+        stated = None if index is None else _index(index)
         with self._lock:
             if self._closing:
                 return None
@@ -269,13 +278,13 @@ class Trajectory(ScoredHandle):
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Set the reward, and record its scoring unless it was recorded when a reward spec computed it."""
+        self._rewards.total(reward)
+        self._set_reward_attributes(reward)
         if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
             self._remember_scoring(
                 self._segment.score(span, self._span_context, reward, faults, place=self._place), document
             )
-        self._rewards.total(reward)
-        self._set_reward_attributes(reward)
 
     def _set_reward_attributes(self, reward: Reward) -> None:
         """Repeat the reward's scalars on its own span, where samplers and trace queries look for them."""
@@ -331,12 +340,19 @@ class Trajectory(ScoredHandle):
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the open steps and write the buffered ones, and set the flags of the end."""
-        for step in sorted(self._open_steps, key=lambda step: step.index) if self._open_steps else ():
-            step._finish(end_time=end_time)
+        if self._open_steps:
+            steps: list[OpenStep] = sorted(self._open_steps, key=lambda step: step.index)
+            self._end_children(steps, end_time=end_time)
         if self._step_buffer is not None:
-            self._step_buffer.close()
+            self._attempt(self._step_buffer.close)
         for name, stated in (("terminated", terminated), ("truncated", truncated)):
             if stated is not None:
                 is_flag = type(stated) is bool
                 value = stated if is_flag else cast(RecordingSpan, self._span).checked(flag, name, stated)
                 self._end_flags = self._end_flags if value is None else {**self._end_flags, name: value}
+
+
+def _index(stated: object) -> int | None:
+    """Return a stated index; None if it is no whole number from 0."""
+    index = integer("index", stated, [])
+    return index if index is not None and index >= 0 else None

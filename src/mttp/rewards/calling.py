@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
 from typing import Any, TypeAlias
 
+from mttp.model.clock import seconds
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 from mttp.rewards.call_log import CallLog
 from mttp.rewards.component_results import (
@@ -76,14 +77,14 @@ class Caller:
             return self._in_worker([sample])[0]
         if self._entry.timeout is None:
             return self._here(sample)
-        started = perf_counter()
+        started = seconds()
         return self._marked([self._here(sample)], started)[0]
 
     async def one_async(self, sample: Sample) -> ComponentResult:
         """Call the function for one sample without blocking the event loop."""
         if self._blocks:
             return await asyncio.to_thread(self.one, sample)
-        started = perf_counter()
+        started = seconds()
         answers = await self._awaited_many([sample]) if self._columns else [await self._awaited(sample)]
         return self._marked(answers, started)[0]
 
@@ -100,6 +101,7 @@ class Caller:
                 returned = wait(returned, self._entry.timeout)
             return self._read(returned)
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return _failed(error)
 
     async def _awaited(self, sample: Sample) -> ComponentResult:
@@ -115,6 +117,7 @@ class Caller:
                 returned = await limited(returned, self._entry.timeout)
             return self._read(returned)
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return _failed(error)
 
     # Many samples at once.
@@ -125,7 +128,7 @@ class Caller:
             return [self.one(sample) for sample in samples]
         if self._workers is not None:
             return self._in_worker(samples)
-        started = perf_counter()
+        started = seconds()
         return self._marked(self._here_many(samples), started)
 
     def _here_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
@@ -141,6 +144,7 @@ class Caller:
                 returned = wait(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return [_failed(error)] * len(samples)
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
@@ -156,6 +160,7 @@ class Caller:
                 returned = await limited(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
+            raise_interrupt(error, installed=True)
             return [_failed(error)] * len(samples)
 
     def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:
@@ -209,7 +214,7 @@ class Caller:
     def _marked(self, answers: list[ComponentResult], started: float) -> list[ComponentResult]:
         """Mark the results as late if the call exceeded its time limit."""
         limit = self._entry.timeout
-        if limit is None or perf_counter() - started <= limit:
+        if limit is None or seconds() - started <= limit:
             return answers
         return [answer._replace(late=answer.status != "error") for answer in answers]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypedDict
 
 from mttp.model.episodes import Grade
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE
 from mttp.rewards.component_results import failed, read
 from mttp.rewards.plan import ScoringPlan
@@ -302,6 +303,7 @@ def _by_function(function: Callable[..., object], grades: Sequence[Grade]) -> fl
     try:
         answer = read(function(values, {grade.name: grade.weight for grade in by_name}))
     except Exception as error:
+        raise_interrupt(error, installed=True)
         answer = failed(error)
     if answer.value is None:
         raise _CombineError(f"combine: {answer.error or answer.status}", answer.error_type)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.values import is_masked
 
@@ -228,7 +229,8 @@ def _number(value: Any) -> float | None:
         if hasattr(value, "item"):  # arrays and tensors, of one element
             value = value.item()
         return float(value) if hasattr(type(value), "__float__") else None
-    except Exception:  # a foreign object may raise anything
+    except Exception as error:  # a foreign object may raise anything
+        raise_interrupt(error)
         return None
 
 
@@ -237,11 +239,13 @@ def shown(value: object) -> str:
     try:
         return f"{value!r:.120}"
     except Exception as error:
+        raise_interrupt(error)
         return f"a {type(value).__name__} whose repr raises {type(error).__name__}"
 
 
 def _described(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
-    except Exception:
+    except Exception as failure:
+        raise_interrupt(failure)
         return type(error).__name__

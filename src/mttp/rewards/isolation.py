@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import weakref
 from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from mttp.errors import SpecError
-from mttp.otlp.processes import FAILED, Process, ProcessLostError, SilentProcessError, can_start
+from mttp.model import clock
+from mttp.otlp.processes import (
+    FAILED,
+    ChildProcess,
+    ProcessLostError,
+    SilentProcessError,
+    can_start_children,
+)
 from mttp.rewards.component_results import ComponentResult, failed
 from mttp.rewards.plan import ScoringPlan
 
@@ -40,7 +46,7 @@ class Workers:
                 f"spec {plan.identity.name}: isolation: process needs a spec file for its workers to load;"
                 " write the spec to a file and load it from there"
             )
-        if not can_start():
+        if not can_start_children():
             raise SpecError(
                 f"spec {plan.identity.name}: isolation: process needs a POSIX system and a Python executable"
                 " to start workers with; remove `isolation`"
@@ -105,7 +111,7 @@ class _Worker:
 
     def __init__(self, identity: tuple[object, ...]) -> None:
         """Start the process and load the spec in it; raises _WorkerLostError on failure."""
-        self._process = Process("mttp.rewards.worker", with_site=True)
+        self._process = ChildProcess("mttp.rewards.worker")
         self._checked = 0.0
         problem = self.ask(pickle.dumps(identity), START_SECONDS, kind=LOAD)
         if problem is not None:
@@ -114,7 +120,7 @@ class _Worker:
 
     def ask(self, request: bytes, timeout: float | None, *, kind: int = CALL) -> Any:
         """Send a request and return the reply; ends the worker and raises _WorkerLostError on failure."""
-        self._checked = time.monotonic()
+        self._checked = clock.seconds()
         seconds = inf if timeout is None else timeout
         try:
             status, reply = self._process.ask(request, seconds, kind=kind, looks=self._check_stopped)
@@ -137,8 +143,8 @@ class _Worker:
 
     def _check_stopped(self) -> None:
         """Raise if the process was stopped by a signal, which no time limit would detect."""
-        if time.monotonic() - self._checked >= STOPPED_SECONDS:
-            self._checked = time.monotonic()
+        if clock.seconds() - self._checked >= STOPPED_SECONDS:
+            self._checked = clock.seconds()
             if self._process.is_stopped():
                 raise ProcessLostError("the worker was stopped by a signal")
 

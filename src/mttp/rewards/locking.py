@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from mttp.errors import SpecError
+from mttp.model.log import log
 from mttp.otlp import regular_files
+from mttp.otlp.whole_files import replacing
 from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
 
@@ -30,7 +31,6 @@ __all__ = [
 FORMAT: Final = "reward-lock/1"
 """The value of `mttp` in a lock file."""
 
-_log = logging.getLogger("mttp")
 _warned: set[tuple[str, str, str]] = set()
 _is_silent = False
 
@@ -94,7 +94,8 @@ def write_lock(spec: LockedSpec) -> None:
     if spec.path is None:
         raise SpecError(f"spec {spec.name} has no file to lock; write it to a file and load it from there")
     specs = {name: asdict(one) for name, one in locked(spec).specs.items()}
-    lock_path(spec.path).write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
+    with replacing(lock_path(spec.path), keep_mode=True) as partial:
+        partial.write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
 
 
 def read_lock(spec: Path) -> Lock | None:
@@ -152,7 +153,7 @@ def warn(spec: LockedSpec) -> None:
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]
     if changed and key not in _warned:
         _warned.add(key)
-        _log.warning(
+        log.warning(
             "%s: %s; change the version, then run `mttp spec lock`",
             spec.path,
             "; ".join(one.reason for one in changed),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from mttp.errors import NeedsGroup, SpecError
-from mttp.model import hooks
+from mttp.model import clock, hooks
 from mttp.model.episodes import Grade
 from mttp.model.hooks import ScoringObserver
 from mttp.model.results import Ranking, RewardResult
@@ -156,31 +155,31 @@ class Grader:
     def grade(self, sample: Sample) -> Grade:
         """Grade one sample."""
         assert self._caller is not None
-        start = time.time_ns()
+        start = clock.wall()
         answers = [self._caller.one(sample) for _ in self._repeats]
-        return grade(self.entry, answers, start, time.time_ns())
+        return grade(self.entry, answers, start, clock.wall())
 
     async def grade_async(self, sample: Sample) -> Grade:
         """Grade one sample without blocking the event loop."""
         assert self._caller is not None
-        start = time.time_ns()
+        start = clock.wall()
         answers = await asyncio.gather(*[self._caller.one_async(sample) for _ in self._repeats])
-        return grade(self.entry, answers, start, time.time_ns())
+        return grade(self.entry, answers, start, clock.wall())
 
     def together(self, samples: Sequence[Sample]) -> list[Grade]:
         """Grade many samples with one call for each repeat."""
         assert self._caller is not None
-        start = time.time_ns()
+        start = clock.wall()
         repeats = [self._caller.many(samples) for _ in self._repeats]
-        end = time.time_ns()
+        end = clock.wall()
         return [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
 
     def compared(self, places: Sequence[int], comparison: GroupComparison, path: str) -> list[Grade]:
         """Grade the members of a group at these places, in a new order for each repeat."""
         assert self._caller is not None
-        start = time.time_ns()
+        start = clock.wall()
         orders, repeats = comparison.ask(self._caller.many, places, self.entry)
-        end = time.time_ns()
+        end = clock.wall()
         grades = [grade(self.entry, answers, start, end) for answers in zip(*repeats, strict=True)]
         comparison.keep(path, self.entry, orders, grades)
         return grades
@@ -280,7 +279,7 @@ class Scorer:
 
         `closed` is the reason why costly components are not called.
         """
-        state.start = state.start or time.time_ns()
+        state.start = state.start or clock.wall()
         closed = closed or self._closed(stage, state)
         for grader in self._due(stage, state):
             with state.watch.grading(grader.name) if state.watch is not None else _UNWATCHED:
@@ -292,11 +291,11 @@ class Scorer:
                     state.grades[grader.name] = uncalled(grader.entry, closed)
                 else:
                     state.grades[grader.name] = grader.grade(state.sample)
-        state.end = time.time_ns()
+        state.end = clock.wall()
 
     async def advance_async(self, stage: int, state: SampleGrades, closed: str | None = None) -> None:
         """Call the components of a stage that have no grade yet, concurrently."""
-        state.start = state.start or time.time_ns()
+        state.start = state.start or clock.wall()
         closed = closed or self._closed(stage, state)
 
         async def graded(grader: Grader) -> None:
@@ -311,7 +310,7 @@ class Scorer:
                     state.grades[grader.name] = await grader.grade_async(state.sample)
 
         await asyncio.gather(*map(graded, self._due(stage, state)))
-        state.end = time.time_ns()
+        state.end = clock.wall()
 
     def together(
         self,

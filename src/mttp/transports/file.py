@@ -3,19 +3,19 @@ Writes OTLP JSON lines to one file, or to one file per process in a directory.
 
 A segment is appended whole or not at all: as lines, or in a compressed file as a gzip member or zstd frame.
 Segments that were written stay readable if the writer dies, and several processes may share a file.
+To what is no regular file, such as a pipe, segments are written once, as fast as it is read.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
 import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from errno import EBADF, ENXIO, EPIPE
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import quote, unquote
@@ -24,9 +24,13 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.errors import MissingExtra, TransportError
+from mttp.model import clock
+from mttp.model.log import log
+from mttp.otlp.descriptors import Descriptor
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
 from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
+from mttp.transports.append_stream import AppendStream, CutStreamError, is_stream
 from mttp.transports.options import ByteCount, path_of, take, with_query
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.shrinking import smaller
@@ -38,7 +42,6 @@ except ImportError:  # not on Windows: there a file belongs to one process
 
 __all__ = ["FileTransport", "open", "process_name", "readable_line"]
 
-_log = logging.getLogger("mttp")
 
 Buffer: TypeAlias = bytes | bytearray
 
@@ -102,12 +105,15 @@ class FileTransport(SpanExporter):
         self._fsync = fsync == "segment"
         self._suffix = suffix
         self._mode = mode
-        self._fd: int | None = None
+        self._file: Descriptor | None = None
+        self._stream: AppendStream | None = None
+        """The open file if it is a stream."""
         try:
             self.path = Path(path).expanduser().absolute()
             self.directory = directory or self.path.is_dir()
             self._begin()
-            self._open()
+            with suppress(_NoReaderError):  # one may come
+                self._open()
         except (
             OSError,
             ValueError,
@@ -135,10 +141,15 @@ class FileTransport(SpanExporter):
         Raises PartialExport if a span is still too long; the others are written.
         """
         lines = encoder.lines(spans)
-        if len(lines) > READABLE_LINE_BYTES:
-            self._append_readable(spans)
-        else:
-            self.append(lines)
+        try:
+            if len(lines) > READABLE_LINE_BYTES:
+                self._append_readable(spans)
+            else:
+                self.append(lines)
+        except CutStreamError as error:
+            episodes = len({span.context.trace_id for span in spans if span.context is not None})
+            lost = RejectedSpans("write_failed", len(spans), episodes)
+            raise PartialExport(str(error), rejections=[lost]) from error
         return SpanExportResult.SUCCESS
 
     def _append_readable(self, spans: Sequence[ReadableSpan]) -> None:
@@ -159,6 +170,7 @@ class FileTransport(SpanExporter):
 
     def shutdown(self) -> None:
         """Close the file."""
+        self._closing.set()
         with self._lock:
             self._close()
 
@@ -173,6 +185,7 @@ class FileTransport(SpanExporter):
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         self._first = self._own_file()
         self._number = 0
         self._compress, self._is_compressed = _compression(self._first)
@@ -196,17 +209,25 @@ class FileTransport(SpanExporter):
 
     def _ready(self) -> int:
         """Return the open file: the next part if this one is full, a new one if it was deleted."""
-        if self._fd is not None:
-            found = self._stat()  # in one call: each releases the GIL
-            if found is None or not os.path.samestat(found, self._opened):
-                _log.warning(
-                    "mttp: %s was deleted or replaced; recording continues in a new file", self._current
+        if self._file is not None:
+            if not self._file.is_ours:
+                log.warning(
+                    "mttp: the program has closed the descriptor of %s, which is opened again", self._current
                 )
                 self._close()
-                self._number = 0
-            elif self._is_full(found.st_size):
-                self._close()
-        return self._open() if self._fd is None else self._fd
+            elif self._stream is None or self._stream.is_named:
+                self._check_path(self._file)
+        return self._open() if self._file is None else self._file.number
+
+    def _check_path(self, file: Descriptor) -> None:
+        """Close the file if it is full, deleted or replaced."""
+        status = self._stat()  # in one call: each releases the GIL
+        if status is None or not os.path.samestat(status, file.opened):
+            log.warning("mttp: %s was deleted or replaced; recording continues in a new file", self._current)
+            self._close()
+            self._number = 0
+        elif self._stream is None and self._is_full(status.st_size):
+            self._close()
 
     def _stat(self) -> os.stat_result | None:
         try:
@@ -218,18 +239,30 @@ class FileTransport(SpanExporter):
         return self._max_bytes is not None and size >= self._max_bytes
 
     def _open(self) -> int:
+        if is_stream(self._first):
+            return self._open_stream()
         self._first.parent.mkdir(parents=True, exist_ok=True)
         while not self._is_usable(self._part(self._number)):
             self._number += 1
         self._current = self._part(self._number)
         is_new = not self._current.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
-        self._fd = os.open(self._current, flags, self._mode)
-        self._opened = os.fstat(self._fd)
-        self._end = self._opened.st_size if self._is_compressed else _UNKNOWN
+        self._file = Descriptor(os.open(self._current, flags, self._mode))
+        self._end = self._file.opened.st_size if self._is_compressed else _UNKNOWN
         if self._fsync and is_new:
             _sync_directory(self._current.parent)
-        return self._fd
+        return self._file.number
+
+    def _open_stream(self) -> int:
+        self._current = self._first
+        try:
+            self._stream = AppendStream(self._current, self._closing)
+        except OSError as error:
+            if error.errno == ENXIO:
+                raise _NoReaderError(ENXIO, "the pipe has no reader", str(self._current)) from error
+            raise
+        self._file = self._stream.descriptor
+        return self._file.number
 
     def _move_on(self) -> None:
         """Close this part; the next write opens the next part."""
@@ -246,10 +279,10 @@ class FileTransport(SpanExporter):
         return not self._is_compressed or (size <= _CHECKED_BYTES and ends_cleanly(part))
 
     def _close(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
+        file, self._file, self._stream = self._file, None, None
+        if file is not None:
             with suppress(OSError):
-                os.close(fd)
+                file.close()
 
     # Writing.
 
@@ -266,9 +299,12 @@ class FileTransport(SpanExporter):
 
     def _append(self, fd: int, data: Buffer) -> bool:
         """Write all of `data` or nothing; return False if the next part has to be used."""
+        if self._stream is not None:
+            self._append_to_stream(self._stream, data)
+            return True
         with _locked(fd) as is_locked:
             if not is_locked:
-                _log.warning(
+                log.warning(
                     "mttp: another process has locked %s for %g s; recording continues in the next part",
                     self._current,
                     LOCK_SECONDS,
@@ -290,6 +326,14 @@ class FileTransport(SpanExporter):
             self._end = os.lseek(fd, 0, os.SEEK_CUR)
             return True
 
+    def _append_to_stream(self, stream: AppendStream, data: Buffer) -> None:
+        try:
+            stream.write(data)
+        except OSError as error:
+            if error.errno in (EBADF, EPIPE):  # it is opened again, since another reader may come
+                self._close()
+            raise
+
     def _withdraw(self, fd: int, written: int) -> None:
         """Truncate a partly written segment; if that fails, reopen the file and check its end."""
         if not written:
@@ -302,6 +346,10 @@ class FileTransport(SpanExporter):
         except OSError:
             pass
         self._close()
+
+
+class _NoReaderError(OSError):
+    """A pipe has no reader yet."""
 
 
 def process_name() -> str:
@@ -345,14 +393,14 @@ def _locked(fd: int) -> Iterator[bool]:
 
 def _lock(fd: int) -> bool:
     """Wait for the lock; return False after `LOCK_SECONDS`."""
-    end, pause = time.monotonic() + LOCK_SECONDS, 0.0005
+    end, pause = clock.seconds() + LOCK_SECONDS, 0.0005
     while True:
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: another process has it
-            if time.monotonic() > end:
+            if clock.seconds() > end:
                 return False
-            time.sleep(pause)
+            clock.sleep(pause)
             pause = min(2 * pause, 0.05)
         except OSError:
             return True

@@ -21,6 +21,7 @@ from mttp.errors import ConfigureError, TransportError
 from mttp.model.spans import Link, SpanEvent, SpanRecord
 from mttp.otlp import regular_files
 from mttp.otlp.spans.span_records import Restored
+from mttp.otlp.whole_files import replacing
 from mttp.semconv import attributes as a
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.answers import ExportResponse
@@ -312,10 +313,9 @@ class PushState:
 
     def save(self, **so_far: Any) -> None:
         """Replace the file atomically by this progress; raises ConfigureError if it can't be written."""
-        partial = self.path.with_name(f"{self.path.name}.partial")
         try:
-            partial.write_text(json.dumps({"about": self.about, "so_far": so_far}))
-            partial.replace(self.path)
+            with replacing(self.path) as partial:
+                partial.write_text(json.dumps({"about": self.about, "so_far": so_far}))
         except OSError as error:
             raise ConfigureError(
                 f"the progress of the push can't be written to {self.path}: {error.strerror}; "

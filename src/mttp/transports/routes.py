@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote
 
 from mttp import transports
 from mttp.errors import ConfigureError
+from mttp.model.interrupts import raise_interrupt
 from mttp.transports.export_target import ExportTarget, Transport
 
 __all__ = ["Destination", "Route", "check"]
@@ -98,7 +99,7 @@ class Route:
         return isinstance(self.to, (str, os.PathLike))
 
     def _transport(self) -> Transport:
-        address = f"file://{quote(os.fsdecode(self.to))}" if isinstance(self.to, os.PathLike) else self.to
+        address = f"file://{quote(_path(self.to))}" if isinstance(self.to, os.PathLike) else self.to
         if isinstance(address, str):
             return transports.open(address, **self.options)
         if isinstance(address, type) or not callable(getattr(address, "export", None)):
@@ -132,3 +133,12 @@ def check(switches: Mapping[str, object], redact: object, close_timeout: object 
 
 
 Destination = str | os.PathLike[str] | Transport | Route
+
+
+def _path(path: os.PathLike[str]) -> str:
+    """Return a path as text; raises ConfigureError if the object can't give it."""
+    try:
+        return os.fsdecode(path)
+    except Exception as error:
+        raise_interrupt(error)
+        raise ConfigureError(f"transport: {type(path).__name__} gives no path: {error!r}") from error

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.errors import ConfigureError
+from mttp.model.log import log
 from mttp.semconv import attributes as a
 
 __all__ = ["RULES", "Rule", "Sampling", "from_environment"]
 
-_log = logging.getLogger("mttp")
 
 Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
 """Called with the attributes of an episode's spans, root last; True keeps an unsampled episode."""
@@ -90,7 +89,7 @@ class Sampling:
                     return True
             except Exception as error:
                 raised = type(error).__name__  # and not its message, which may quote content
-                _log.warning("mttp: sampling rule %r raised %s, and the episode is sent", rule, raised)
+                log.warning("mttp: sampling rule %r raised %s, and the episode is sent", rule, raised)
                 return True
         return False
 

@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ class EpisodeIndex:
         self._directory = tempfile.TemporaryDirectory(prefix="mttp-view-")
         self._connection = _connect(Path(self._directory.name) / "episodes.duckdb")
         self._lock = threading.Lock()
+        self._snapshots: set[Any] = set()
+        """Cursors that `interrupt` interrupts."""
+        self._is_stopping = False
         self._figures = _RecentFigures(self._load)
         self._spans = SpanAggregator(figures=True, counts=True, rows=self._figures)
         self._follower = Follower(self.sources, is_open=self._spans.has_open)
@@ -73,6 +77,8 @@ class EpisodeIndex:
         """
         is_changed = False
         for arrived in self._follower.poll():
+            if self._is_stopping:
+                return is_changed
             self._add(arrived)
             is_changed = is_changed or bool(arrived.spans)
             self._store()
@@ -85,9 +91,15 @@ class EpisodeIndex:
             raise ReadError(refused)
         return is_changed
 
+    def stop(self) -> None:
+        """End a call of `refresh` that reads on another thread, after the part that it is at."""
+        self._is_stopping = True
+
     def close(self) -> None:
         """Remove the database."""
-        with self._lock:
+        import duckdb
+
+        with self._lock, suppress(duckdb.Error):  # a statement that can't be interrupted keeps it open
             self._connection.close()
         self._directory.cleanup()
 
@@ -95,18 +107,35 @@ class EpisodeIndex:
 
     def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement on the table `episodes`; none as long as there is no episode."""
-        return self.snapshot((statement, parameters))[0]
+        if not self._is_created:
+            return []
+        with self._cursor() as cursor:
+            return list(cursor.execute(statement, parameters).fetchall())
 
     def snapshot(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-        """The rows of several statements on one state of the table."""
+        """
+        The rows of several statements on one state of the table.
+
+        Raises the database's InterruptException after a call of `interrupt`.
+        """
         if not self._is_created:
             return [[] for _ in queries]
         with self._cursor() as cursor:
-            cursor.execute("BEGIN")
+            with self._lock:
+                self._snapshots.add(cursor)
             try:
+                cursor.execute("BEGIN")
                 return [cursor.execute(*query).fetchall() for query in queries]
             finally:
+                with self._lock:
+                    self._snapshots.remove(cursor)
                 cursor.execute("ROLLBACK")
+
+    def interrupt(self) -> None:
+        """Interrupt the statements that snapshots are at; one that begins later must be interrupted again."""
+        with self._lock:
+            for cursor in self._snapshots:
+                cursor.interrupt()
 
     def __len__(self) -> int:
         return self._stored

@@ -70,6 +70,7 @@ class LivePages:
     def stop(self) -> None:
         """Begin to end: no request waits for changes any more."""
         self._stopping.set()
+        self._index.stop()
 
     @property
     def is_stopping(self) -> bool:
@@ -116,6 +117,10 @@ class LivePages:
         if not self._columns:
             self.overview()
         return episode_rows(self._index, self._columns, query)
+
+    def interrupt(self) -> None:
+        """End a query on another thread, which raises; called again until it does."""
+        self._index.interrupt()
 
     def episode(self, trace_id: str) -> dict[str, Any]:
         """The page of an episode; raises ReadError if there is none."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from mttp.errors import ConfigureError
 from mttp.viewing.index import EpisodeIndex
@@ -13,8 +15,29 @@ from mttp.viewing.rows import EpisodeColumn, from_start
 __all__ = ["episode_rows"]
 
 _MOST_ROWS = 1_000
+_MOST_WORDS = 20
+_MOST_FILTERS = 20
+_LONGEST_WORD = 200
+_LONGEST_VALUE = 1_000
 _OPERATORS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TEXTS = ("text", "state", "episode")
+
+
+class _Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    column: str
+    operator: str
+    value: Annotated[str, msgspec.Meta(max_length=_LONGEST_VALUE)]
+
+
+class _Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `viewer/src/data.ts` describes; what a tool leaves out has a default."""
+
+    search: str = ""
+    filters: list[_Filter] = []
+    sort: str = ""
+    descending: bool = False
+    offset: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROWS)] = 0
 
 
 def episode_rows(
@@ -25,18 +48,21 @@ def episode_rows(
 
     Raises ConfigureError for a query that is not valid.
     """
+    try:
+        asked = msgspec.convert(query, _Query)
+    except msgspec.ValidationError as error:
+        raise ConfigureError(f"the query is not valid: {error}") from error
     columns = {one.key: one for one in shown}
-    conditions, parameters = _conditions(index, columns, query)
+    conditions, parameters = _conditions(index, columns, asked)
     where = " AND ".join(conditions) or "true"
-    sort = columns.get(_text(query, "sort"), shown[0])
-    direction = "DESC" if query.get("descending") else "ASC"
-    limit = min(_count(query, "limit"), _MOST_ROWS)
+    sort = _column(columns, asked.sort) if asked.sort else shown[0]
+    direction = "DESC" if asked.descending else "ASC"
     cells = ", ".join(_expression(one) for one in shown)
     rows, matched, total = index.snapshot(
         (
             f"SELECT {cells} FROM episodes WHERE {where} "
             f"ORDER BY {_expression(sort)} {direction} NULLS LAST, episode LIMIT ? OFFSET ?",
-            [*parameters, limit, _count(query, "offset")],
+            [*parameters, asked.limit, asked.offset],
         ),
         (f"SELECT count(*) FROM episodes WHERE {where}", parameters),
         ("SELECT count(*) FROM episodes", []),
@@ -53,18 +79,10 @@ def _first(rows: Sequence[tuple[Any, ...]]) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def _text(query: Mapping[str, Any], name: str) -> str:
-    found = query.get(name, "")
-    if not isinstance(found, str):
-        raise ConfigureError(f"{name}={found!r}: give a text")
-    return found
-
-
-def _count(query: Mapping[str, Any], name: str) -> int:
-    found = query.get(name, 0)
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < 1 << 62:
-        raise ConfigureError(f"{name}={found!r}: give a number from 0 on")
-    return found
+def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:
+    if key not in columns:
+        raise ConfigureError(f"there is no column {key[:_LONGEST_WORD]!r}; give one of {', '.join(columns)}")
+    return columns[key]
 
 
 def _expression(column: EpisodeColumn) -> str:
@@ -75,24 +93,31 @@ def _expression(column: EpisodeColumn) -> str:
 
 
 def _conditions(
-    index: EpisodeIndex, columns: Mapping[str, EpisodeColumn], query: Mapping[str, Any]
+    index: EpisodeIndex, columns: Mapping[str, EpisodeColumn], query: _Query
 ) -> tuple[list[str], list[Any]]:
     conditions: list[str] = []
     parameters: list[Any] = []
     texts = ", ".join(_expression(one) for one in columns.values() if one.kind in _TEXTS)
-    for word in _text(query, "search").lower().split():
+    for word in _words(query):
         conditions.append(f"contains(lower(concat_ws(chr(10), {texts})), ?)")
         parameters.append(word)
-    filters = query.get("filters", [])
-    if not isinstance(filters, list) or not all(isinstance(one, Mapping) for one in filters):
-        raise ConfigureError("filters: give a list of objects with column, operator and value")
-    for one in filters:
-        column = columns.get(_text(one, "column"))
-        if column is not None:
-            condition, parameter = _condition(index, column, _text(one, "operator"), _text(one, "value"))
-            conditions.append(condition)
-            parameters.append(parameter)
+    if len(query.filters) > _MOST_FILTERS:
+        raise ConfigureError(f"there are {len(query.filters):,} filters; give at most {_MOST_FILTERS}")
+    for one in query.filters:
+        column = _column(columns, one.column)
+        condition, parameter = _condition(index, column, one.operator, one.value)
+        conditions.append(condition)
+        parameters.append(parameter)
     return conditions, parameters
+
+
+def _words(query: _Query) -> list[str]:
+    words = query.search.lower().split()
+    if len(words) > _MOST_WORDS:
+        raise ConfigureError(f"the search has {len(words):,} words; give at most {_MOST_WORDS}")
+    if any(len(word) > _LONGEST_WORD for word in words):
+        raise ConfigureError(f"a word of the search has more than {_LONGEST_WORD} characters; give fewer")
+    return words
 
 
 def _condition(index: EpisodeIndex, column: EpisodeColumn, operator: str, value: str) -> tuple[str, Any]:
@@ -100,7 +125,8 @@ def _condition(index: EpisodeIndex, column: EpisodeColumn, operator: str, value:
     if operator == "~":
         return f"regexp_matches(CAST({expression} AS VARCHAR), ?, 'i')", _pattern(index, value)
     if operator not in _OPERATORS:
-        raise ConfigureError(f"operator={operator!r}: give one of {', '.join([*_OPERATORS, '~'])}")
+        known = ", ".join([*_OPERATORS, "~"])
+        raise ConfigureError(f"operator={operator[:_LONGEST_WORD]!r}: give one of {known}")
     if column.kind in _TEXTS:
         return f"{expression} {_OPERATORS[operator]} ?", value
     if column.kind == "time":

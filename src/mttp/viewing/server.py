@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ try:
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
 except ImportError as error:
@@ -32,7 +34,14 @@ __all__ = ["is_loopback", "serve"]
 _LONGEST_POLL = 20.0
 _POLL_SECONDS = 0.25
 _MOST_BODY = 1 << 16
+_LONGEST_SEARCH = 10.0
+_LONGEST_WAIT = 15.0
+"""Seconds that a request waits for those before it: longer than one search."""
+_LONGEST_LEFT = 1.0
+"""Seconds that a search goes on after its client sends no more: it may have only closed its half."""
+_CHECK_SECONDS = 0.05
 _COOKIE = "mttp_view"
+_VERSION = re.compile(r"|-?[0-9]{1,18}")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -63,15 +72,32 @@ def serve(pages: LivePages, host: str, port: int, *, token: str | None = None) -
 
 
 def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
+    summing_up, searching, reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+
+    async def newest_overview() -> dict[str, Any]:
+        async with summing_up:
+            return await run_in_threadpool(pages.overview)
+
     async def overview(_: Request) -> Response:
-        return _json(await run_in_threadpool(pages.overview))
+        return _json(await newest_overview())
 
     async def episodes(request: Request) -> Response:
         query = await _query(request)
-        return _json(await run_in_threadpool(pages.episodes, query))
+        await newest_overview()  # it knows the columns
+        await _wait_for(searching)
+        search = asyncio.ensure_future(_found(pages, query, request, searching))
+        search.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        # The database compiles an expensive expression to its end; its client need not wait for that.
+        if not (await asyncio.wait({search}, timeout=_LONGEST_SEARCH + _LONGEST_LEFT))[0]:
+            raise _too_long()
+        return _json(search.result())
 
     async def episode(request: Request) -> Response:
-        return _json(await run_in_threadpool(pages.episode, request.path_params["trace_id"]))
+        await _wait_for(reading)
+        try:
+            return _json(await run_in_threadpool(pages.episode, request.path_params["trace_id"]))
+        finally:
+            reading.release()
 
     async def version(request: Request) -> Response:
         return _json({"version": await _next_version(pages, request.query_params.get("after", ""))})
@@ -101,20 +127,97 @@ def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
 
 
 def _guarded(handler: Handler, host: str, token: str | None) -> Handler:
-    """The handler behind checks of host and token; errors become answers."""
+    """The handler behind checks of host, origin and token; errors become answers."""
 
     async def answer(request: Request) -> Response:
-        if is_loopback(host) and not is_loopback(request.url.hostname or ""):
+        if is_loopback(host) and not is_loopback(_host_name(request)):
             # A page of another site whose name leads to this machine must not read recordings.
             return PlainTextResponse("unknown host", 403, headers=_HEADERS)
-        if token is not None and not _has_token(request.cookies.get(_COOKIE, ""), token):
-            return _with_token(request, token)
         try:
+            if request.url.path.startswith("/api/"):
+                _check_origin(request)
+            if token is not None and not _has_token(request.cookies.get(_COOKIE, ""), token):
+                return _with_token(request, token)
             return await handler(request)
+        except HTTPException as error:
+            return _json({"error": error.detail}, error.status_code, error.headers)
+        except ClientDisconnect:
+            return _json({"error": "the request is not complete"}, 400)
         except MttpError as error:
             return _json({"error": str(error)}, 400 if isinstance(error, ConfigureError) else 404)
 
     return answer
+
+
+def _host_name(request: Request) -> str:
+    """The name by which the client knows this server; empty if it is not valid."""
+    try:
+        return request.url.hostname or ""
+    except ValueError:
+        return ""
+
+
+def _check_origin(request: Request) -> None:
+    """
+    Raise HTTPException for what a page of another site can send without asking first.
+
+    Browsers say where a request comes from; tools need not, but those that do are checked, too.
+    """
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}".lower()
+    origins, sites = request.headers.getlist("origin"), request.headers.getlist("sec-fetch-site")
+    if any(origin.lower() != own for origin in origins):
+        raise HTTPException(403, f"requests of pages of other sites are refused; this one is {own}")
+    if any(site.lower() not in ("same-origin", "none") for site in sites):
+        raise HTTPException(403, "requests of pages of other sites are refused")
+    if request.method != "POST":
+        return
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_tool = not (media_type or origins or sites)
+    if media_type != "application/json" and not is_tool:
+        raise HTTPException(415, "a query needs the header Content-Type: application/json")
+
+
+async def _wait_for(lock: asyncio.Lock) -> None:
+    """Acquire the lock; raises HTTPException if other requests hold it for too long."""
+    with move_on_after(_LONGEST_WAIT) as waiting:
+        await lock.acquire()
+    if waiting.cancelled_caught:
+        raise _unavailable("other requests are still being answered; try again later")
+
+
+async def _found(
+    pages: LivePages, query: Mapping[str, Any], request: Request, lock: asyncio.Lock
+) -> dict[str, Any]:
+    """
+    The rows of a query, which is interrupted after some seconds, or if nobody waits for its answer.
+
+    Releases the lock when the database is at rest.
+    """
+    loop, connection = asyncio.get_running_loop(), request.state.connection
+    started = loop.time()
+    search = asyncio.ensure_future(run_in_threadpool(pages.episodes, query))
+    reason: HTTPException | None = None
+    try:
+        while not (await asyncio.wait({search}, timeout=_CHECK_SECONDS))[0]:
+            if pages.is_stopping or loop.time() > max(started, connection.ended) + _LONGEST_LEFT:
+                reason = _unavailable("the search was ended")
+            elif loop.time() > started + _LONGEST_SEARCH:
+                reason = _too_long()
+            if reason is not None:
+                pages.interrupt()
+    finally:
+        lock.release()
+    if reason is not None and search.exception():
+        raise reason
+    return search.result()
+
+
+def _too_long() -> HTTPException:
+    return _unavailable(f"the search took more than {_LONGEST_SEARCH:g} s; give fewer words and filters")
+
+
+def _unavailable(reason: str) -> HTTPException:
+    return HTTPException(503, reason, {"Retry-After": f"{_LONGEST_SEARCH:.0f}"})
 
 
 def _has_token(given: str, token: str) -> bool:
@@ -143,14 +246,25 @@ async def _query(request: Request) -> dict[str, Any]:
     if reading.cancelled_caught:
         raise HTTPException(408, f"the query took more than {app_server.BODY_SECONDS:g} s")
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        query = msgspec.json.decode(body, type=dict[str, Any])
+        json.loads(body, object_pairs_hook=_unique)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ConfigureError(f"the query is not a JSON object: {error}") from error
+    return query
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is repeated")
+    return members
 
 
 async def _next_version(pages: LivePages, after: str) -> int:
     """The version, as soon as it is higher than `after`, or after some seconds."""
-    known = int(after) if after.lstrip("-").isdecimal() else -1
+    if not _VERSION.fullmatch(after):
+        raise ConfigureError(f"after={after[:40]!r}: give a version")
+    known = int(after or -1)
     for _ in range(int(_LONGEST_POLL / _POLL_SECONDS)):
         if pages.version > known or pages.is_stopping:
             break
@@ -158,5 +272,6 @@ async def _next_version(pages: LivePages, after: str) -> int:
     return pages.version
 
 
-def _json(value: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json", headers=_HEADERS)
+def _json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    named = {**_HEADERS, **(headers or {})}
+    return Response(msgspec.json.encode(value), status, media_type="application/json", headers=named)

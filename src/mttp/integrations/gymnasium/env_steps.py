@@ -20,6 +20,7 @@ from mttp.codec.transitions import Row
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock, monotonic
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.step_columns import MAX_BYTES
 from mttp.recording.current import inert_step
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
@@ -202,6 +203,7 @@ class EnvSteps:
             claims.append(None)
             token = self._context_variable.set(self._context)
         except Exception as error:
+            raise_interrupt(error)
             self._failed("before_step", error)
             return wrapped(action)
         try:
@@ -210,6 +212,7 @@ class EnvSteps:
             try:
                 self._fail(error)
             except Exception as failure:
+                raise_interrupt(failure)
                 self._failed("on_error", failure)
             raise
         finally:
@@ -243,6 +246,7 @@ class EnvSteps:
             else:
                 self._take(observation, reward, terminated, truncated, info, needs_handle=needs_handle)
         except Exception as error:
+            raise_interrupt(error)
             self._failed("after_step", error)
         return result  # type: ignore[no-any-return]  # the environment's own result
 

@@ -10,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorWrapper
 
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium.spaces import describe
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["layers", "of_env", "of_member", "of_spec", "members", "spaces"]
 
@@ -71,6 +72,7 @@ def _found(facts: Mapping[str, Callable[[], Any]], faults: Faults) -> dict[str, 
         try:
             found[name] = find()
         except Exception as error:
+            raise_interrupt(error)
             faults.append(f"fact_unknown: {name}: {scalar_text(error)}")
     return found
 

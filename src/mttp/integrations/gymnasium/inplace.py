@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import gymnasium
@@ -16,6 +15,7 @@ from mttp.integrations.gymnasium.vector_env import RecordedVectorEnv
 from mttp.integrations.gymnasium.wrappers import RecordEpisodes, RecordVectorEpisodes
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches, handle_in
+from mttp.model.interrupts import suppress_errors
 
 __all__ = ["METHODS", "EnvAttachment", "attach", "wrap"]
 
@@ -47,7 +47,7 @@ class EnvAttachment(Patches):
     def _stop(self) -> None:
         self._recorder.stop()
         workers.forget(self._env)
-        with contextlib.suppress(Exception):  # workers that do not respond stay muted
+        with suppress_errors():  # workers that do not respond stay muted
             workers.mute(self._env, muted=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ from mttp.integrations.nesting import (
 )
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock
+from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.recording.handle import attach, current, detach
 
 __all__ = ["EnvRecorder", "RecordedEnv"]
@@ -217,11 +217,12 @@ class EnvRecorder:
         try:
             hook(*args, **kwargs)
         except Exception as error:
+            raise_interrupt(error)
             self._failed(hook.__name__, error)
 
     def _failed(self, hook: str, error: Exception) -> None:
         hook_failed(self._library, hook, error)
-        with contextlib.suppress(Exception):
+        with suppress_errors():
             self._env.abort("recording_failed", at=self._clock.now())
 
 

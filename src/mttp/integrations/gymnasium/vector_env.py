@@ -15,6 +15,7 @@ from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
 from mttp.integrations.gymnasium.seeding import Seeding
 from mttp.integrations.nesting import EVERYTHING
 from mttp.integrations.options import Options
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["RecordedVectorEnv"]
 
@@ -170,6 +171,7 @@ def _rows(space: Any, batch: Any, count: int) -> list[Any]:
     """Split a batch by environment."""
     try:
         rows = list(iterate(space, batch))
-    except Exception:  # a space that Gymnasium can't take apart
+    except Exception as error:  # a space that Gymnasium can't take apart
+        raise_interrupt(error)
         rows = []
     return rows if len(rows) == count else [batch[index] for index in range(count)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import weakref
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from gymnasium.vector import AsyncVectorEnv
 
 from mttp.codec.plain import plain
 from mttp.integrations.gymnasium import facts
+from mttp.model.interrupts import raise_interrupt, suppress_errors
 
 __all__ = ["FACTS", "MUTED", "CollectFacts", "SetMuted", "forget", "mute", "mute_check"]
 
@@ -63,7 +63,7 @@ class SetMuted:
     """The new value."""
 
     def __instancecheck__(self, layer: Any) -> bool:
-        with contextlib.suppress(Exception):
+        with suppress_errors():
             for each in (layer, layer.unwrapped):
                 if MUTED in vars(each):
                     vars(each)[MUTED] = self.muted
@@ -77,6 +77,7 @@ class CollectFacts:
         try:
             found = {"spec": facts.of_spec(layer.spec), "seed": layer.unwrapped.np_random_seed}
             vars(layer)[FACTS] = plain(found, [])
-        except Exception:  # any error of a custom environment
+        except Exception as error:  # any error of a custom environment
+            raise_interrupt(error)
             return False
         return True

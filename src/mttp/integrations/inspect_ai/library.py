@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from mttp.formats import inspect_ai
 from mttp.integrations.evaluations import record_evaluation
+from mttp.integrations.foreign_models import as_record
 from mttp.integrations.options import Options
 from mttp.model.evaluations import TaskResult
 from mttp.recording import configuration
@@ -63,7 +64,7 @@ class InspectRecorder:
 
     def task_started(self, eval_id: str, spec: Any) -> None:
         """Keep the description of a task."""
-        self._specs[eval_id] = spec.model_dump(mode="json", exclude_none=True)
+        self._specs[eval_id] = as_record(spec)
         self._results[eval_id] = []
 
     def sample_ended(self, eval_id: str, sample: Any) -> None:
@@ -71,7 +72,7 @@ class InspectRecorder:
         session = configuration.recording_session()
         if session is None:
             return
-        record = sample.model_dump(mode="json", exclude_none=True)
+        record = as_record(sample)
         value = self._options.applied(inspect_ai.episode(self._specs.get(eval_id, {}), record))
         session.record(value)
         self._results.setdefault(eval_id, []).append(inspect_ai.result(value))
@@ -81,7 +82,7 @@ class InspectRecorder:
         results = self._results.pop(eval_id, [])
         self._specs.pop(eval_id, None)
         if configuration.recording_session() is not None:
-            document = log.model_dump(mode="json", exclude_none=True, exclude={"samples"})
+            document = as_record(log, exclude=frozenset({"samples"}))
             record_evaluation(inspect_ai.evaluation(document, results))
 
     def detach(self) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.formats import inspect_ai
 from mttp.integrations.faults import guard
+from mttp.integrations.foreign_models import as_record
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording.current import current_episode
 
 __all__ = ["InspectSuite"]
@@ -52,7 +54,7 @@ class InspectSuite:
                 "id": name,
                 "input": sample.input
                 if isinstance(sample.input, str)
-                else [one.model_dump(exclude_none=True) for one in sample.input],
+                else [as_record(one) for one in sample.input],
                 "target": sample.target,
                 "choices": sample.choices,
                 "metadata": dict(sample.metadata or {}),
@@ -74,9 +76,10 @@ class InspectSuite:
             name = _name(scorer)
             try:
                 found = await scorer(state, target)
-                document = {} if found is None else found.model_dump(mode="json", exclude_none=True)
+                document = {} if found is None else as_record(found)
                 rewards.append(inspect_ai.scoring(name, document))
             except Exception as error:
+                raise_interrupt(error)
                 rewards.append(inspect_ai.failed_scoring(name, error))
         episode = current_episode()
         for reward in rewards[::-1]:  # the first scorer's is the episode's reward

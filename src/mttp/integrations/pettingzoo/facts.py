@@ -8,6 +8,7 @@ from typing import Any
 
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium.spaces import describe
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["identity", "of_env"]
 
@@ -35,6 +36,7 @@ def of_env(env: Any, faults: Faults) -> dict[str, Any]:
         try:
             found[name] = find()
         except Exception as error:
+            raise_interrupt(error)
             faults.append(f"fact_unknown: {name}: {scalar_text(error)}")
     return found
 

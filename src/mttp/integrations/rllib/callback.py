@@ -12,6 +12,7 @@ from mttp.integrations.faults import guard, hook_failed
 from mttp.integrations.options import Options
 from mttp.integrations.rllib import facts
 from mttp.integrations.rllib.recorder import RunnerRecorder
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording import configuration, training
 from mttp.recording.session_factory import RUN_ID_VARIABLE, TRANSPORT_VARIABLE
 
@@ -99,6 +100,7 @@ class EpisodeCallback(RLlibCallback):  # type: ignore[misc]  # untyped where it 
         try:
             getattr(self._recorder, hook)(*arguments)
         except Exception as error:
+            raise_interrupt(error)
             hook_failed(LIBRARY, hook, error)
             guard(LIBRARY, self._recorder.abort, "recording_failed")
 

@@ -8,6 +8,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from mttp.integrations.faults import hook_failed
 from mttp.integrations.stable_baselines3.recorder import LIBRARY, ModelRecorder
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["RecordingCallback"]
 
@@ -41,5 +42,6 @@ class RecordingCallback(BaseCallback):  # type: ignore[misc]  # untyped where it
         try:
             getattr(self._recorder, hook)(self.model, *arguments)
         except Exception as error:
+            raise_interrupt(error)
             hook_failed(LIBRARY, hook, error)
             self._recorder.abort_after_error()

@@ -12,6 +12,7 @@ from stable_baselines3.common.monitor import Monitor
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
 from mttp.integrations.gymnasium.silence import silence as silence_env
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["identity", "in_episode", "seeds", "silence"]
 
@@ -27,6 +28,7 @@ def _identity(reference: Callable[[], Any], index: int, faults: Faults) -> dict[
     try:
         found |= _of_member(vector, index, faults)
     except Exception as error:  # a custom vector without that method
+        raise_interrupt(error)
         faults.append(f"fact_unknown: env: {scalar_text(error)}")
     found["env_wrappers"] = [*_wrappers(vector), *found.get("env_wrappers", ())]
     found["env_spaces"] = facts.spaces(vector.observation_space, vector.action_space)
@@ -70,7 +72,8 @@ def seeds(model: Any, vector: Any) -> list[int | None]:
             found = [_worker_facts(vector, index).get("seed") for index in range(vector.num_envs)]
         else:
             found = vector.get_attr("np_random_seed")
-    except Exception:  # a custom vector without that method
+    except Exception as error:  # a custom vector without that method
+        raise_interrupt(error)
         return unknown
     expected = range(model.seed, model.seed + vector.num_envs)
     return [seed if seed == given else None for seed, given in zip(expected, found, strict=True)]

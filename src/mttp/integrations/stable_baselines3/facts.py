@@ -8,6 +8,7 @@ from typing import Any
 import stable_baselines3
 
 from mttp.codec.plain import scalar_text
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["of_run"]
 
@@ -62,7 +63,8 @@ def _plain(value: Any) -> Any:
 def _scheduled(schedule: Any) -> Any:
     try:
         return float(schedule(1.0))
-    except Exception:  # a function that is not a schedule
+    except Exception as error:  # a function that is not a schedule
+        raise_interrupt(error)
         return getattr(schedule, "__name__", None) or scalar_text(schedule)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from mttp.codec.plain import to_json
+from mttp.codec.plain import number, to_json
 from mttp.integrations.options import Options
 from mttp.integrations.trl import trainers
 from mttp.integrations.trl.batch import CompletionBatch
@@ -103,6 +103,8 @@ class Completions:
         columns = batch.inputs[row] if row < len(batch.inputs) else {}
         prompt = _without_images(batch.prompts[row])
         truncated = len(ids) > 0 and ids[-1] not in self._ends
+        extras = self._extras(row)
+        numbers = {name: _finite(value) for name, value in extras.items()}
         return Episode(
             trace_id=self.launch.trace_id(batch.number, self.first + row),
             env=trainers.environment(self._trainer, row) or "",
@@ -114,7 +116,11 @@ class Completions:
             policy_version_end=version,
             policy_update_index=batch.version - 1 if batch.version else None,
             inputs=_inputs(columns),
-            metadata={**self._extras(row), **(options.metadata or {})},
+            metrics={name: value for name, value in numbers.items() if value is not None},
+            metadata={
+                **{name: extras[name] for name, value in numbers.items() if value is None},
+                **(options.metadata or {}),
+            },
             terminated=not truncated,
             truncated=truncated,
             advantage=self.advantage(row),
@@ -168,6 +174,12 @@ class Completions:
 
     def _decode(self, ids: Array) -> str:
         return str(trainers.tokenizer(self._trainer).decode(ids.tolist(), skip_special_tokens=True))
+
+
+def _finite(value: Any) -> float | None:
+    """Return a finite number as a float; None for anything else."""
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
 
 
 def _ended_by(error: BaseException) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import os
 import sys
 from hashlib import blake2b
 
+from mttp.model.interrupts import raise_interrupt
+
 __all__ = ["Launch"]
 
 _trainers = itertools.count()
@@ -50,6 +52,7 @@ def _shared_value(trainer: int) -> str:
     try:
         store = torch.distributed.distributed_c10d._get_default_store()  # type: ignore[union-attr]
         found = store.compare_set(f"mttp/trl/{trainer}", "", os.urandom(16).hex())
-    except Exception:  # any error of the store, or no torch
+    except Exception as error:  # any error of the store, or no torch
+        raise_interrupt(error)
         return ""
     return found.decode() if isinstance(found, bytes) else str(found)

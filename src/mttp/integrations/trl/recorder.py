@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult, T
 from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import returned_rewards
+from mttp.model import clock
 from mttp.model.episodes import Episode, Reward
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
@@ -126,7 +126,7 @@ class TrainerRecorder:
             number=number,
             version=self._version(),
             is_training=trainers.is_training(self._trainer),
-            began=time.time_ns(),
+            began=clock.wall(),
             context=otel_context.get_current(),
         )
 
@@ -135,7 +135,7 @@ class TrainerRecorder:
     ) -> None:
         batch = self._batch
         if batch is not None:
-            batch.scoring = time.time_ns()
+            batch.scoring = clock.wall()
             batch.inputs, batch.prompts, batch.completions = inputs, prompts, completions
             batch.completion_ids = completion_ids_list
 
@@ -172,7 +172,7 @@ class TrainerRecorder:
         session = configuration.recording_session() if batch is not None else None
         if batch is None or session is None or not batch.completion_ids:
             return
-        end = time.time_ns()
+        end = clock.wall()
         if batch.rewards is None and error is None:
             batch.rewards = returned_rewards(batch, len(self._trainer.reward_funcs))
         for document in batch.documents:
@@ -263,7 +263,7 @@ def _observed(tool: _Call, name: str, uses: list[ToolUse]) -> _Call:
 
     @functools.wraps(tool)
     def called(**arguments: Any) -> Any:
-        use = ToolUse(name, arguments, time.time_ns())
+        use = ToolUse(name, arguments, clock.wall())
         uses.append(use)
         try:
             result = tool(**arguments)
@@ -271,7 +271,7 @@ def _observed(tool: _Call, name: str, uses: list[ToolUse]) -> _Call:
             use.error = error
             raise
         finally:
-            use.end = time.time_ns()
+            use.end = clock.wall()
         if inspect.isawaitable(result):
             return _observed_async(result, use)
         use.result = guard("trl", _copied, result)
@@ -287,7 +287,7 @@ async def _observed_async(awaitable: Awaitable[Any], use: ToolUse) -> Any:
         use.error = error
         raise
     finally:
-        use.end = time.time_ns()
+        use.end = clock.wall()
     use.result = guard("trl", _copied, result)
     return result
 

@@ -75,7 +75,9 @@ class BatchScoring:
                 scores[name] = value
         total = math.nan if self.totals is None else float(self.totals[row])
         times: dict[str, Any] = {"start_time": self._batch.scoring, "end_time": self._end}
-        stated: dict[str, Any] = {} if math.isnan(total) else {"value": total}
+        is_infinite = self.totals is not None and bool(np.isinf(self._rewards[row]).any())
+        has_total = math.isfinite(total) and not is_infinite  # an infinite component is no part of a score
+        stated: dict[str, Any] = {"value": total} if has_total else {}
         by_spec = self._by_spec(row)
         if len(by_spec) == len(self._names) == 1 and self._weights[self._names[0]] == 1.0:
             whole: Reward = by_spec[self._names[0]].reward

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from mttp.integrations.options import Options
 from mttp.integrations.trl import facts, trainers
 from mttp.integrations.trl.groups import RecordedBatch
 from mttp.integrations.trl.recorder import ROWS
+from mttp.model import clock
 from mttp.model.episodes import Episode
 from mttp.recording import configuration, training
 
@@ -96,7 +96,7 @@ class TrainerUpdates:
         if ROWS in inputs:  # the first use of this part, or a copy of it
             self._parts.append((inputs, self._batch, inputs.pop(ROWS).tolist()))
         if trainers.is_training(self._trainer):
-            self._update.began = self._update.began or time.time_ns()
+            self._update.began = self._update.began or clock.wall()
             self._update.rows += [(batch, rows) for part, batch, rows in self._parts if part is inputs]
 
     # TRL's callback events.
@@ -162,7 +162,7 @@ class TrainerUpdates:
             "policy_version_after": index + 1,
             "metrics": found if epoch is None else {**found, "epoch": epoch},
             "start_time": update.began or None,
-            "end_time": time.time_ns(),
+            "end_time": clock.wall(),
             **named,
             **self._episodes(update, index),
         }

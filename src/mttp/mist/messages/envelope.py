@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import Annotated, Any
 from zlib import crc32
@@ -16,7 +15,7 @@ from mttp.mist.messages.decoding import decode, fold
 from mttp.mist.messages.payloads import PAYLOADS, Int64, Payload
 from mttp.mist.messages.syntax import JsonDocument, JsonFault
 from mttp.mist.messages.versions import VERSION
-from mttp.model import ids
+from mttp.model import clock, ids
 
 __all__ = ["MAX_SIZE", "Message"]
 
@@ -86,7 +85,7 @@ class Message(BaseModel):
             id=f"{ids.trace_id():032x}" if id is None else id,
             source=source,
             type=payload.TYPE,
-            timestamp_ns=time.time_ns() if timestamp_ns is None else timestamp_ns,
+            timestamp_ns=clock.wall() if timestamp_ns is None else timestamp_ns,
             payload=raw,
             checksum=crc32(raw) if checksum else 0,
         )

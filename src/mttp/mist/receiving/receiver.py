@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -18,12 +17,12 @@ from mttp.errors import ConfigureError, DecodeError, TransportError
 from mttp.mist import span_messages
 from mttp.mist.messages import Message, MessageLine
 from mttp.mist.receiving.origins import MessageSource
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.transports.options import open_at
 
 __all__ = ["Receiver", "ReceiverStats", "receive"]
 
-_log = logging.getLogger("mttp")
 
 ORIGINS: Mapping[str, str] = {
     "mttp+http": "listener",
@@ -135,9 +134,7 @@ class Receiver:
         if self._on_error is not None:
             self._on_error(line)
         elif self.stats.errors[kind] == 1:
-            _log.warning(
-                "mttp: %s: invalid message %s was skipped and counted: %s", self.address, line, error
-            )
+            log.warning("mttp: %s: invalid message %s was skipped and counted: %s", self.address, line, error)
 
 
 def receive(

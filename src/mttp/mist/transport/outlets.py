@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 from mttp.mist.messages import LONGEST_LINE, Message
+from mttp.model.log import log
 
 __all__ = ["Lines", "Outlet"]
-
-_log = logging.getLogger("mttp")
 
 
 class Outlet(Protocol):
@@ -55,4 +53,4 @@ class Lines:
         self.long += 1
         if self.long == 1:
             message = "mttp: %s has a line of %s bytes; mttp can read it, the stack's own readers accept %s"
-            _log.warning(message, self._place, f"{size:,}", f"{LONGEST_LINE:,}")
+            log.warning(message, self._place, f"{size:,}", f"{LONGEST_LINE:,}")

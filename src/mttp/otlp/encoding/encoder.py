@@ -8,7 +8,6 @@ loop would wait for the encoder. With an encoding process, this process only han
 from __future__ import annotations
 
 import atexit
-import logging
 import marshal
 import os
 import threading
@@ -20,18 +19,20 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext
 
 from mttp.codec.profiles import full
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.rows import Row
 from mttp.otlp.encoding.tasks import LINES, MESSAGES
 from mttp.otlp.json import row_of
-from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start_children, own_environment
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import record
 
 __all__ = ["HELPER_VARIABLE", "here", "hurry", "is_off", "is_waiting", "lines", "losses", "messages"]
 
-_log = logging.getLogger("mttp")
 
 HELPER_VARIABLE = "MTTP_HELPER"
 """`off` starts no process."""
@@ -110,7 +111,7 @@ class _Encoding:
         self._helper: Process | None = None
         self._spent = 0.0
         self._since = threading.local()
-        self._may_help = can_start() and not is_off()
+        self._may_help = can_start_children() and not is_off()
         self.deaths = 0
         """Number of lost encoding processes."""
         self._lost_at: deque[float] = deque(maxlen=DEATHS)
@@ -126,7 +127,7 @@ class _Encoding:
     def _rests(self) -> bool:
         """Whether `DEATHS` encoding processes were lost within the last `REST_SECONDS`."""
         lost_at = self._lost_at
-        return len(lost_at) == DEATHS and time.monotonic() - lost_at[0] < REST_SECONDS
+        return len(lost_at) == DEATHS and clock.seconds() - lost_at[0] < REST_SECONDS
 
     def is_waiting(self) -> bool:
         """Whether a request is pending; callable from any thread."""
@@ -139,8 +140,9 @@ class _Encoding:
                 try:
                     self._helper = Process("mttp.otlp.encoding", environment=own_environment())
                 except Exception as error:  # no process can be started
+                    raise_interrupt(error)
                     self._may_help = False
-                    _log.info("mttp: encoding stays in this process: %s", error)
+                    log.info("mttp: encoding stays in this process: %s", error)
 
     def by_helper(self, work: int, spans: Sequence[ReadableSpan]) -> bytes | None:
         """Return the reply of the encoding process; None without one, or if it failed."""
@@ -165,8 +167,8 @@ class _Encoding:
         helper, self._helper = self._helper, None
         if self._may_help:  # else `close` has ended it
             self.deaths += 1
-            self._lost_at.append(time.monotonic())
-            _log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
+            self._lost_at.append(clock.seconds())
+            log.warning("mttp: the encoding process was lost, and this process encodes instead: %s", error)
         if helper is not None:
             helper.close()
 

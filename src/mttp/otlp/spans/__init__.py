@@ -4,6 +4,7 @@ Spans of ours and of other libraries, as OpenTelemetry spans.
     recording_span  a span of ours while it is recorded
     span_data       its data, as exporters and encoders read it
     trace           the trace to which it is recorded
+    outlasted       spans that contexts may hold after their end
     foreign_span    a span of another library
     ended           the base class of both, which transports take
     conversion      values from callers of OpenTelemetry's API to attributes
@@ -20,6 +21,7 @@ from __future__ import annotations
 from mttp.otlp.spans.ended import EndedSpan
 from mttp.otlp.spans.exceptions import error_message, qualified_name, traced
 from mttp.otlp.spans.foreign_span import ForeignSpan
+from mttp.otlp.spans.outlasted import AmbientSpan, Outlasted
 from mttp.otlp.spans.recording_span import MAX_USER_ATTRIBUTES, RecordingSpan
 from mttp.otlp.spans.size_estimate import SPAN_BYTES, VALUE_BYTES, weight
 from mttp.otlp.spans.trace import (
@@ -43,8 +45,10 @@ __all__ = [
     "SAMPLED",
     "SPAN_BYTES",
     "VALUE_BYTES",
+    "AmbientSpan",
     "EndedSpan",
     "ForeignSpan",
+    "Outlasted",
     "RecordingSpan",
     "SpanObserver",
     "SpanOrigin",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +10,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import arrays
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
 
@@ -30,7 +31,8 @@ def pairs(what: str, given: object, faults: Faults) -> list[tuple[str, Any]]:
         return []
     try:
         items = list(given.items())  # type: ignore[attr-defined]  # raises for other types
-    except Exception:
+    except Exception as error:
+        raise_interrupt(error)
         faults.append(f"{what}_invalid: {scalar_text(given):.80} is not a mapping")
         return []
     named = [(_name(key, faults), value) for key, value in items]
@@ -42,7 +44,8 @@ def _name(key: object, faults: Faults) -> str:
         return text(key, faults)
     try:
         printed = str(key) if key and _prints(type(key)) else ""
-    except Exception:  # objects of other libraries may raise any error
+    except Exception as error:  # objects of other libraries may raise any error
+        raise_interrupt(error)
         printed = ""
     if not printed:
         faults.append(f"attributes_refused: {scalar_text(key):.80} is not a name")
@@ -77,7 +80,7 @@ def mended(span: ReadableSpan, faults: Faults) -> dict[str, Any]:
 
     The SDK does not check its arguments, and exporting invalid ones would raise.
     """
-    ended = _time("end", span.end_time, time.time_ns(), faults)
+    ended = _time("end", span.end_time, clock.wall(), faults)
     return {
         "name": _string("name", span.name, faults),
         "kind": _one_of(SpanKind, "kind", span.kind, SpanKind.INTERNAL, faults),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+from mttp.model.interrupts import raise_interrupt
+
 __all__ = ["error_message", "qualified_name", "traced"]
 
 
@@ -18,6 +20,7 @@ def error_message(exception: BaseException) -> str:
     try:
         return str(exception)
     except Exception as error:
+        raise_interrupt(error)
         return f"<{type(exception).__name__} whose message raised {type(error).__name__}>"
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from typing_extensions import ParamSpec
+
+from mttp.model.interrupts import raise_interrupt, suppress_errors
 
 __all__ = ["FaultSink", "MisuseError", "failed", "guarded", "is_misuse", "quiet", "quiet_but"]
 
@@ -32,8 +33,9 @@ def failed(sink: FaultSink | None, what: str, error: Exception) -> None:
         return
     try:
         sink.fault("internal_error", f"{what}: {error!r}")
-    except Exception:
-        with suppress(Exception):
+    except Exception as failure:
+        raise_interrupt(failure)
+        with suppress_errors():
             sink.fault("internal_error", what)
 
 
@@ -54,9 +56,10 @@ def guarded(
             try:
                 return call(*args, **kwargs)
             except Exception as error:
+                raise_interrupt(error)
                 if is_misuse(error):
                     raise
-                with suppress(Exception):  # the stack may be exhausted
+                with suppress_errors():  # the stack may be exhausted
                     report(name, error, *args)
             return cast(_T, otherwise(*args, **kwargs))
 

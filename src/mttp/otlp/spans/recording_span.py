@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
@@ -22,6 +23,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 from opentelemetry.util.types import AnyValue, Attributes
+from typing_extensions import Self
 
 from mttp.codec import kinds
 from mttp.codec.pending import names_of
@@ -30,6 +32,7 @@ from mttp.model import clock, ids
 from mttp.otlp.spans.conversion import frozen, is_context, pairs
 from mttp.otlp.spans.exceptions import error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
+from mttp.otlp.spans.outlasted import Outlasted
 from mttp.otlp.spans.span_data import SpanData
 from mttp.otlp.spans.trace import SpanObserver, Trace
 from mttp.semconv import attributes as a
@@ -43,7 +46,7 @@ _OURS = "mttp."
 _LAST_TIME = 2**63
 
 
-class RecordingSpan(Span, SpanData):
+class RecordingSpan(Outlasted, SpanData):
     """
     A span of mttp from its start to its end.
 
@@ -85,8 +88,11 @@ class RecordingSpan(Span, SpanData):
             self._show_start(trace.origin.observers, above)
 
     def get_span_context(self) -> SpanContext:
-        """Return its span context."""
-        return self.identity
+        """Return its span context; once it has ended where it is still current, that of what encloses it."""
+        return self.identity if self.outside is None else get_current_span(self.outside).get_span_context()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     # The interface of `Span`.
 
@@ -223,9 +229,9 @@ class RecordingSpan(Span, SpanData):
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark the span as failed; a status OK is kept."""
-        self.values[a.ERROR_TYPE] = self.checked(plain, error_type)
+        self.values[a.ERROR_TYPE] = self._text(error_type)
         if self._status.status_code is not StatusCode.OK:
-            self._status = Status(StatusCode.ERROR, self.checked(plain, message) or None)
+            self._status = Status(StatusCode.ERROR, self._text(message) or None)
 
     @quiet
     def end(self, end_time: int | None = None) -> None:
@@ -257,9 +263,16 @@ class RecordingSpan(Span, SpanData):
             self.encoded[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
         self._end_time = ended
         self.size = self._weigh()
+        span = self if self.outside is None else self._inside()
         if trace.origin.observers is not None:
-            self._show_end(trace.origin.observers)
-        trace.ended(self)
+            span._show_end(trace.origin.observers)
+        trace.ended(span)
+
+    def _inside(self) -> Self:
+        """Return a copy to be written, for which nothing stands."""
+        span = copy.copy(self)
+        span.outside = None
+        return span
 
     def _show_end(self, observers: SpanObserver) -> None:
         """Call the observers; some span processors rename ended spans, which is not allowed."""

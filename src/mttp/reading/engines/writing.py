@@ -232,8 +232,8 @@ class DatasetWriter:
         folder, _, name = path.rpartition("/")
         self._filesystem.makedirs(folder, exist_ok=True)
         is_local = "file" in self._filesystem.protocol  # objects appear as a whole
-        partial = f"{folder}/_{name}{PARTIAL}" if is_local else path
-        with self._filesystem.open(partial, "wb") as file:
+        partial = f"{folder}/_{name}.{secrets.token_hex(8)}{PARTIAL}" if is_local else path
+        with self._filesystem.open(partial, "xb" if is_local else "wb") as file:
             files.write_table(arrow, file, row_group_size=rows, compression="zstd", write_page_checksum=True)
         if is_local:
             self._filesystem.mv(partial, path)

@@ -18,6 +18,7 @@ from mttp.reading.probing.cases import ProbeCase, every_case
 from mttp.reading.probing.findings import ProbeFinding, compared, suited
 from mttp.reading.stores import Store
 from mttp.transports.otlp import OtlpTransport
+from mttp.transports.otlp.http_answers import otlp_answer
 from mttp.transports.otlp.profiles import guessed
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.partial_export import PartialExport
@@ -171,7 +172,8 @@ class Probe:
             reply = client.request(url, b"", headers=headers, timeout=settings.timeout, max_bytes=1 << 16)
         except NoReply as error:
             return str(error)
-        return "taken" if 200 <= reply.status < 300 else "not taken: " + reply.summary(headers, b"")
+        is_taken = 200 <= reply.status < 300 and otlp_answer(reply.body) is not None
+        return "taken" if is_taken else "not taken: " + reply.summary(headers, b"")
 
     def _report(self, what: str) -> None:
         if self.on_progress is not None:

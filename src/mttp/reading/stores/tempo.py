@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import time
 from collections.abc import Iterator
 
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.reading.stores import otlp
 from mttp.reading.stores.address import Address
@@ -18,7 +18,6 @@ from mttp.semconv.types import ATTRIBUTE_TYPES
 
 __all__ = ["Tempo", "open"]
 
-_log = logging.getLogger("mttp")
 
 CUT_BYTES = 2048
 """Length at which Tempo truncates a string, by default."""
@@ -57,7 +56,7 @@ class Tempo(Store):
                 return
             if now >= next_log:
                 next_log = now + _LOG_SECONDS
-                _log.warning(
+                log.warning(
                     "mttp: Tempo's search returns %s of run %s so far, since it finds traces half a minute "
                     "after they arrive; repeating it for %.0f s (wait=0 searches once)",
                     f"{len(seen):,} trace{'' if len(seen) == 1 else 's'}",

@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import inspect
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Token
 from itertools import islice
@@ -18,6 +17,7 @@ from opentelemetry.context import Context
 from typing_extensions import Self
 
 from mttp.codec.plain import Faults
+from mttp.model import clock
 from mttp.recording.handle import attach, detach
 from mttp.recording.open_episode import OpenEpisode
 from mttp.rewards.evaluating.outcome import arguments_of, result_fields
@@ -55,7 +55,7 @@ class Attempt:
 
     def __init__(self, evaluation: Attempted, task: Task, *, episodes: bool, timeout: float | None) -> None:
         self.task = task
-        self.began = time.perf_counter()
+        self.began = clock.seconds()
         self.deadline = None if timeout is None else self.began + timeout
         self._evaluation = evaluation
         self._episode = self._opened() if episodes else None
@@ -111,7 +111,7 @@ class Attempt:
 
     def _settle(self, arguments: dict[str, Any], faults: Faults) -> bool:
         """Store the result unless there is one already; return whether it was stored."""
-        duration = arguments.pop("duration", time.perf_counter() - self.began)
+        duration = arguments.pop("duration", clock.seconds() - self.began)
         episode = arguments.pop("episode", None) or self._episode
         fields = result_fields(faults, **arguments)
         with self._lock:
@@ -174,11 +174,11 @@ def _work(attempt: Attempt, function: Callable[[Any], object], finished: SimpleQ
 def _next_finished(finished: SimpleQueue[Attempt], running: dict[int, Attempt]) -> Iterator[Attempt]:
     """Wait for the next finished attempt, or for the next deadline and yield the attempts it ends."""
     deadlines = [attempt.deadline for attempt in running.values() if attempt.deadline is not None]
-    left = max(min(deadlines) - time.perf_counter(), 0.0) if deadlines else None
+    left = max(min(deadlines) - clock.seconds(), 0.0) if deadlines else None
     try:
         yield finished.get(timeout=left)
     except Empty:
-        now = time.perf_counter()
+        now = clock.seconds()
         for attempt in list(running.values()):
             if attempt.deadline is not None and attempt.deadline <= now:
                 attempt.time_out()

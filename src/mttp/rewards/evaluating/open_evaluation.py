@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -13,6 +12,7 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec import evals
 from mttp.codec.plain import Faults, count, scalar_text
+from mttp.model import clock
 from mttp.model.evaluations import EvalSummary, Evaluation, TaskResult
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
@@ -80,7 +80,7 @@ class OpenEvaluation(ScoredHandle):
         self._at_end = at_end
         self._lock = threading.RLock()
         self._over = False
-        self._started = time.time_ns()
+        self._started = clock.wall()
 
     def _begin(self, faults: Faults, metadata: Mapping[str, object] | None) -> None:
         """Start the span, and write a start marker at once in case the process dies."""
@@ -151,7 +151,7 @@ class OpenEvaluation(ScoredHandle):
         """Yield the tasks without a result, once for each missing sample."""
         for task in self._samples():
             if not self._over and (task.id, task.sample) not in self._found:
-                self._begun[task.id] = task.sample, time.perf_counter()
+                self._begun[task.id] = task.sample, clock.seconds()
                 SAMPLE.set(task.sample)
                 yield task.given
 
@@ -219,7 +219,7 @@ class OpenEvaluation(ScoredHandle):
         if begun is None or sample not in (None, begun):
             return sample, None
         del self._begun[task]
-        return begun, time.perf_counter() - since
+        return begun, clock.seconds() - since
 
     @quiet
     def _keep(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections.abc import Sequence
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.secrets import without_secrets
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.protobuf import encode_spans
 from mttp.transports import backoff
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -18,7 +19,6 @@ from mttp.transports.otlp.answers import ExportResponse, OtlpSender
 __all__ = ["RetryingExporter"]
 
 _MAX_REQUEST_SIZE = 64 << 20
-_log = logging.getLogger("mttp")
 
 
 class RetryingExporter(SpanExporter):
@@ -35,6 +35,7 @@ class RetryingExporter(SpanExporter):
         try:
             request = encode_spans(spans)
         except Exception as error:  # spans of other libraries may be invalid
+            raise_interrupt(error)
             return self._failed(spans, f"they can't be encoded: {error!r}")
         if 0 < self._max_request_size < len(request):
             limit = f"max_request_size is {self._max_request_size:,}"
@@ -58,18 +59,18 @@ class RetryingExporter(SpanExporter):
 
     def _send(self, request: bytes, spans: int) -> ExportResponse:
         """Send a request until it is accepted, rejected or out of time; return the last response."""
-        until, failures = time.monotonic() + self._timeout, 0
+        until, failures = clock.seconds() + self._timeout, 0
         while True:
-            answer = self._sender.send(request, spans, max(until - time.monotonic(), 0.001))
+            answer = self._sender.send(request, spans, max(until - clock.seconds(), 0.001))
             if answer.verdict != "again":
                 return answer
             failures += 1
             wait = backoff.wait(failures, answer.retry_after)
-            if time.monotonic() + wait > until or self._closing.wait(wait):
+            if clock.seconds() + wait > until or self._closing.wait(wait):
                 return answer
 
     def _failed(self, spans: Sequence[ReadableSpan], reason: str) -> SpanExportResult:
-        _log.error("mttp: %s: spans not delivered: %d: %s", self._place, len(spans), reason)
+        log.error("mttp: %s: spans not delivered: %d: %s", self._place, len(spans), reason)
         return SpanExportResult.FAILURE
 
     def _warn(self, answer: ExportResponse) -> None:
@@ -77,5 +78,5 @@ class RetryingExporter(SpanExporter):
         rejected = f"spans rejected: {answer.rejected}" if answer.rejected else ""
         message = ": ".join(filter(None, (rejected, answer.message)))
         if message and message != self._warned:
-            _log.warning("mttp: %s: %s", self._place, message)
+            log.warning("mttp: %s: %s", self._place, message)
         self._warned = message

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
 
-from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from mttp.otlp.http_client import HttpClient, NoReply, Reply
 from mttp.otlp.replies import ADVICE, is_page, redacted, seconds_to_wait
 from mttp.otlp.request_errors import Kind, RequestError
 from mttp.transports.otlp.answers import ExportResponse, partly
+from mttp.transports.otlp.http_answers import otlp_answer
 from mttp.transports.otlp.settings import Settings
 
 __all__ = ["HttpSender"]
@@ -33,6 +31,7 @@ _ADVICE = ADVICE | {
     429: "the receiver is busy, or has a rate limit: send less, or later",
 }
 _PAGE = "an HTML page: is a proxy or a user interface at that port?"
+_NO_ANSWER = "not an answer of OTLP: is another server at that port or path?"
 _ADVICE_PLAIN: dict[Kind, str] = {
     "name": "check the address",
     "refused": "is a receiver running there, and is this its port? the usual port of OTLP over HTTP is 4318",
@@ -84,15 +83,11 @@ class HttpSender:
 
     def _answer(self, reply: Reply, spans: int) -> ExportResponse:
         status, kind = reply.status, reply.headers.get("content-type", "")
-        is_success = 200 <= status < 300
-        is_html = "html" in kind or ("protobuf" not in kind and is_page(reply.body))
-        if is_success and not is_html:
-            return _taken(kind, reply.body, spans, self._headers)
+        if 200 <= status < 300:
+            return self._success(reply, spans)
         summary = reply.summary(self._headers, _error_message(kind, reply.body))
-        advice = _PAGE if is_success else _advice(status, redacted(reply.location, self._headers))
+        advice = _advice(status, redacted(reply.location, self._headers))
         message, cause = f"{summary} ({advice})", f"http_{status}"
-        if is_success:
-            return ExportResponse(verdict="never", cause="not_otlp", message=message)
         if status in _AGAIN:
             after = seconds_to_wait(reply.headers.get("retry-after", ""))
             return ExportResponse(verdict="again", cause=cause, message=message, retry_after=after)
@@ -100,34 +95,23 @@ class HttpSender:
             verdict="smaller" if status == _TOO_LARGE else "never", cause=cause, message=message
         )
 
+    def _success(self, reply: Reply, spans: int) -> ExportResponse:
+        """Return the outcome of a success, if the body is an OTLP answer or was cut off."""
+        answer, page = otlp_answer(reply.body), is_page(reply.body)
+        if answer is not None:
+            part = answer.partial_success
+            return partly(part.rejected_spans, spans, part.error_message, self._headers)
+        if reply.cut is not None and len(reply.body) < _BODY_BYTES and not page:
+            return ExportResponse(verdict="taken")
+        message = f"{reply.summary(self._headers)} ({_PAGE if page else _NO_ANSWER})"
+        return ExportResponse(verdict="never", cause="not_otlp", message=message)
+
 
 def _advice(status: int, location: str) -> str:
     """Return a suggestion for a rejected request."""
     if location:
         return f"redirects to {location}: use that address"
     return _ADVICE.get(status, "see the receiver's log" if status >= 500 else "is it an OTLP receiver?")
-
-
-def _taken(kind: str, body: bytes, spans: int, sent: Mapping[str, str]) -> ExportResponse:
-    """
-    Return the outcome of a success, with the number of rejected spans in the body.
-
-    The body is parsed as protobuf unless its content type is JSON; an invalid body is ignored.
-    """
-    try:
-        found = _response(kind, body).partial_success
-    except (DecodeError, ParseError, UnicodeDecodeError, RecursionError):
-        return ExportResponse(verdict="taken")
-    return partly(found.rejected_spans, spans, found.error_message, sent)
-
-
-def _response(kind: str, body: bytes) -> ExportTraceServiceResponse:
-    response = ExportTraceServiceResponse()
-    if "json" in kind:
-        Parse(body or b"{}", response, ignore_unknown_fields=True)
-    else:
-        response.ParseFromString(body)
-    return response
 
 
 def _error_message(kind: str, body: bytes) -> bytes:

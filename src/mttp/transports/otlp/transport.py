@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.secrets import without_secrets
+from mttp.model.log import log
 from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -23,8 +23,6 @@ from mttp.transports.spool import Spool
 from mttp.transports.spool.folder import SpoolDestination
 
 __all__ = ["OtlpTransport"]
-
-_log = logging.getLogger("mttp")
 
 
 class OtlpTransport(SpanExporter):
@@ -150,7 +148,7 @@ class OtlpTransport(SpanExporter):
     def _log_message(self, message: str) -> None:
         """Log the receiver's message after a full success; a repeated message is logged once."""
         if message and message != self._logged:
-            _log.warning("mttp: %s: %s", self._place, message)
+            log.warning("mttp: %s: %s", self._place, message)
         self._logged = message
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mttp.codec.profiles import unpacked
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan
@@ -20,8 +21,6 @@ from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
 from mttp.transports.stats import TransportStats
 
 __all__ = ["DiskQueue", "restored"]
-
-_log = logging.getLogger("mttp")
 
 
 class DiskQueue:
@@ -77,7 +76,8 @@ class DiskQueue:
             lines = encoder.lines(spans)
         except MemoryError:
             raise
-        except Exception:  # spans of other libraries may be invalid
+        except Exception as error:  # spans of other libraries may be invalid
+            raise_interrupt(error)
             lines = b""
         if lines and len(lines) <= READABLE_LINE_BYTES:
             return lines, spans
@@ -91,7 +91,8 @@ class DiskQueue:
             line = readable_line(span)
         except MemoryError:
             raise
-        except Exception:
+        except Exception as error:
+            raise_interrupt(error)
             line, cause = b"", "invalid"
         if not line:
             with self._stats.lock:
@@ -107,10 +108,10 @@ class DiskQueue:
         self._log("can't be read from the spool %s and stay there: %s", error)
 
     def _log(self, what: str, error: OSError | MemoryError) -> None:
-        now = time.monotonic()
+        now = clock.seconds()
         if now - self._logged.get(what, float("-inf")) > LOG_SECONDS:
             self._logged[what] = now
-            _log.warning(f"mttp: spans {what}", self._spool.directory, error)
+            log.warning(f"mttp: spans {what}", self._spool.directory, error)
 
     def take(self, max_bytes: int) -> list[Restored]:
         """

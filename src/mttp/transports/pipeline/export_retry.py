@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from opentelemetry.sdk.trace.export import SpanExportResult
 
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.spans import EndedSpan
 from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
@@ -22,7 +23,6 @@ from mttp.transports.stats import TransportStats
 
 __all__ = ["ExportRetry"]
 
-_log = logging.getLogger("mttp")
 
 REFUSALS = 3
 """Attempts at one episode that the transport refuses while it accepts others."""
@@ -109,7 +109,7 @@ class ExportRetry:
 
         `at_once` does not wait between attempts, unless the receiver has asked for a delay.
         """
-        now = time.monotonic()
+        now = clock.seconds()
         is_waiting = now < self.not_before or (now < self._pause_until and not at_once)
         if self._disk is not None and self.queue and (is_waiting or self._disk.has_own):
             self.spill()
@@ -126,7 +126,7 @@ class ExportRetry:
         else:
             answer, offered = self._offer_from_memory()
         self.failing = not answer.taken
-        self.not_before = time.monotonic() + answer.retry_after
+        self.not_before = clock.seconds() + answer.retry_after
         self._log(answer, offered)
         if answer.taken:
             self._failures = 0
@@ -137,7 +137,7 @@ class ExportRetry:
     def _pause(self) -> None:
         """Put off the next attempt, and move spans to disk meanwhile."""
         self._failures += 1
-        self._pause_until = time.monotonic() + backoff.wait(self._failures)
+        self._pause_until = clock.seconds() + backoff.wait(self._failures)
         self.spill()
 
     def spill(self) -> None:
@@ -211,6 +211,7 @@ class ExportRetry:
             rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
             return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
+            raise_interrupt(error)
             return _ExportOutcome(kept=spans, error=error)
         except BaseException as error:  # SystemExit or a cancellation in an exporter must not end the thread
             if threading.current_thread() is threading.main_thread():
@@ -271,16 +272,16 @@ class ExportRetry:
             self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
 
     def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
-        now, name = time.monotonic(), self._target.address
+        now, name = clock.seconds(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._is_failing = now, True
             what = "were rejected by" if answer.taken else "could not be written to"
             rest = "" if answer.taken else " and are kept for later"
             count = len(answer.kept or offered)
-            _log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
+            log.warning("mttp: %d spans %s %s%s: %s", count, what, name, rest, self._error_text(answer))
         elif answer.error is None and self._is_failing:
             self._is_failing = False
-            _log.warning("mttp: writing to %s works again", name)
+            log.warning("mttp: writing to %s works again", name)
 
     def _error_text(self, answer: _ExportOutcome) -> str:
         """The error as text; for PartialExport its message without the address."""

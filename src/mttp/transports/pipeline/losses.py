@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mttp.model import clock
+from mttp.model.log import log
 from mttp.otlp.spans import EndedSpan
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.stats import TransportStats
 
 __all__ = ["LOG_SECONDS", "Loss", "Losses"]
 
-_log = logging.getLogger("mttp")
 
 LOG_SECONDS = 60.0
 """Seconds between log lines about one cause."""
@@ -24,7 +23,7 @@ class Loss:
     """The spans lost for one cause."""
 
     cause: str
-    since: int = field(default_factory=time.time_ns)
+    since: int = field(default_factory=clock.wall)
     """When the loss began, in nanoseconds since the Unix epoch."""
     spans: int = 0
     episodes: int = 0
@@ -106,8 +105,8 @@ class Losses:
     def log(self) -> None:
         """Log each cause of a loss, at most once per `LOG_SECONDS`."""
         for loss in list(self._unreported.values()) if self._unreported else ():
-            now = time.monotonic()
+            now = clock.seconds()
             if now - self._logged.get(loss.cause, float("-inf")) > LOG_SECONDS:
                 self._logged[loss.cause] = now
                 what = "whole episodes" if loss.whole else "spans"
-                _log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)
+                log.warning("mttp: %s: %s are lost, and counted in session.stats", loss.cause, what)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +10,9 @@ from functools import partial
 
 from opentelemetry import context as otel_context
 
+from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, traced
 from mttp.transports.export_target import ExportTarget
@@ -27,7 +28,6 @@ from mttp.transports.stats import Stats, TransportStats
 
 __all__ = ["Pipeline"]
 
-_log = logging.getLogger("mttp")
 
 INTERVAL = 0.2
 """The longest that an ended span waits before it is exported, in seconds."""
@@ -118,7 +118,7 @@ class Pipeline:
         self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
         needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
         if needs_check and not self._check_capacity(span):
-            self.hold_up(span, time.monotonic())
+            self.hold_up(span, clock.seconds())
 
     def put(self, span: EndedSpan, *, last: bool = False) -> bool:
         """
@@ -175,7 +175,7 @@ class Pipeline:
 
         It is not late while it waits for the encoding process: yielding would not help.
         """
-        now = time.time_ns()
+        now = clock.wall()
         if now <= self._due:
             return False
         self._due = now + PACE
@@ -188,7 +188,7 @@ class Pipeline:
         A caller that releases the GIL often for a microsecond, as NumPy does when it draws a random number,
         starves the thread: each release resets the switch interval, so the thread never requests the GIL.
         """
-        time.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
+        clock.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
 
     def _ease(self) -> None:
         """Update `easy`. Called under the lock."""
@@ -220,7 +220,7 @@ class Pipeline:
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
                 late = LATE if not self._awake else LATE_IF_URGENT
-                self._due = min(self._due, time.time_ns() + late)
+                self._due = min(self._due, clock.wall() + late)
                 self._awake = self._start()
                 self._ease()
                 self._changed.notify_all()
@@ -240,7 +240,9 @@ class Pipeline:
             return False  # called by an exporter: waiting for itself would deadlock
         with self._changed:
             if self._thread is not None:
-                self._changed.wait_for(lambda: self._requests.is_answered(ticket) or self._closed, timeout)
+                clock.wait_for(
+                    self._changed, lambda: self._requests.is_answered(ticket) or self._closed, timeout
+                )
             alone = self._thread is None and not self._closed
         if alone:
             self._write()
@@ -255,7 +257,7 @@ class Pipeline:
         with self._changed:
             if self._closed:
                 return
-            deadline = time.monotonic() + (self._close_timeout if timeout is None else timeout)
+            deadline = clock.seconds() + (self._close_timeout if timeout is None else timeout)
             self._deadline = min(self._deadline, deadline) if self._closing else deadline
             self._closing, self.easy = True, False
             if threading.get_ident() != self._writer and self._start():
@@ -269,7 +271,7 @@ class Pipeline:
             self._end()
         else:
             with self._changed:
-                self._await(lambda: self._closed, self._deadline - time.monotonic())
+                self._await(lambda: self._closed, self._deadline - clock.seconds())
             if not self._closed:
                 self._quietly(self._spill)
                 self._give_up()
@@ -318,9 +320,9 @@ class Pipeline:
 
     def _throttle(self, trace_id: int, since: float) -> bool:
         """Wait for space within the time left to this episode; without space, drop the whole episode."""
-        started, waited = time.monotonic(), self._waited.get(trace_id, 0.0)
+        started, waited = clock.seconds(), self._waited.get(trace_id, 0.0)
         fits = self._await(self._fits, self.max_block_seconds - waited - (started - since))
-        now = time.monotonic()
+        now = clock.seconds()
         self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
@@ -337,8 +339,8 @@ class Pipeline:
 
         An encoding process that is silent for a share of `seconds` is killed; its spans are encoded here.
         """
-        until, helper_seconds = time.monotonic() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
-        while not (found := condition()) and (left := until - time.monotonic()) > 0:
+        until, helper_seconds = clock.seconds() + seconds, min(seconds * HELPER_SHARE, HELPER_SECONDS)
+        while not (found := condition()) and (left := until - clock.seconds()) > 0:
             self._changed.wait(min(left, helper_seconds / 2))
             encoder.hurry(helper_seconds)
         return found
@@ -378,7 +380,7 @@ class Pipeline:
         """Sleep until there are spans, then up to `INTERVAL` for more; return False to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._awake or self._hurried())
-            self._changed.wait_for(self._hurried, INTERVAL)
+            clock.wait_for(self._changed, self._hurried, INTERVAL)
             return not self._closing
 
     def _hurried(self) -> bool:
@@ -428,7 +430,7 @@ class Pipeline:
             with self._changed:
                 self._changed.notify_all()
             if not self._retry.queue:
-                now = time.monotonic()
+                now = clock.seconds()
                 until = min(until, now + DISK_SECONDS)
                 if now > until:
                     return not self._retry.has_own
@@ -452,9 +454,10 @@ class Pipeline:
         try:
             found = self._preparer(spans)
         except Exception as error:
+            raise_interrupt(error)
             if not self._stats.lost["withholding_failed"]:
                 what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"
-                _log.error(what, self.address, traced(error))
+                log.error(what, self.address, traced(error))
             with self._lock:
                 if fresh is self._preparing:
                     self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
@@ -490,7 +493,7 @@ class Pipeline:
                 self._quietly(self._write)
                 if not self._inbox and not self._retry.has_work:
                     break
-                if not self._retry.queue and time.monotonic() > self._deadline:
+                if not self._retry.queue and clock.seconds() > self._deadline:
                     break  # the rest is on disk
                 fruitless = 0 if self._retry.exported > exported else fruitless + 1
                 if fruitless and not self._rest(fruitless):
@@ -501,16 +504,16 @@ class Pipeline:
 
     def _rest(self, fruitless: int) -> bool:
         """Wait before the next attempt; return False where that exceeds the deadline."""
-        now = time.monotonic()
+        now = clock.seconds()
         if fruitless > len(RESTS) or self._retry.not_before > self._deadline:
             return False
         until = min(max(now + RESTS[fruitless - 1], self._retry.not_before), self._deadline)
         with self._changed:
-            self._changed.wait_for(lambda: self._closed, max(until - now, 0.0))
-        return time.monotonic() < self._deadline
+            clock.wait_for(self._changed, lambda: self._closed, until - now)
+        return clock.seconds() < self._deadline
 
     def _give_up(self) -> None:
-        """Count the remaining spans as lost."""
+        """Count the remaining spans as lost: `session_closed` if there was no time for them."""
         with self._changed:
             self._gather()
             left = self._retry.give_up()
@@ -518,7 +521,8 @@ class Pipeline:
             left.extend(self._gathered)
             self._preparing, self._gathered = SpanQueue(), SpanQueue()
             self._given_up += len(left)
-            cause = self._retry.spool_cause or "write_failed"
+            cause = "write_failed" if self._retry.failing else "session_closed"
+            cause = self._retry.spool_cause or cause
             for trace_id in left.traces:
                 self._losses.leave(trace_id, left.drop(trace_id), cause)
             if self._sampler is not None:
@@ -531,4 +535,5 @@ class Pipeline:
         try:
             call()
         except Exception as error:
-            _log.error("mttp: recording or closing failed: %s", traced(error))
+            raise_interrupt(error)
+            log.error("mttp: recording or closing failed: %s", traced(error))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import ENOLCK, ENOSPC
+from errno import ENOENT, ENOLCK, ENOSPC
 from pathlib import Path
 
 from typing_extensions import Self
 
+from mttp.model import clock
+from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
-from mttp.otlp.json_decode import LineError, decode_line, decode_spans
+from mttp.otlp.descriptors import Descriptor, above_standard
+from mttp.otlp.json_decode import LineError, decode_documents
 from mttp.otlp.streams import READABLE_LINE_BYTES
+from mttp.otlp.whole_files import PARTIAL_PREFIX, replacing
 from mttp.transports.file import process_name
 
 try:
@@ -27,14 +29,11 @@ except ImportError:  # not on Windows, where `Spool` raises an error
 
 __all__ = ["OWNER", "SpoolBatch", "SpoolDestination", "SpoolFolder", "check_locks", "destination_of", "lock"]
 
-_log = logging.getLogger("mttp")
 
 OWNER = "owner"
 """The file in a folder that its owner locks, and that names the receiver."""
 _SENT = "sent"
 """The file with the position up to which the spans were sent."""
-_PARTIAL = f"{_SENT}.partial"
-"""The next such file while it is written."""
 FILE_BYTES = 16 * 2**20
 """Size from which lines are appended to the next file; a file is deleted once its spans were sent."""
 _MAX_OWNER = 1 << 16
@@ -78,8 +77,8 @@ class SpoolFolder:
         """The folder."""
         self.destination = destination
         """Where its spans are to be sent."""
-        self._locked: int | None = locked
-        self._fd: int | None = None
+        self._locked: Descriptor | None = Descriptor(locked)
+        self._file_in_use: Descriptor | None = None
         self._last = max(self._numbers(), default=0)
         self._number, self._offset = self._position()
         self._next = self._number, self._offset
@@ -87,7 +86,7 @@ class SpoolFolder:
     @classmethod
     def create(cls, directory: Path, destination: SpoolDestination) -> Self:
         """Create a folder of this process; raises OSError."""
-        path = directory / f"{time.time_ns()}-{process_name()}"
+        path = directory / f"{clock.wall()}-{process_name()}"
         path.mkdir(mode=0o700, parents=True)
         try:
             return cls._created(path, destination)
@@ -99,7 +98,7 @@ class SpoolFolder:
     @classmethod
     def _created(cls, path: Path, destination: SpoolDestination) -> Self:
         """Lock and write the file `owner` of a new folder; raises OSError."""
-        fd = os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = above_standard(os.open(path / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         try:
             lock(fd)
             about = json.dumps({"to": destination.to, "profile": destination.profile}).encode()
@@ -122,23 +121,29 @@ class SpoolFolder:
         if destination is None or to not in (None, destination.to) or not os.access(path, os.W_OK):
             return None
         try:
-            fd = os.open(path / OWNER, os.O_RDWR)
+            fd = _locked(path)
         except OSError:
             return None
         try:
-            lock(fd)
-            if os.fstat(fd).st_nlink:  # else another process has sent everything meanwhile
-                return cls(path, destination, fd)
+            return cls(path, destination, fd)
         except OSError:
-            pass
-        os.close(fd)
-        return None
+            os.close(fd)
+            return None
+
+    def is_held(self) -> bool:
+        """Whether this process has the lock; it is taken again if the program has closed its descriptor."""
+        if self._locked is not None and not self._locked.is_ours:
+            try:
+                self._locked = Descriptor(_locked(self.path))
+            except OSError:
+                self._locked = None
+        return self._locked is not None
 
     # Writing.
 
     def append(self, lines: bytes | bytearray) -> None:
         """Append whole lines; raises OSError, and then none of them is appended."""
-        fd = self._open()
+        fd = self._open().number
         start, rest = os.fstat(fd).st_size, memoryview(lines)
         try:
             while rest:
@@ -150,19 +155,21 @@ class SpoolFolder:
                 self._close_file()
             raise
 
-    def _open(self) -> int:
-        if self._fd is not None and self._is_usable(self._fd):
-            return self._fd
-        if self._fd is not None:
-            self._close_file()
+    def _open(self) -> Descriptor:
+        if self._file_in_use is not None and self._is_usable(self._file_in_use):
+            return self._file_in_use
+        self._close_file()
         self._last += 1
-        self._fd = os.open(self._file(self._last), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-        return self._fd
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
+        self._file_in_use = Descriptor(os.open(self._file(self._last), flags, 0o600))
+        return self._file_in_use
 
     @staticmethod
-    def _is_usable(fd: int) -> bool:
-        """Whether the file is not full, and was not deleted."""
-        found = os.fstat(fd)
+    def _is_usable(file: Descriptor) -> bool:
+        """Whether the file is not full, and neither deleted nor closed by the program."""
+        if not file.is_ours:
+            return False
+        found = os.fstat(file.number)
         return found.st_size < FILE_BYTES and found.st_nlink > 0
 
     # Sending.
@@ -205,7 +212,7 @@ class SpoolFolder:
             records += good
             if reason:
                 damaged += max(line.count(_ONE_PER_SPAN) - len(good), 1)
-                _log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
+                log.warning("mttp: %s: spans of a damaged line can't be sent: %s", file, reason)
         return SpoolBatch(records, damaged, size)
 
     def advance(self, *, delete: bool = True) -> None:
@@ -213,10 +220,8 @@ class SpoolFolder:
         self._number, self._offset = self._next
         if not delete or self._locked is None:  # another process may own the folder by now
             return
-        with suppress(OSError):
-            partial = self.path / _PARTIAL
+        with suppress(OSError), replacing(self.path / _SENT, mode=0o600) as partial:
             partial.write_text(f"{self._number} {self._offset}")
-            partial.replace(self.path / _SENT)
         with suppress(OSError):
             for number in self._numbers():
                 if number < self._number:
@@ -228,14 +233,16 @@ class SpoolFolder:
         locked, self._locked = self._locked, None
         if locked is not None:
             with suppress(OSError):
-                os.close(locked)
+                locked.close()
 
     def remove(self) -> None:
         """Delete its files, and the folder unless somebody else's files are in it."""
         with suppress(OSError):
             for number in self._numbers():
                 self._file(number).unlink()
-            for name in (_PARTIAL, _SENT, OWNER):  # it is a folder of the spool until nothing can be sent
+            for partial in self.path.glob(f"{PARTIAL_PREFIX}*"):
+                partial.unlink(missing_ok=True)
+            for name in (_SENT, OWNER):  # it is a folder of the spool until nothing can be sent
                 (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
         self.close()
@@ -262,10 +269,10 @@ class SpoolFolder:
         return 0, 0
 
     def _close_file(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
+        file, self._file_in_use = self._file_in_use, None
+        if file is not None:
             with suppress(OSError):
-                os.close(fd)
+                file.close()
 
 
 def destination_of(path: Path) -> SpoolDestination | None:
@@ -275,6 +282,19 @@ def destination_of(path: Path) -> SpoolDestination | None:
         return SpoolDestination(str(found["to"]), str(found["profile"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
+
+
+def _locked(path: Path) -> int:
+    """Open and lock the file `owner` of a folder; raises OSError."""
+    fd = above_standard(os.open(path / OWNER, os.O_RDWR))
+    try:
+        lock(fd)
+        if not os.fstat(fd).st_nlink:  # another process has sent everything meanwhile
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def lock(fd: int) -> None:
@@ -301,13 +321,9 @@ def check_locks(path: Path) -> None:
 def _spans_of(line: bytes) -> tuple[list[SpanRecord], str]:
     """Return the spans of a line that can be read, and why others can't; empty if all can."""
     try:
-        return decode_line(line), ""
+        good, reasons = decode_documents(line)
     except LineError as error:
-        reason = str(error)
-    try:
-        good, reasons = decode_spans(line)
-    except LineError:
-        return [], reason
+        return [], str(error)
     return good, reasons[0] if reasons else ""
 
 

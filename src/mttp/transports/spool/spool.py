@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from mttp.errors import TransportError
+from mttp.model import clock
 from mttp.transports.spool.folder import OWNER, SpoolDestination, SpoolFolder, check_locks, destination_of
 
 __all__ = ["Spool", "SpoolFullError", "bytes_of", "folders", "is_spool"]
@@ -54,7 +54,8 @@ class Spool:
             own = bytes_of(self._own.path) if self._own is not None else 0
             if own + self._others_bytes() + len(lines) > self.max_bytes:
                 raise SpoolFullError(f"the spool {self.directory} has reached spool_bytes={self.max_bytes}")
-            if self._own is not None and not (self._own.path / OWNER).exists():
+            own_exists = self._own is not None and (self._own.path / OWNER).exists() and self._own.is_held()
+            if self._own is not None and not own_exists:
                 self._own.close()
                 self._own = None
             if self._own is None:
@@ -80,14 +81,14 @@ class Spool:
         Directories are looked at every five seconds at most.
         """
         with self._lock:
-            if self._adopted is None and time.monotonic() - self._looked > LOOK_SECONDS:
+            if self._adopted is None and clock.seconds() - self._looked > LOOK_SECONDS:
                 with suppress(OSError):
                     found = (
                         SpoolFolder.adopt(path, to=self.destination.to) for path in self._other_folders()
                     )
                     self._adopted = next((folder for folder in found if folder is not None), None)
                 if self._adopted is None:
-                    self._looked = time.monotonic()
+                    self._looked = clock.seconds()
             return self._adopted
 
     def remove_adopted(self) -> None:
@@ -96,7 +97,7 @@ class Spool:
         if adopted is not None:
             adopted.remove()
             if adopted.path.exists():  # it can't be deleted: do not take it over again at once
-                self._looked = time.monotonic()
+                self._looked = clock.seconds()
 
     def close(self) -> None:
         """Unlock the folders, so that other processes may send what is left."""
@@ -117,8 +118,8 @@ class Spool:
 
     def _others_bytes(self) -> int:
         """Return the bytes of the files of other processes."""
-        if time.monotonic() - self._measured > LOOK_SECONDS:
-            self._others, self._measured = sum(map(bytes_of, self._other_folders())), time.monotonic()
+        if clock.seconds() - self._measured > LOOK_SECONDS:
+            self._others, self._measured = sum(map(bytes_of, self._other_folders())), clock.seconds()
         return self._others
 
 

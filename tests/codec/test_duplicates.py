@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
+from mttp.codec.duplicates import fuller
 from mttp.model.spans import SpanRecord
-from mttp.reading.duplicates import fuller
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver, assert_same
 

@@ -1,0 +1,297 @@
+"""
+Fields of values, and their attributes: each is converted to its declared type.
+
+A field that can't be converted costs only itself: it gets its default, with the fault `{field}_invalid`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
+from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.values import Value
+from mttp.semconv.registry import INT64, wanted
+
+__all__ = [
+    "checked",
+    "convert",
+    "encode",
+    "flag",
+    "integer",
+    "is_absent",
+    "mapping",
+    "members",
+    "optional_text",
+]
+
+_V = TypeVar("_V", bound=Value)
+_Converter: TypeAlias = Callable[[Any, Faults], Any]
+"""Converts a value that is not None; it returns None, or raises, if the value can't be converted."""
+
+_ABSENT = frozenset({"NotGiven", "Omit", "UnsetType", "PydanticUndefinedType"})
+"""Names of the types by which openai, msgspec and pydantic say that an argument is absent."""
+
+
+def is_absent(value: object) -> bool:
+    """Return whether an argument is not given: None, or a marker such as `openai.NOT_GIVEN`."""
+    return value is None or type(value).__name__ in _ABSENT
+
+
+def _text(value: Any, faults: Faults) -> str | None:
+    """Return a name as text; None for a container, whose text names nothing."""
+    kind = type(value)
+    if not issubclass(kind, (str, int, float)):
+        if hasattr(kind, "__len__") and not (hasattr(kind, "ndim") and value.ndim == 0):
+            return None
+        if cast(object, kind.__str__) is object.__str__:
+            faults.append(f"kept_as_text: {kind.__name__}")
+    return text(value, faults)
+
+
+def _integer(value: Any, _: Faults) -> int | None:
+    if type(value) is not int:
+        if isinstance(value, bool):
+            return None
+        try:
+            value = int(value.__index__())
+        except (AttributeError, TypeError):  # a float of any library, or an array with one element
+            parsed = number(value)
+            value = int(parsed) if parsed is not None and parsed.is_integer() else None
+    return value if value is not None and value in INT64 else None
+
+
+def _number(value: Any, _: Faults) -> float | None:
+    return number(value)
+
+
+def _flag(value: Any, _: Faults) -> bool:
+    return bool(value)
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the elements of a list or an array; raises TypeError for text and mappings."""
+    if isinstance(value, (bytes, bytearray, Mapping)):
+        raise TypeError
+    return list(value.tolist() if hasattr(value, "tolist") else value)
+
+
+def _texts(value: Any, faults: Faults) -> list[str]:
+    return [text(item, faults) for item in ([value] if isinstance(value, str) else _listed(value))]
+
+
+def _numbers(value: Any, _: Faults) -> list[float] | None:
+    numbers = [number(item) for item in _listed(value)]
+    return None if None in numbers else numbers  # type: ignore[return-value]
+
+
+def _plain(value: Any, faults: Faults) -> Plain:
+    """Return plain data as it is read back: arrays as lists."""
+    data = plain(value, faults)
+    return data.tolist() if hasattr(data, "tolist") else data
+
+
+_BY_TYPE: dict[str, _Converter] = {
+    "string": _text,
+    "int": _integer,
+    "double": _number,
+    "boolean": _flag,
+    "string[]": _texts,
+    "double[]": _numbers,
+    "any": _plain,
+}
+"""Converters by the registry's types."""
+_EXACT = {"double": float, "boolean": bool}
+"""Types whose values need no conversion."""
+
+
+def convert(name: str, converter: _Converter, value: Any, faults: Faults) -> Any:
+    """Return a converted value; None if it is absent, and with a fault if it can't be converted."""
+    if is_absent(value):
+        return None
+    try:
+        result = converter(value, faults)
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        result = None
+    if result is None:
+        faults.append(f"{name.rstrip('_')}_invalid: {scalar_text(value):.80}")
+    return result
+
+
+def integer(name: str, value: object, faults: Faults) -> int | None:
+    """Return an argument as a whole number of 64 bits; None for others, with a fault."""
+    return cast("int | None", convert(name, _integer, value, faults))
+
+
+def flag(name: str, value: object, faults: Faults) -> bool | None:
+    """Return an argument as true or false; None if it is absent, and without a truth value, with a fault."""
+    return cast("bool | None", convert(name, _flag, value, faults))
+
+
+def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
+    """Return a copy of a mapping; an empty one for None, and for others, with a fault."""
+    problems: Faults = []
+    found = convert(name, _mapping, value, problems)
+    faults.extend(f"{problem} is not a mapping" for problem in problems)
+    return found or {}
+
+
+def members(name: str, of: type[_V], value: object, faults: Faults) -> tuple[_V, ...]:
+    """Return the values of one class in an argument; others are faults."""
+    return convert(name, _members(of), value, faults) or ()
+
+
+def optional_text(name: str, value: object, faults: Faults) -> str:
+    """Return an argument as text; empty if it is absent."""
+    return convert(name, _text, value, faults) or ""
+
+
+def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str, Plain]:
+    """
+    Return attributes in the types of the registry from the fields of a value, or from a dict of arguments.
+
+    `keys` has the attribute for each field. Absent fields have no attribute, nor have empty lists of text.
+    """
+    attributes: dict[str, Plain] = {}
+    for name, key in keys.items():
+        given = source.get(name) if type(source) is dict else getattr(source, name)
+        if given is None:
+            continue
+        type_ = wanted(key) or "any"
+        is_exact = type(given) is _EXACT.get(type_)
+        value = given if is_exact else convert(name, _BY_TYPE[type_], given, faults)
+        if value is not None and (value or not type_.endswith("[]")):
+            attributes[key] = value
+    return attributes
+
+
+# Fields by the annotations of their classes.
+
+
+class _FieldRule(NamedTuple):
+    name: str
+    called: str
+    """Its name in faults."""
+    default: Any
+    is_optional: bool
+    kinds: frozenset[type]
+    """Types whose values need no conversion."""
+    converter: _Converter
+
+
+def checked(value: _V, faults: Faults) -> _V:
+    """Return a value whose fields have the types that its class declares; another field gets its default."""
+    changes: dict[str, Any] = {}
+    for name, called, default, is_optional, kinds, converter in _fields(type(value)):  # type: ignore[arg-type]  # a class has a hash
+        given = getattr(value, name)
+        if given is default or type(given) in kinds or (given is None and is_optional):
+            continue
+        if given is None:
+            faults.append(f"{called}_invalid: None")
+        result = convert(called, converter, given, faults)
+        if result is None:
+            result = default() if callable(default) else default
+        if result is not given:
+            changes[name] = result
+    return replace(value, **changes) if changes else value
+
+
+_ELSEWHERE = frozenset(
+    {(Episode, "status"), (Episode, "outcome"), (Reward, "value"), (Reward, "status")}
+    | {(Step, "index"), (Step, "reward"), (Step, "reward_status")}
+    | {(Tokens, name) for name in Tokens.ARRAYS}
+)
+"""Fields that the recording calls check, such as a reward: an invalid one is an error with its text."""
+_CLASSES = {
+    each.__name__: each for each in (Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens)
+}
+_MEMBERS = re.compile(r"tuple\[(\w+), \.\.\.\]")
+
+
+@lru_cache(maxsize=64)
+def _fields(kind: type[Value]) -> tuple[_FieldRule, ...]:
+    rows = []
+    for item in fields(kind):
+        declared = str(item.type).removesuffix(" | None")
+        fits = None if (kind, item.name) in _ELSEWHERE else _of_type(declared)
+        if fits is None:
+            continue
+        default = item.default if item.default_factory is MISSING else item.default_factory
+        if default is MISSING:  # a required text, such as an agent's id
+            default = ""
+        rows.append(
+            _FieldRule(
+                item.name,
+                "time" if item.name.endswith("_time") else item.name.rstrip("_"),
+                default,
+                declared != item.type,
+                *fits,
+            )
+        )
+    return tuple(rows)
+
+
+def _of_type(declared: str) -> tuple[frozenset[type], _Converter] | None:
+    """Return the types that need no conversion, and the converter; None for a field of any type."""
+    if declared in _DECLARED:
+        return _DECLARED[declared]
+    if declared.startswith("Mapping["):
+        return frozenset({dict}), _mapping
+    if member := _MEMBERS.fullmatch(declared):
+        of = _CLASSES.get(member[1])
+        return None if of is None else (frozenset(), _members(of))
+    one = _CLASSES.get(declared)
+    return None if one is None else (frozenset({one}), partial(_instance, one))
+
+
+def _instance(of: type[Value], value: Any, _: Faults) -> Value | None:
+    return value if isinstance(value, of) else None
+
+
+def _members(of: type[Value]) -> _Converter:
+    """Return a converter to a tuple of values of one class; each other member is a fault."""
+
+    def converted(value: Any, faults: Faults) -> tuple[Value, ...]:
+        if type(value) is tuple and all(isinstance(member, of) for member in value):
+            return value
+        members = _listed(value)
+        if isinstance(value, str):
+            raise TypeError
+        others = [member for member in members if not isinstance(member, of)]
+        what = f"{of.__name__.lower()}s"
+        faults.extend(f"{what}_invalid: {scalar_text(one):.80} is no {of.__name__}" for one in others)
+        return tuple(member for member in members if isinstance(member, of))
+
+    return converted
+
+
+def _mapping(value: Any, _: Faults) -> dict[Any, Any] | None:
+    return dict(value.items()) if isinstance(value, Mapping) else None
+
+
+def _pair(of: _Converter) -> _Converter:
+    def converted(value: Any, faults: Faults) -> tuple[Any, Any] | None:
+        first, second = (of(item, faults) for item in _listed(value))
+        return None if first is None or second is None else (first, second)
+
+    return converted
+
+
+_DECLARED: dict[str, tuple[frozenset[type], _Converter]] = {
+    "str": (frozenset({str}), _text),
+    "int": (frozenset(), _integer),
+    "float": (frozenset({float}), _number),
+    "bool": (frozenset({bool}), _flag),
+    "int | str": (frozenset({str, int}), text),
+    "tuple[str, ...]": (frozenset(), lambda value, faults: tuple(_texts(value, faults))),
+    "list[str]": (frozenset(), _texts),
+    "tuple[float, ...]": (frozenset(), lambda value, faults: tuple(_numbers(value, faults) or ())),
+    "tuple[float, float]": (frozenset(), _pair(_number)),
+    "tuple[int, int]": (frozenset(), _pair(_integer)),
+}

@@ -1,0 +1,134 @@
+"""
+A `repr` that ends for every object: it is bounded before it is made, and an object that raises is named.
+
+The `repr` of a few lists that share each other, or of objects that do, can be longer than all memory.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from logging import Logger
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+from mttp.model.interrupts import raise_interrupt
+
+__all__ = ["bounded_repr", "is_tangled", "type_name"]
+
+_MAX_LENGTH: Final = 4096
+_MAX_DEPTH: Final = 40
+_MAX_VISITS: Final = 4096
+_BRACKETS: dict[Any, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+    dict: ("{", "}"),
+}
+_TEXTS = frozenset({str, bytes, bytearray})
+_ATOMS = frozenset({*_TEXTS, int, float, complex, bool, type(None), type(...)})
+_NOT_PRINTED = (
+    *(type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType, FrameType),
+    Logger,
+)
+"""What an object holds and does not print."""
+_name_of = type.__dict__["__name__"].__get__
+_END: Any = object()
+
+
+def bounded_repr(value: object) -> str:
+    """Return the first 4,096 characters of an object's `repr`; never raises."""
+    parts, length = [], 0
+    for part in _parts(value, set()):
+        parts.append(part)
+        length += len(part)
+        if length >= _MAX_LENGTH:
+            break
+    return "".join(parts)[:_MAX_LENGTH]
+
+
+def type_name(value: object) -> str:
+    """Return the name of an object's class, without asking the object."""
+    return str(_name_of(type(value)))
+
+
+def is_tangled(value: object) -> bool:
+    """
+    Return whether printing an object could never end, because it holds most objects many times.
+
+    What it holds is visited as `repr` would, without calling a method of an object.
+    """
+    if type(value) in _ATOMS:
+        return False
+    seen, around, repeated = {id(value)}, [id(value)], 0
+    members = [iter(_held(value))]
+    for _ in range(_MAX_VISITS):
+        member = next(members[-1], _END)
+        if member is _END:
+            members.pop()
+            around.pop()
+            if not members:
+                return False
+        elif id(member) not in around:
+            repeated += id(member) in seen
+            seen.add(id(member))
+            around.append(id(member))
+            members.append(iter(_held(member)))
+    return 4 * repeated > _MAX_VISITS
+
+
+def _held(value: Any) -> list[Any]:
+    """Return what an object holds, except numbers and texts."""
+    kind = type(value)
+    if issubclass(kind, _NOT_PRINTED):
+        return []
+    numpy: Any = sys.modules.get("numpy")  # the garbage collector does not traverse its arrays
+    if numpy is not None and issubclass(kind, numpy.ndarray):
+        held = list(numpy.ndarray.ravel(value)[:_MAX_VISITS]) if value.dtype.hasobject else []
+    else:
+        held = gc.get_referents(value)
+    return [member for member in held if type(member) not in _ATOMS]
+
+
+def _parts(value: Any, around: set[int]) -> Iterator[str]:
+    kind = type(value)
+    if kind in _TEXTS:
+        yield repr(value[:_MAX_LENGTH])
+    elif kind not in _BRACKETS:
+        yield _own_repr(value)
+    elif not value:
+        yield repr(value)
+    elif id(value) in around or len(around) == _MAX_DEPTH:
+        yield "...".join(_BRACKETS[kind])
+    else:
+        around.add(id(value))
+        start, end = _BRACKETS[kind]
+        yield start
+        separator = ""
+        for member in list(islice(value.items() if kind is dict else value, _MAX_LENGTH)):
+            yield separator
+            separator = ", "
+            if kind is dict:
+                yield from _parts(member[0], around)
+                yield ": "
+                yield from _parts(member[1], around)
+            else:
+                yield from _parts(member, around)
+        yield "," if kind is tuple and len(value) == 1 else ""
+        yield end
+        around.discard(id(value))
+
+
+def _own_repr(value: Any) -> str:
+    try:
+        if type(value) is int and value.bit_length() > _MAX_LENGTH:  # Python does not print so many digits
+            return hex(value)
+        if is_tangled(value):
+            return f"<{type_name(value)} that holds too many objects more than once>"
+        return str.__str__(repr(value))
+    except Exception as error:  # objects of other libraries may raise any exception
+        raise_interrupt(error)
+        return f"<{type_name(value)} whose repr raised {type_name(error)}>"
