@@ -53,7 +53,7 @@ def one_by_one(given: tuple[list[Any], ...], max_bytes: int | None) -> list[dict
         value, status, raw = assess(reward)
         faults += [f"reward_invalid: {raw}"] if status == "error" else []
         row |= steps.reward(value, status, raw)
-        row |= steps.facts(terminated=terminated, truncated=truncated)
+        row |= steps.facts(faults, terminated=terminated, truncated=truncated)
         notes = {a.FAULTS: [*dict.fromkeys(faults)], a.OMISSIONS: [*dict.fromkeys(omissions)]}
         found.append(row | {key: said for key, said in notes.items() if said})
     return found
@@ -78,3 +78,24 @@ def test_columns_equal_the_attributes_of_each_step(
     times = range(len(given[0]))
     found = blocks.rows(blocks.encode(columns, first_index=0, start_times=times, end_times=times))
     assert same([flat(said) for said in one_by_one(given, max_bytes)], [flat(said) for said in found])
+
+
+class Unhashable(type):
+    """Its classes can't be members of a set."""
+
+    def __hash__(cls) -> int:
+        raise RuntimeError("no hash")
+
+
+class Alien(metaclass=Unhashable):
+    """An object whose class can't be a member of a set."""
+
+
+def test_a_row_that_raises_costs_only_its_value() -> None:
+    """If columns can't be built at once, the rows are encoded one by one."""
+    schema = transitions.RowSchema(None, (), None)
+    found = schema.columns([1, 2, 3], [0, Alien(), 0], [1.0, 2.0, None], [False] * 3, [False] * 3, [None] * 3)
+
+    assert blocks.entries(found, a.OBSERVATION_VALUE, 3) == [1, 2, 3]
+    assert blocks.entries(found, a.STEP_REWARD, 3) == [1.0, 2.0]
+    assert found[a.FAULTS].at == [1]

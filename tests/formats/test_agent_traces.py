@@ -277,3 +277,27 @@ def test_any_type_of_a_field_of_agent_lightning(name: str, value: object, tmp_pa
     found = list(formats.read(path))
 
     assert any(isinstance(one, mttp.Episode) and one.id == "ro-2" for one in found)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_dimension_that_is_no_finite_number_is_an_error(tmp_path: Path, value: float) -> None:
+    """
+    It is no number and not left out in silence; the other dimensions are as without it.
+    """
+    row = lightning(
+        3,
+        "agentlightning.annotation",
+        agentlightning__reward__0__name="correct",
+        agentlightning__reward__0__value=1.0,
+        agentlightning__reward__1__name="speed",
+        agentlightning__reward__1__value=value,
+    )
+    chat = lightning(0, "openai.chat.completion", gen_ai__operation__name="chat")
+    path = tmp_path / "spans.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in (chat, row)))
+    (episode,) = formats.read(path)
+    assert isinstance(episode, mttp.Episode)
+
+    reward = episode.reward
+    assert (reward.value, reward.components) == (1.0, {"correct": 1.0})
+    assert reward.component_statuses == {"speed": "error"}

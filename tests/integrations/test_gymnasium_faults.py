@@ -244,10 +244,9 @@ def test_an_environment_instrumented_in_mid_episode(session: mttp.Session) -> No
     "result",
     [
         (np.zeros(2), 1.0, False, {}),
-        (np.zeros(2), 1.0, np.array([True, False]), False, {}),
         None,
     ],
-    ids=["old four", "flags that are arrays", "nothing"],
+    ids=["old four", "nothing"],
 )
 def test_results_of_another_shape_reach_the_caller(session: mttp.Session, result: Any) -> None:
     """

@@ -64,14 +64,14 @@ def test_what_can_t_be_read_is_named_and_counted() -> None:
     The rest is imported; with `--strict` the command exits with 1.
     """
     text = (FILES / "verifiers.jsonl").read_text()
-    Path("traces.jsonl").write_text(text + "broken\n[]\n")
+    Path("traces.jsonl").write_text(text + "broken\n[3]\n[]\n")
     Path("notes.json").write_text('{"a": 1}')
     result = invoke(".", "--strict", "--json")
     document = json.loads(result.stdout)
     (file,) = document["files"]
 
     assert 1 == result.exit_code
-    assert ["line 6", "line 7"] == [one["place"] for one in file["unreadable"]]
+    assert ["line 6", "line 7, item 1"] == [one["place"] for one in file["unreadable"]]
     assert ["notes.json"] == document["not_recognized"]
     assert 5 == file["episodes"]
     assert {} == document["faults"]

@@ -83,6 +83,20 @@ def test_an_episode_is_asked_for_by_its_id(address: str) -> None:
     assert (404, True) == (status, "there is no episode" in json.loads(page)["error"])
 
 
+def matching(*patterns: str) -> bytes:
+    """Return a query with these regular expressions."""
+    filters = [{"column": "task", "operator": "~", "value": pattern} for pattern in patterns]
+    return json.dumps({"filters": filters}).encode()
+
+
+def test_three_regular_expressions_can_be_searched(address: str) -> None:
+    """
+    The database can't be interrupted while it matches one, so that their number and length are limited.
+    """
+    status, _, _ = ask(f"{address}/api/episodes", json.loads(matching("a" * 200, "b" * 199, "c")))
+    assert 200 == status
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -98,6 +112,9 @@ def test_an_episode_is_asked_for_by_its_id(address: str) -> None:
         b'{"filters": ' + b"[" * 60_000,
         b'{"filters": ' + b"[" * 30_000 + b"]" * 30_000 + b"}",
         b'{"limit": ' + b"9" * 60_000 + b"}",
+        matching(*["a"] * 4),
+        matching("a" * 201),
+        matching(*["a" * 150] * 3),
     ],
 )
 def test_a_wrong_query_is_answered_400(address: str, body: bytes) -> None:

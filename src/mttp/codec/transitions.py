@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mttp.codec import blocks, content, steps
 from mttp.codec.blocks import SAME, Column, columns
-from mttp.codec.plain import Faults, Plain
+from mttp.codec.plain import Faults, Plain, flag, scalar_text
 from mttp.codec.rewards import assess
 from mttp.codec.structures import Flattened
+from mttp.model.interrupts import raise_interrupt
 from mttp.semconv import attributes as a
 
 __all__ = ["RowSchema", "Row", "PolicyOutput", "attributes", "encode", "finite_rewards", "scalars"]
@@ -48,16 +49,77 @@ class RowSchema(NamedTuple):
         return self.dtype and self.dtype.str, self.shape, self.max_bytes
 
     def columns(self, *fields: Sequence[Any]) -> dict[str, Column]:
-        """Return the columns of a block from the rows' fields without the end, one sequence each."""
+        """
+        Return the columns of a block from the rows' fields without the end, one sequence each.
+
+        If a value raises, the rows are encoded one by one, and it costs only itself, with a fault.
+        """
+        try:
+            return self._columns(*fields)
+        except Exception as error:  # a recorded object may raise anything
+            raise_interrupt(error)
+            return columns([self._attributes(*row) for row in zip(*fields, strict=True)])
+
+    def _columns(self, *fields: Sequence[Any]) -> dict[str, Column]:
         observations, *others, outputs = fields
         if self.dtype is not None:
             joined: Any = np.frombuffer(b"".join(observations), self.dtype)
             observations = joined.reshape(len(observations), *self.shape)
-        columns = encode(observations, *others, max_bytes=self.max_bytes)
+        found = encode(observations, *others, max_bytes=self.max_bytes)
         if outputs[0] is not None:
             values, logprobs = np.array(outputs, np.float64).T
-            columns |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
-        return columns
+            found |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
+        return found
+
+    def _attributes(
+        self,
+        observation: Any,
+        action: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        output: PolicyOutput,
+    ) -> dict[str, Plain]:
+        """Return the attributes of one row, each of which costs only itself if it raises."""
+        faults: Faults = []
+        omissions: list[str] = []
+
+        def attempt(name: str, encode: Callable[[], dict[str, Plain]]) -> dict[str, Plain]:
+            try:
+                return encode()
+            except Exception as error:  # a recorded object may raise anything
+                raise_interrupt(error)
+                faults.append(f"{name}_invalid: {scalar_text(error)}")
+                return {}
+
+        def content_of(keys: content.ContentKeys, value: Any) -> dict[str, Plain]:
+            if keys is content.OBSERVATION and self.dtype is not None:
+                value = np.frombuffer(value, self.dtype).reshape(self.shape)
+            return content.encode(keys, value, faults, omissions, max_bytes=self.max_bytes)
+
+        def reward_of() -> dict[str, Plain]:
+            number, status, raw = assess(reward)
+            faults.extend([f"reward_invalid: {raw}"] if status == "error" else [])
+            return steps.reward(number, status, raw)
+
+        value, logprob = output or (None, None)
+        row = {
+            **attempt("observation", lambda: content_of(content.OBSERVATION, observation)),
+            **attempt("action", lambda: content_of(content.ACTION, action)),
+            **(attempt("reward", reward_of) or {a.STEP_REWARD_STATUS: "error"}),
+            **attempt(
+                "flags",
+                lambda: steps.facts(
+                    faults,
+                    terminated=flag("terminated", terminated, faults) or False,
+                    truncated=flag("truncated", truncated, faults) or False,
+                    value_estimate=value,
+                    logprob=logprob,
+                ),
+            ),
+        }
+        notes = {a.FAULTS: faults, a.OMISSIONS: omissions}
+        return row | {key: list(dict.fromkeys(messages)) for key, messages in notes.items() if messages}
 
     def serialize(self, rows: Sequence[Row], rewards: Sequence[float]) -> tuple[Any, ...] | None:
         """Return schema and rows as plain data for `attributes`; None if a value needs a conversion."""

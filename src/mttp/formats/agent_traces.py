@@ -8,6 +8,7 @@ by the GenAI conventions, OpenInference and OpenLLMetry's names. Rewards are tho
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -314,26 +315,33 @@ def _reward(spans: Sequence[SpanRecord]) -> Reward:
                 text(one.get("name")) or f"reward {place}": one.get("value") for place, one in parts.items()
             }
             first = parts[min(parts)].get("value")
-            known = {name: score for name, given in named.items() if (score := number(given)) is not None}
-            found = _valued(first, known if len(named) > 1 else {}, span)
+            found = _valued(first, named if len(named) > 1 else {}, span)
         elif "rl.reward.score" in span.attributes:
             found = _valued(span.attributes["rl.reward.score"], {}, span)
     return found
 
 
-def _valued(given: object, components: Mapping[str, float], span: SpanRecord) -> Reward:
-    value = number(given)
+def _valued(given: object, dimensions: Mapping[str, object], span: SpanRecord) -> Reward:
+    """Return a reward; a value or dimension that is no finite number is an error."""
+    value = _finite(given)
+    scores = {name: _finite(score) for name, score in dimensions.items()}
     reason = text(span.attributes.get("rl.reward.run.reason"))
     return Reward(
         value=value,
         status="error" if value is None else "ok",
         raw=None if value is not None or given is None else str(given),
-        components=components,
+        components={name: score for name, score in scores.items() if score is not None},
+        component_statuses={name: "error" for name, score in scores.items() if score is None},
         explanation=reason,
         label=text(span.attributes.get("rl.reward.verify.result")),
         start_time=span.start_time,
         end_time=span.end_time,
     )
+
+
+def _finite(given: object) -> float | None:
+    value = number(given)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _asked(steps: Sequence[Step]) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from mttp.model.calls import Call
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import Grade, GradingUsage, Reward, Spec
 from mttp.model.values import Value
 
@@ -145,7 +146,8 @@ def _index(count: Any) -> int:
     """Return a whole number of any library; 0 for anything else."""
     try:
         return count if type(count) is int else int(count.__index__())
-    except Exception:  # whatever a foreign object raises when it is asked
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
         return 0
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.json import decimal
 from mttp.otlp.numbers import Array, as_numbers
@@ -89,7 +90,8 @@ def encode_readable(span: ReadableSpan, attributes: Attributes = shown) -> bytes
     written = _attributes(b"\x4a", attributes(span), _official_pair)
     try:
         return _readable(span, written)
-    except Exception:  # the official encoder handles or reports unusual spans
+    except Exception as error:  # the official encoder handles or reports unusual spans
+        raise_interrupt(error)
         return _official_span(span, written)
 
 
@@ -276,7 +278,8 @@ def _attributes(tag: bytes, attributes: Mapping[str, Any] | None, rest: _Rest) -
         try:
             content = _WRITERS[type(value)](value)
             parts += (_head(tag, key, len(content)), content)
-        except Exception:  # not supported by this module
+        except Exception as error:  # not supported by this module
+            raise_interrupt(error)
             parts.append(rest(tag, key, value))
     return parts
 

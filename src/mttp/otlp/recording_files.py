@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,9 +37,9 @@ def files(given: str) -> Iterator[File]:
     Raises ReadError if there are none.
     """
     path = Path(given)
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
         yield from _directory(path)
-    elif path.exists():
+    elif os.path.exists(path):  # noqa: PTH110
         yield from (File(part, named=True) for part in _with_parts(path))
     elif glob.has_magic(given):
         yield from _glob(given)

@@ -13,6 +13,7 @@ from mttp.codec.blocks import Column
 from mttp.codec.pending import TRANSITIONS, Pending
 from mttp.codec.transitions import Row, RowSchema
 from mttp.model import ids
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import AUTO, SPAN_BYTES, RecordingSpan, Trace, weight
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -104,7 +105,8 @@ class StepBatch(RecordingSpan):
                     self.columns, first_index=self.first_index, start_times=starts, end_times=ends
                 )
                 self.encoded.update(encoded)
-            except Exception as error:  # a recorded object may raise anything
+            except Exception as error:
+                raise_interrupt(error)
                 self._trace.fault("internal_error", f"steps: {error!r}")
             self._rows = self._columns = None
         return self.encoded

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from mttp.codec import components, kinds
 from mttp.codec.pending import TOKENS
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.self_metrics import current_provider
@@ -62,6 +63,7 @@ def observe(session: Session, kind: str, meter_provider: MeterProvider | None = 
                 _MetricsRecorder(provider.get_meter("mttp", __version__, SCHEMA_URL), kind)
             )
     except Exception as error:
+        raise_interrupt(error)
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
 
 

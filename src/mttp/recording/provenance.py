@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mttp.codec.plain import Faults
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp import orphans
 
 __all__ = ["DETECTORS", "Detection", "detect", "launch", "packages"]
@@ -154,6 +155,7 @@ def detect(directory: str | None, faults: Faults, detectors: Sequence[Detector] 
             try:
                 facts |= detector(directory)
             except Exception as error:
+                raise_interrupt(error)
                 faults.append(f"detector_failed: {detector.__name__}: {error!r}")
     return facts
 

@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults, text
 from mttp.model.episodes import Grade, Reward
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.current import current_step, current_trajectory
 from mttp.recording.handle import SPAN_KEY, attach, current, detach
@@ -32,6 +33,7 @@ def watch(spec: str, *, of_step: bool) -> OpenScoring | None:
     try:
         return OpenScoring(scored, spec)
     except Exception as error:
+        raise_interrupt(error)
         scored._failed("scoring", error)
         return None
 
@@ -62,6 +64,7 @@ class OpenScoring:
                 span = self._open_grades[name] = self._open(f"{names.GRADE} {name}", self._span.identity)
             return _Grading(self, name, span)
         except Exception as error:
+            raise_interrupt(error)
             self._fault(error)
             return nullcontext()
 
@@ -74,6 +77,7 @@ class OpenScoring:
         try:
             return self._record(result)
         except Exception as error:
+            raise_interrupt(error)
             self._fault(error)
             return ""
 

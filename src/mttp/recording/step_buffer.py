@@ -10,6 +10,7 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec import blocks
 from mttp.codec.transitions import Row, RowSchema
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.step_batch import StepBatch
 from mttp.recording.segment import Segment
 
@@ -67,10 +68,18 @@ class StepBuffer:
             return
         try:
             while rows := self.rows[: blocks.MAX_STEPS]:
+                start = self.start_time
+                batch = StepBatch(owner._segment, owner._span_context, owner._place, rows, self.schema, start)
+                rewards = batch.rewards()
+                # Not before, so that an exception of a signal handler leaves the rows for the next write.
                 del self.rows[: len(rows)]
-                start, self.start_time = self.start_time, rows[-1][-1]
-                self._write_batch(owner, rows, start)
-        except Exception as error:  # an observation's or action's own code may raise
+                self.start_time = rows[-1][-1]
+                flags = {"terminated": bool(rows[-1][3]), "truncated": bool(rows[-1][4])}
+                batch.first_index = owner._add_steps(len(rows), *rewards, flags)
+                owner._segment.ended(batch)
+        except Exception as error:
+            raise_interrupt(error)
+            del self.rows[: blocks.MAX_STEPS]
             owner._segment.fault("internal_error", f"steps: {error!r}")
         finally:
             self._writing.release()
@@ -81,10 +90,3 @@ class StepBuffer:
         """Write the remaining rows and drop the owner, which must not wait for the garbage collector."""
         self.write()
         self._owner = None
-
-    def _write_batch(self, owner: BufferOwner, rows: Sequence[Row], start_time: int) -> None:
-        batch = StepBatch(owner._segment, owner._span_context, owner._place, rows, self.schema, start_time)
-        terminated, truncated = rows[-1][3:5]
-        flags = {"terminated": bool(terminated), "truncated": bool(truncated)}
-        batch.first_index = owner._add_steps(len(rows), *batch.rewards(), flags)
-        owner._segment.ended(batch)

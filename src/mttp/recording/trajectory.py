@@ -16,6 +16,7 @@ from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import RewardValue
@@ -182,6 +183,7 @@ class Trajectory(ScoredHandle):
                     step._finish()
                 return step
         except Exception as error:
+            raise_interrupt(error)
             self._failed("step", error)
         return OpenStep(self, self._host, None)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from mttp.errors import SpecError
 from mttp.model import clock
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.processes import (
     FAILED,
     ChildProcess,
@@ -67,6 +68,7 @@ class Workers:
         try:
             request = pickle.dumps((name, list(samples), timeout))
         except Exception as error:
+            raise_interrupt(error)
             reason = f"the sample can't be pickled for a worker: {error}"
             return [failed(reason, type(error).__name__)] * len(samples)
         try:
@@ -139,6 +141,7 @@ class _Worker:
             return pickle.loads(reply)
         except Exception as error:  # a component wrote into the worker's pipe
             self.end()
+            raise_interrupt(error)
             raise _WorkerLostError(f"can't read the worker's reply: {error!r}") from None
 
     def _check_stopped(self) -> None:

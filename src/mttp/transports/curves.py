@@ -14,6 +14,7 @@ from mttp.codec import episodes, kinds, updates
 from mttp.codec.profiles import full
 from mttp.model.curves import episode_curves, update_curves
 from mttp.model.episodes import Episode, Update
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.printable import visible
 from mttp.model.spans import SpanRecord
 from mttp.otlp.spans import RecordingSpan
@@ -85,10 +86,12 @@ class CurveTransport(SpanExporter):
             try:
                 self._add(span)
             except Exception as error:
+                raise_interrupt(error)
                 failed.append(error)
         try:
             self.flush()
         except Exception as error:
+            raise_interrupt(error)
             failed.append(error)
         if failed:
             lost = min(len(failed), len(spans))

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from mttp.codec.secrets import without_secrets
 from mttp.errors import TransportError
+from mttp.model.interrupts import raise_interrupt
 from mttp.transports.export_target import Transport
 from mttp.transports.options import known_are, one_of, parse
 from mttp.transports.otlp import OtlpTransport
@@ -47,6 +48,7 @@ def _opened(name: str, profile: str | None) -> Transport:
     try:
         exporter: Transport = found[0].load()()
     except Exception as error:  # an exporter of another library may raise any error
+        raise_interrupt(error)
         raise TransportError(
             f"{EXPORTER_VARIABLE} names {name!r}, which can't be created: {error!r}"
         ) from error

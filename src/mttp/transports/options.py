@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from mttp.codec.secrets import may_be_secret, without_secrets
 from mttp.errors import TransportError
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp import regular_files
 
 __all__ = [
@@ -133,7 +134,8 @@ def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
 def _shown(value: object) -> str:
     try:
         return repr(value)[:_MOST_CHARACTERS]
-    except Exception:  # an integer of many digits, or an object whose repr raises
+    except Exception as error:  # an integer of many digits, or an object whose repr raises
+        raise_interrupt(error)
         return f"<{type(value).__name__}>"
 
 

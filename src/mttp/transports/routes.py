@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from mttp import transports
+from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model.interrupts import raise_interrupt
 from mttp.transports.export_target import ExportTarget, Transport
@@ -118,6 +119,10 @@ def _query(address: str) -> dict[str, str]:
     return dict(parse_qsl(address.partition("?")[2], keep_blank_values=True))
 
 
+_MAX_BITS = 64
+"""The size of an integer of seconds that can be waited for."""
+
+
 def check(switches: Mapping[str, object], redact: object, close_timeout: object = None) -> None:
     """Raise ConfigureError for an invalid value."""
     for name, switch in switches.items():
@@ -127,9 +132,9 @@ def check(switches: Mapping[str, object], redact: object, close_timeout: object 
         raise ConfigureError(f"redact={redact!r} is not a function; give a function of key and value")
     if close_timeout is None:
         return
-    is_number = isinstance(close_timeout, (int, float)) and not math.isnan(close_timeout)
-    if not is_number or close_timeout < 0:  # type: ignore[operator]  # it is a number
-        raise ConfigureError(f"close_timeout={close_timeout!r} is not a number of seconds")
+    is_number = isinstance(close_timeout, (int, float)) and 0 <= close_timeout <= math.inf
+    if not is_number or (type(close_timeout) is int and close_timeout.bit_length() > _MAX_BITS):
+        raise ConfigureError(f"close_timeout={scalar_text(close_timeout):.80} is not a number of seconds")
 
 
 Destination = str | os.PathLike[str] | Transport | Route

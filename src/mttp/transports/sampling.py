@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.errors import ConfigureError
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.semconv import attributes as a
 
@@ -88,6 +89,7 @@ class Sampling:
                 if rule(spans):
                     return True
             except Exception as error:
+                raise_interrupt(error)
                 raised = type(error).__name__  # and not its message, which may quote content
                 log.warning("mttp: sampling rule %r raised %s, and the episode is sent", rule, raised)
                 return True

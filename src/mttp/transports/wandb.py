@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mttp.errors import MissingExtra, TransportError
+from mttp.model.interrupts import raise_interrupt
 from mttp.transports.curves import CurveTransport
 from mttp.transports.options import path_of, take
 
@@ -64,6 +65,7 @@ class WandbRuns:
             try:
                 self._runs[run_id] = self._started(name, run_id)
             except Exception as error:
+                raise_interrupt(error)
                 self._errors[run_id] = error
                 raise
         return self._runs[run_id]
@@ -109,6 +111,7 @@ def _library() -> Any:
     try:
         is_known = wandb.login()
     except Exception as error:  # wandb's own classes
+        raise_interrupt(error)
         raise TransportError(f"W&B: {error}; run `wandb login`, or set WANDB_MODE=offline") from error
     if not is_known:
         raise TransportError("W&B has no key; run `wandb login`, or set WANDB_MODE=offline")

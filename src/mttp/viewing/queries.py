@@ -18,6 +18,9 @@ _MOST_ROWS = 1_000
 _MOST_WORDS = 20
 _MOST_FILTERS = 20
 _LONGEST_WORD = 200
+_MOST_PATTERNS = 3
+_LONGEST_PATTERN = 200
+_LONGEST_PATTERNS = 400
 _LONGEST_VALUE = 1_000
 _OPERATORS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TEXTS = ("text", "state", "episode")
@@ -103,12 +106,24 @@ def _conditions(
         parameters.append(word)
     if len(query.filters) > _MOST_FILTERS:
         raise ConfigureError(f"there are {len(query.filters):,} filters; give at most {_MOST_FILTERS}")
+    _check_patterns([one.value for one in query.filters if one.operator == "~"])
     for one in query.filters:
         column = _column(columns, one.column)
         condition, parameter = _condition(index, column, one.operator, one.value)
         conditions.append(condition)
         parameters.append(parameter)
     return conditions, parameters
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """Raise for patterns that could take the database long: it can't be interrupted while it matches."""
+    if len(patterns) > _MOST_PATTERNS:
+        raise ConfigureError(f"there are {len(patterns)} filters with ~; give at most {_MOST_PATTERNS}")
+    if max(map(len, patterns), default=0) > _LONGEST_PATTERN or sum(map(len, patterns)) > _LONGEST_PATTERNS:
+        raise ConfigureError(
+            f"the filters with ~ are too long; give at most {_LONGEST_PATTERN} characters each, "
+            f"and {_LONGEST_PATTERNS} in all"
+        )
 
 
 def _words(query: _Query) -> list[str]:

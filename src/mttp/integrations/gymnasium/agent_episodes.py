@@ -8,9 +8,9 @@ from typing import Any
 from mttp.codec.plain import Faults
 from mttp.codec.structures import Flattened
 from mttp.integrations.gymnasium import infos, spaces
+from mttp.integrations.gymnasium.env_episodes import note_faults
 from mttp.integrations.gymnasium.episode_opener import EpisodeOpener, OpenEnvEpisode
 from mttp.integrations.options import Options
-from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
 from mttp.recording.open_step import OpenStep
 
@@ -104,8 +104,7 @@ class AgentEpisodes:
             step.observation(observation, max_bytes=limit)
         if action is not None and self._options.actions:
             step.action(action, max_bytes=limit)
-        if faults and isinstance(step.span, RecordingSpan):
-            step.span.note(faults)
+        note_faults(step, faults)
         return step
 
     def finish_step(
@@ -115,15 +114,18 @@ class AgentEpisodes:
         step = self._steps.pop(agent, None)
         if step is None or self._open is None:
             return
+        faults: Faults = []
+        terminated, truncated = infos.flags(terminated, truncated, faults)
+        note_faults(step, faults)
         infos.reward(step, reward, info, at=at)
-        step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
+        step.end(terminated=terminated, truncated=truncated, end_time=at)
         if terminated or truncated:
             self.end_agent(agent, terminated, truncated, at=at)
 
     def end_agent(self, agent: Any, terminated: Any, truncated: Any, *, at: int) -> None:
         """End the part of an agent that has acted."""
         if self._open is not None and agent not in self._flags:
-            flags = self._flags[agent] = bool(terminated), bool(truncated)
+            flags = self._flags[agent] = infos.flags(terminated, truncated, [])
             self._open.episode.agent(agent).end(terminated=flags[0], truncated=flags[1], end_time=at)
 
     def end(self, *, at: int) -> None:

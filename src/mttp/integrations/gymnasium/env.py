@@ -83,7 +83,6 @@ class SingleEnv:
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
         if not self._episodes.is_over:
-            self._episodes.is_over = bool(terminated) or bool(truncated)
             self._episodes.finish_step(observation, reward, terminated, truncated, info, at=at)
         elif self._resets_itself:
             self._begin(observation, at)

@@ -16,7 +16,7 @@ from mttp.recording.current import inert_episode
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 
-__all__ = ["MISSING", "EnvEpisodes"]
+__all__ = ["MISSING", "EnvEpisodes", "note_faults"]
 
 MakeBufferedSteps: TypeAlias = Callable[..., Any]
 """Called with an `EnvEpisodes`, a session, the first observation and the options."""
@@ -161,15 +161,19 @@ class EnvEpisodes:
             step.observation(observation, max_bytes=self._options.max_bytes)
         if action is not None:
             step.action(action, max_bytes=self._options.max_bytes)
-        _record_faults(step, faults)
+        note_faults(step, faults)
         return step
 
     def finish_step(
         self, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
     ) -> None:
         """End the open step with the environment's result; an observation may be `MISSING`."""
+        faults: Faults = []
+        terminated, truncated = infos.flags(terminated, truncated, faults)
+        self.is_over = terminated or truncated
         if self._step is None or self._open is None:
             return
+        note_faults(self._step, faults)
         self.end_step(self._step, reward, terminated, truncated, info, at=at)
         if terminated or truncated:
             self.end_episode(observation, terminated, truncated, info, at=at)
@@ -177,14 +181,14 @@ class EnvEpisodes:
             self._observe(observation, at)
 
     def end_step(
-        self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
+        self, step: OpenStep, reward: Any, terminated: bool, truncated: bool, info: Any, *, at: int
     ) -> None:
         """End a step that has a handle."""
         self._step = None
         infos.reward(step, reward, info, at=at)
-        step.end(terminated=bool(terminated), truncated=bool(truncated), end_time=at)
+        step.end(terminated=terminated, truncated=truncated, end_time=at)
 
-    def end_episode(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
+    def end_episode(self, observation: Any, terminated: bool, truncated: bool, info: Any, *, at: int) -> None:
         """End the episode."""
         opened = self._open
         if opened is None:
@@ -193,8 +197,8 @@ class EnvEpisodes:
         if observation is not MISSING and self._options.observations:
             opened.episode.final_observation(observation, max_bytes=self._options.max_bytes)
         opened.episode.end(
-            terminated=bool(terminated),
-            truncated=bool(truncated),
+            terminated=terminated,
+            truncated=truncated,
             outcome=infos.outcome(info),
             end_time=at,
             **self.end_facts,
@@ -242,6 +246,7 @@ class EnvEpisodes:
             steps.stop()
 
 
-def _record_faults(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
+def note_faults(handle: OpenEpisode | OpenStep, faults: Faults) -> None:
+    """Record faults with an episode or a step."""
     if faults and isinstance(handle.span, RecordingSpan):
         handle.span.note(faults)

@@ -14,10 +14,11 @@ from opentelemetry.context import Context
 
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
-from mttp.codec.plain import Faults, as_array
+from mttp.codec.plain import Faults, as_array, scalar_text
 from mttp.codec.structures import Flattened
 from mttp.codec.transitions import Row
 from mttp.integrations.gymnasium import infos
+from mttp.integrations.gymnasium.env_episodes import note_faults
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock, monotonic
 from mttp.model.interrupts import raise_interrupt
@@ -219,13 +220,17 @@ class EnvSteps:
             self._context_variable.reset(token)
         try:
             observation, reward, terminated, truncated, info = result
-            if terminated is not False or truncated is not False:
-                terminated, truncated = bool(terminated), bool(truncated)
             try:
                 claims.pop()
                 needs_handle = self._needs_handle
             except IndexError:  # the program used the step's handle
                 needs_handle = True
+            if terminated is not False or truncated is not False:
+                faults: Faults = []
+                terminated, truncated = infos.flags(terminated, truncated, faults)
+                if faults:
+                    note_faults(self._opened_step(), faults)
+                    needs_handle = True
             rows = self._rows
             if (
                 not (terminated or truncated or needs_handle)
@@ -362,9 +367,13 @@ def _schema(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
 
 
 def _copied(reward: Any) -> Any:
-    """Return a copy of a reward array, which the environment may change; other rewards unchanged."""
-    found = as_array(reward)
-    return reward if found is None else found.copy()
+    """Return a copy of a reward array, which the environment may change; other rewards, or their text."""
+    try:
+        found = as_array(reward)
+        return reward if found is None else found.copy()
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        return scalar_text(reward)
 
 
 def _kind(value: Any, max_bytes: int) -> _Kind | None:

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec.plain import number
+from mttp.codec.plain import Faults, flag, number, scalar_text
+from mttp.integrations.faults import fault
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.nesting import MAX_DEPTH
+from mttp.model.reprs import type_name
 from mttp.model.results import RESULT
 from mttp.recording.arguments import ScoringFacts
 from mttp.recording.open_step import OpenStep
 
-__all__ = ["components", "has_reward_facts", "of_one", "outcome", "reward", "scored"]
+__all__ = ["components", "flags", "has_reward_facts", "of_one", "outcome", "reward", "scored"]
 
 _PREFIX = "reward_"
 _OUTCOMES = {True: "success", False: "failure"}
@@ -20,16 +24,16 @@ _OUTCOMES = {True: "success", False: "failure"}
 
 def components(info: Any) -> dict[str, float]:
     """Return the reward components: the numbers in `info["rewards"]` and in every `info["reward_…"]`."""
-    if not isinstance(info, Mapping) or not info:
-        return {}
+    info = _read(info)
     found = {
         name.removeprefix(_PREFIX): value
         for name, value in info.items()
-        if isinstance(name, str) and name.startswith(_PREFIX)
+        if issubclass(type(name), str) and name.startswith(_PREFIX)
     }
-    listed = info.get("rewards")
-    if isinstance(listed, Mapping):
-        found |= {str(name): value for name, value in listed.items()}
+    found |= {
+        str(name) if issubclass(type(name), str) else scalar_text(name): value
+        for name, value in _read(info.get("rewards")).items()
+    }
     numbers = {name: number(value) for name, value in found.items() if name and _is_number(value)}
     return {name: value for name, value in numbers.items() if value is not None}
 
@@ -46,7 +50,12 @@ def reward(step: OpenStep, value: Any, info: Any, *, at: int) -> None:
 
 def scored(info: Any) -> Any:
     """Return the reward spec's result for the step, or None."""
-    return info.get(RESULT) if isinstance(info, Mapping) else None
+    return _read(info).get(RESULT)
+
+
+def flags(terminated: Any, truncated: Any, faults: Faults) -> tuple[bool, bool]:
+    """Return what ended an episode; what has no truth value ends nothing, with a fault."""
+    return flag("terminated", terminated, faults) or False, flag("truncated", truncated, faults) or False
 
 
 def has_reward_facts(info: Any) -> bool:
@@ -57,43 +66,64 @@ def has_reward_facts(info: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
+    kind = type(value)  # asks no foreign object for its `__class__`
+    if issubclass(kind, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return issubclass(kind, (int, float, np.integer, np.floating)) and kind is not bool
+
+
+def _read(info: Any) -> Mapping[Any, Any]:
+    """Return an info as a dict; an empty one for what is no mapping, and, with a fault, if it raises."""
+    if type(info) is dict:
+        return info
+    try:
+        return dict(info.items()) if issubclass(type(info), Mapping) else {}
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        fault("info_invalid", f"{type_name(info)} raised {type_name(error)}")
+        return {}
 
 
 def outcome(info: Any) -> str | None:
     """Return "success" or "failure" from the info's `is_success` or `success`, or None without them."""
-    if (type(info) is dict and not info) or not isinstance(info, Mapping):
-        return None
+    info = _read(info)
     for name in ("is_success", "success"):
         value = info.get(name)
-        if isinstance(value, (bool, np.bool_)) or (_is_number(value) and value in (0, 1)):
-            return _OUTCOMES[bool(value)]
+        is_flag = issubclass(type(value), (bool, np.bool_))
+        if (is_flag or _is_number(value)) and (succeeded := number(value)) in (0, 1):
+            return _OUTCOMES[bool(succeeded)]
     return None
 
 
 def of_one(infos: Any, index: int) -> Mapping[Any, Any]:
     """Return the info of one environment out of a vector environment's infos."""
-    if isinstance(infos, Mapping):
-        return _picked(infos, index) if infos else infos
-    if isinstance(infos, (list, tuple)) and isinstance(infos[index], Mapping):  # from DictInfoToList
-        return infos[index]  # type: ignore[no-any-return]  # foreign, and a Mapping
-    return {}
+    if type(infos) is dict and not infos:  # the usual case
+        return infos
+    try:
+        if issubclass(type(infos), (list, tuple)):  # from DictInfoToList
+            return _read(infos[index])
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        fault("info_invalid", f"{type_name(infos)} raised {type_name(error)}")
+    return _picked(_read(infos), index, 0)
 
 
-def _picked(infos: Mapping[Any, Any], index: int) -> dict[Any, Any]:
-    found = {}
+def _picked(infos: Mapping[Any, Any], index: int, depth: int) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
     for name, values in infos.items():
-        mask = infos.get(f"_{name}")
-        if _is_mask(infos, name) or (mask is not None and not mask[index]):
-            continue
-        if isinstance(values, Mapping):
-            found[name] = _picked(values, index)
-        elif isinstance(values, (list, tuple)) or getattr(values, "ndim", 0) > 0:
-            found[name] = values[index]
+        try:
+            mask = infos.get(f"_{name}")
+            if _is_mask(infos, name) or (mask is not None and not mask[index]):
+                continue
+            if issubclass(type(values), Mapping):
+                found[name] = _picked(_read(values), index, depth + 1) if depth < MAX_DEPTH else {}
+            elif issubclass(type(values), (list, tuple)) or getattr(values, "ndim", 0) > 0:
+                found[name] = values[index]
+        except Exception as error:  # whatever a foreign object raises when it is asked
+            raise_interrupt(error)
+            fault("info_invalid", f"{scalar_text(name):.80}: {type_name(values)} raised {type_name(error)}")
     return found
 
 
 def _is_mask(infos: Mapping[Any, Any], name: Any) -> bool:
-    return isinstance(name, str) and name.startswith("_") and name[1:] in infos
+    return type(name) is str and name.startswith("_") and name[1:] in infos

@@ -118,7 +118,10 @@ class RecordedVectorEnv:
             return [False] * len(self._episodes)
         flags = zip(_listed(terminations), _listed(truncations), self._over, strict=True)
         stays = self._mode is AutoresetMode.DISABLED
-        return [bool(terminated or truncated or (stays and over)) for terminated, truncated, over in flags]
+        return [
+            any(infos.flags(terminated, truncated, [])) or (stays and over)
+            for terminated, truncated, over in flags
+        ]
 
     def _finish_step(
         self,
@@ -132,7 +135,7 @@ class RecordedVectorEnv:
         at: int,
     ) -> None:
         episodes = self._episodes[index]
-        if self._mode is not AutoresetMode.SAME_STEP or not (terminated or truncated):
+        if self._mode is not AutoresetMode.SAME_STEP or not any(infos.flags(terminated, truncated, [])):
             episodes.finish_step(observation, reward, terminated, truncated, info, at=at)
             return
         last, last_info = info.get("final_obs", MISSING), info.get("final_info")

@@ -79,7 +79,7 @@ class InspectSuite:
                 document = {} if found is None else as_record(found)
                 rewards.append(inspect_ai.scoring(name, document))
             except Exception as error:
-                raise_interrupt(error)
+                raise_interrupt(error, installed=True)
                 rewards.append(inspect_ai.failed_scoring(name, error))
         episode = current_episode()
         for reward in rewards[::-1]:  # the first scorer's is the episode's reward

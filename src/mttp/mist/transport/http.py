@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 from urllib.parse import SplitResult, urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from mttp.errors import SendError, TransportError
 from mttp.mist.messages import Message
 from mttp.otlp.http_client import HttpClient, NoReply, Reply
-from mttp.otlp.replies import ADVICE, seconds_to_wait
+from mttp.otlp.replies import ADVICE, is_page, seconds_to_wait
 from mttp.otlp.request_errors import Kind
 from mttp.otlp.tls import tls_context
 from mttp.transports.options import ByteCount, Headers, ReadableFile, Seconds, take, with_query
@@ -120,10 +121,13 @@ class HttpOutlet:
             raise SendError(f"{self}: {found.message}; {advice}", cause=found.cause, may_pass=True) from error
 
     def _check(self, reply: Reply) -> None:
-        """Raise SendError unless the reply is a success."""
+        """Raise SendError unless the reply is a success: its body is empty or JSON, and no page."""
         status = reply.status
         if 200 <= status < 300:
-            return
+            if _is_answer(reply):
+                return
+            summary = reply.summary(self._headers)
+            raise SendError(f"{summary} (no answer of a receiver of messages)", cause="not_mist")
         summary = reply.summary(self._headers)
         raise SendError(
             f"{summary} ({_ADVICE[status]})" if status in _ADVICE else summary,
@@ -131,6 +135,18 @@ class HttpOutlet:
             may_pass=status in _TEMPORARY or status >= 500,
             retry_after=seconds_to_wait(reply.headers.get("retry-after", "")),
         )
+
+
+def _is_answer(reply: Reply) -> bool:
+    """Return whether a success is the answer of a receiver: nothing or JSON, as far as it was read."""
+    if reply.cut is not None:
+        return not is_page(reply.body)
+    try:
+        if reply.body.strip():
+            json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _checked(url: str) -> SplitResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,8 @@ _LIBRARIES = {"file": ("fsspec", "dataset"), "s3": ("s3fs", "s3"), "gs": ("gcsfs
 
 
 def is_dataset(path: Path) -> bool:
-    """Whether the folder is a dataset."""
-
-    return (path / DATASET_MARKER).is_file()
+    """Whether the folder is a dataset; no folder has a name that is too long."""
+    return os.path.isfile(path / DATASET_MARKER)  # noqa: PTH113 - `Path.is_file` raises for such a name
 
 
 def marker() -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 from mttp.codec import rewards
 from mttp.codec.plain import Faults, flag, number, scalar_text, text, unknown_arguments
 from mttp.model.evaluations import OUTCOMES
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE
 from mttp.otlp.spans import error_message, qualified_name
 from mttp.recording.open_episode import OpenEpisode
@@ -98,6 +99,7 @@ def arguments_of(value: Any, faults: Faults) -> dict[str, Any]:
     try:
         return _arguments(value, faults)
     except Exception as error:
+        raise_interrupt(error)
         return {"error": error}
 
 

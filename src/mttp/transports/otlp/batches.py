@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from opentelemetry.sdk.trace import ReadableSpan
 
 from mttp.codec.profiles import full
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.encoding import encoder
 from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
@@ -123,6 +124,7 @@ class Export:
             try:
                 piece = _Piece(span, frames, written)
             except Exception as error:  # spans of other libraries may be invalid, as with times before 1970
+                raise_interrupt(error)
                 self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
                 continue
             while piece.alone > self.max_bytes and piece.shrink():
