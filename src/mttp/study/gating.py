@@ -46,7 +46,7 @@ def gate(
     new = load(candidate, progress=progress)
     base = None if baseline is None else load(baseline, progress=progress)
     found = () if base is None else differences(base, new)
-    refuse_differences(found, frozenset(document.allow))
+    refuse_differences(found, frozenset(document.allow), hint="`allow: [{kind}]` in the rules")
     notes = list(new.notes) if base is None else [*side_notes(base, new)]
     if base is not None and (shared := shared_episodes(base, new)):
         raise StudyError(
@@ -59,6 +59,7 @@ def gate(
         rules=document,
         candidate=_windowed(new, document.window),
         base=None if base is None else _windowed(base, document.window),
+        differences=found,
     )
     return GateResult(
         candidate=new.name,
