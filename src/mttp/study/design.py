@@ -218,7 +218,10 @@ class UnitValues:
     ) -> UnitValues:
         """Return the values of these units, and NaN for each sample that is lost."""
         values = chosen.column(chain.from_iterable(side.values()))
-        sizes = [*map(len, side.values())]
+        if chosen.applies is None:
+            sizes = [*map(len, side.values())]
+        else:
+            sizes = [sum(map(chosen.applies, episodes)) for episodes in side.values()]
         if lost:
             values = np.insert(values, np.repeat([*accumulate(sizes)], lost), np.nan)
             sizes = [size + more for size, more in zip(sizes, lost, strict=True)]
@@ -297,7 +300,7 @@ def _nameless_notes(nameless: Sequence[int]) -> tuple[str, ...]:
 
 
 def _unit_means(values: Floats, sizes: Sequence[int]) -> Floats:
-    if len(values) == len(sizes):  # one value each
+    if len(values) == len(sizes) and all(sizes):  # one value each
         return values
     listed = values.tolist()
     ends = [*accumulate(sizes)]

@@ -180,7 +180,7 @@ def _tasks(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
 
 
 def _inputs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    """Yield the tasks with other inputs under the same name; none, where other tasks of the side have some."""
+    """Yield the tasks with other inputs under the same name; also none beside those of other tasks."""
     before, after = (_inputs_by_unit(side) for side in (base, candidate))
     if not any(map(any, before.values())) or not any(map(any, after.values())):
         return  # a side was recorded without content

@@ -12,7 +12,7 @@ from mttp.study.design import last_finished
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
 from mttp.study.rule_checks import Gated, check_rules
-from mttp.study.rules import PromotionRules, RulesSource, load_rules
+from mttp.study.rules import PromotionRules, RulesSource, load_rules, rules_digest
 from mttp.study.sample import Sample, Side, load
 
 __all__ = ["gate"]
@@ -69,6 +69,8 @@ def gate(
         notes=tuple(notes),
         problems=(*(() if base is None else base.problems), *new.problems),
         identity=None if base is None else base.identity,
+        candidate_identity=new.identity,
+        rules_sha256=rules_digest(document),
     )
 
 

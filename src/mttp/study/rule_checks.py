@@ -231,7 +231,7 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     conditions = [_condition(sides, text) for text in rule.when]
     name = f"hacking {' and '.join(rule.when)}"
     tested = [
-        [(chosen.values([one])[0], test) for chosen, test in conditions] for one in sides.candidate.episodes
+        [(_single(chosen, one), test) for chosen, test in conditions] for one in sides.candidate.episodes
     ]
     lost = sum(any(math.isnan(value) for value, _ in values) for values in tested)
     if lost == len(tested):
@@ -245,6 +245,11 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     words = "counted where their other values fulfil the conditions"
     note = f"{lost:,} without a value, {_treated(sides, words)}" if lost else ""
     return _share(sides, name, "hacking", lambda one: flagged[id(one)], rule.max, note)
+
+
+def _single(chosen: EpisodeMetric, one: EpisodeFigures) -> float:
+    """Return the value of one episode; NaN without one."""
+    return next(iter(chosen.values([one])), math.nan)
 
 
 def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float], bool]]:
@@ -468,6 +473,13 @@ def _data(sides: Gated) -> Iterator[RuleResult]:
     n = len(sides.candidate.episodes)
     if "data" in sides.rules.model_fields_set:
         yield _count_rule("data episodes", n, rules.min_episodes, n, f"{n:,} episodes", sign=1)
+    numbers: dict[str, tuple[int | None, set[Any]]] = {
+        "tasks": (rules.min_tasks, {one.unit for one in sides.candidate.episodes} - {None}),
+        "runs": (rules.min_runs, {one.run for one in sides.candidate.episodes}),
+    }
+    for what, (least, values) in numbers.items():
+        if least is not None:
+            yield _count_rule(f"data {what}", len(values), least, n, f"{len(values):,} {what}", sign=1)
     for side in sides.sides[::-1]:
         where = "" if side is sides.candidate else " of the baseline"
         missing = [one for one in side.episodes if not _has_value(one) and not _is_error(one)]
@@ -556,6 +568,8 @@ def _pins(episodes: Sequence[EpisodeFigures], pins: VersionPins) -> Iterator[Rul
         yield _pinned("pins spec", pins.spec, episodes, lambda one: one.spec)
     if pins.grader is not None:
         yield _pinned("pins grader", pins.grader, episodes, lambda one: (*one.grader, ""))
+    if pins.env is not None:
+        yield _pinned("pins env", pins.env, episodes, lambda one: (one.env, "", ""), "are of")
 
 
 def _pinned(
@@ -563,13 +577,14 @@ def _pinned(
     pin: str,
     episodes: Sequence[EpisodeFigures],
     of: Callable[[EpisodeFigures], tuple[str, str, str]],
+    words: str = "were scored by",
 ) -> RuleResult:
     others = [one for one in episodes if not _is_pinned(of(one), pin)]
     seen = sorted({_version(of(one)) for one in others})
-    evidence = f"all {len(episodes):,} episodes were scored by {pin}"
+    evidence = f"all {len(episodes):,} episodes {words} {pin}"
     if others:
         share = f"{len(others):,} of {len(episodes):,} episodes"
-        evidence = f"{share} were scored by {', '.join(seen[:3])}; asked: {pin}"
+        evidence = f"{share} {words} {', '.join(seen[:3])}; asked: {pin}"
     return RuleResult(
         name=name,
         kind="pins",
