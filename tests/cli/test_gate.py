@@ -96,11 +96,9 @@ def test_a_closed_pipe_leaves_the_exit_code(redirected: str) -> None:
     """
     Whatever a reader leaves unread, of either stream, each time.
     """
-    command = (
-        f"{sys.executable} -m mttp gate new.jsonl --rules {{}} {redirected} | true; echo ${{PIPESTATUS[0]}}"
-    )
+    command = f"{sys.executable} -m mttp gate new.jsonl --rules"
     for limit, code in ((0.9, "1"), (0.5, "2")):
-        script = command.format(rules(limit))
+        script = f"{command} {rules(limit)} {redirected} | true; echo ${{PIPESTATUS[0]}}"
         codes = [
             subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
             for _ in range(2)

@@ -294,6 +294,7 @@ def test_the_page_has_the_verdicts() -> None:
     """
     Each case in a row.
     """
-    rows = re.findall(r"^\| ([^|]+) \| (reject|inconclusive|refused) \|", PAGE.read_text(), re.MULTILINE)
+    section = PAGE.read_text().split("## What is not promoted")[1].split("## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| (reject|inconclusive|refused) \|", section, re.MULTILINE)
 
     assert [(case.name, case.verdict) for case in (*BROKEN, *CHEATS)] == rows
