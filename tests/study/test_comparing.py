@@ -486,28 +486,20 @@ def test_another_environment_is_refused(recorded: Recorded, base: Any, candidate
         assert "--allow env" in refused(*sides) or "--allow inputs" in refused(*sides)
 
 
-def test_mixed_graders_are_refused(recorded: Recorded) -> None:
+@pytest.mark.parametrize("has_tasks", [True, False])
+def test_mixed_graders_are_refused(tmp_path: Path, has_tasks: bool) -> None:
     """
     59 to 1 is another mixture than 1 to 59, with task names and without.
     """
-    for task in (True, False):
-        sides = [
-            recorded(
-                f"{name}{task}",
-                [
-                    {
-                        "env": "maths",
-                        **({"task": f"t{place}"} if task else {}),
-                        "scoring": {"grader": "mild" if place < mild else "strict"},
-                        "reward": float(place % 2),
-                    }
-                    for place in range(60)
-                ],
-            )
-            for name, mild in (("a", 59), ("b", 1))
-        ]
+    sides = []
+    for name, mild in (("a", 59), ("b", 1)):
+        sides.append(str(tmp_path / f"{name}.jsonl"))
+        with mttp.configure(f"file://{sides[-1]}", run_id=name, kind="eval"):
+            for place in range(60):
+                with mttp.episode(env="maths", task=f"t{place}" if has_tasks else None) as episode:
+                    episode.reward(float(place % 2), grader="mild" if place < mild else "strict")
 
-        assert "grader" in refused(*sides)
+    assert "grader" in refused(*sides)
 
 
 def test_lost_samples_are_missing(recorded: Recorded) -> None:
