@@ -432,3 +432,146 @@ def test_a_comparison_is_plain_data(recorded: Recorded) -> None:
     assert "7 episodes are on both sides" in found.notes
     with pytest.raises(KeyError, match="was not compared"):
         found["nothing"]
+
+
+# The same experiment.
+
+
+def refused(base: str, candidate: str) -> str:
+    """Return why the sides are refused; empty if they are not."""
+    try:
+        mttp.compare(base, candidate)
+    except StudyError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "reason"),
+    [
+        (
+            {"env_kwargs": {"max_episode_steps": 500}},
+            {"env_kwargs": {"max_episode_steps": 2000}},
+            "max_episode_steps",
+        ),
+        ({"env_version": "1"}, {"env_version": "2"}, "version of maths"),
+        (
+            {"env_wrappers": ["TimeLimit"]},
+            {"env_wrappers": ["TransformReward", "TimeLimit"]},
+            "wrappers of maths",
+        ),
+        (
+            {"env_spaces": {"action": "Discrete(2)"}},
+            {"env_spaces": {"action": "Discrete(3)"}},
+            "spaces of maths",
+        ),
+        ({"env_wrappers": []}, {"env_wrappers": ["Monitor", "RecordEpisodes", "RecordVectorEpisodes"]}, ""),
+        ({"env_kwargs": {}}, {"env_kwargs": {"render_mode": "rgb_array"}}, ""),
+        ({"inputs": {"a": 1}}, {"inputs": {"a": 2}}, "inputs"),
+        ({"inputs": {"a": 1}}, {}, ""),
+    ],
+)
+def test_another_environment_is_refused(recorded: Recorded, base: Any, candidate: Any, reason: str) -> None:
+    """
+    What only watches is shown; so is a side that was recorded without inputs.
+    """
+    values = [float(place % 3 > 0) for place in range(12)]
+    sides = recorded("a", suite(values, **base)), recorded("b", suite(values, **candidate))
+
+    assert reason in refused(*sides)
+    assert bool(reason) == bool(refused(*sides))
+    if reason:
+        allowed = mttp.compare(*sides, allow=["env", "inputs"]).differences[0]
+        assert allowed.is_refused
+        assert "--allow env" in refused(*sides) or "--allow inputs" in refused(*sides)
+
+
+@pytest.mark.parametrize("has_tasks", [True, False])
+def test_mixed_graders_are_refused(tmp_path: Path, has_tasks: bool) -> None:
+    """
+    59 to 1 is another mixture than 1 to 59, with task names and without.
+    """
+    sides = []
+    for name, mild in (("a", 59), ("b", 1)):
+        sides.append(str(tmp_path / f"{name}.jsonl"))
+        with mttp.configure(f"file://{sides[-1]}", run_id=name, kind="eval"):
+            for place in range(60):
+                with mttp.episode(env="maths", task=f"t{place}" if has_tasks else None) as episode:
+                    episode.reward(float(place % 2), grader="mild" if place < mild else "strict")
+
+    assert "grader" in refused(*sides)
+
+
+def test_lost_samples_are_missing(recorded: Recorded) -> None:
+    """
+    A candidate that records no failures is not better; one that was planned with fewer samples loses none.
+    """
+    full = [one for place in range(40) for one in suite_of(place, [1.0, float(place % 2)])]
+    kept = [one for one in full if one["reward"] == 1.0 or one["task"] == "t0"]
+    base = recorded("a", full)
+
+    found = mttp.compare(base, recorded("b", kept), metrics=["return"])
+    planned = mttp.compare(
+        base, recorded("c", [one for place in range(40) for one in suite_of(place, [1.0])])
+    )
+
+    assert ("inconclusive", (0, 19)) == (found.verdict, found["return"].missing)
+    assert "candidate: 19 samples of tasks are lost, and count as missing" in found.notes
+    assert (0, 0) == planned["return"].missing
+
+
+def suite_of(place: int, values: Sequence[float]) -> list[dict[str, Any]]:
+    return [{"env": "maths", "task": f"t{place}", "reward": value} for value in values]
+
+
+def test_another_label_of_a_task_is_shown(recorded: Recorded) -> None:
+    """
+    And the base's decides the slice.
+    """
+    values = [float(place % 3 > 0) for place in range(20)]
+    base = recorded("a", suite(values, split="hard"))
+    found = mttp.compare(base, recorded("b", suite(values, split="easy")), by="split")
+
+    assert "labels" in [one.kind for one in found.differences]
+    assert ["hard"] == [*found.slices]
+
+
+def test_a_filled_p_value_is_corrected_for_all_metrics(recorded: Recorded) -> None:
+    """
+    Also where only one of the metrics has missing values.
+    """
+    rng = np.random.default_rng(5)
+    noise = {f"components.c{number}": rng.normal(size=30) for number in range(6)}
+
+    def side(name: str, shift: float, lost: int) -> str:
+        episodes = []
+        for place in range(30):
+            components = {key.partition(".")[2]: float(column[place]) for key, column in noise.items()}
+            components["c0"] += shift * (1 + place % 5)
+            if place < lost:
+                del components["c0"]
+            episodes.append(
+                {"env": "m", "task": f"t{place}", "reward": 1.0, "scoring": {"components": components}}
+            )
+        return recorded(name, episodes)
+
+    names = ["return", *noise]
+    found = mttp.compare(side("a", 0.0, 0), side("b", 1.0, 1), metrics=names)["components.c0"]
+
+    assert (0, 1) == found.missing
+    assert found.worst_case_p is not None
+    assert ("better" == found.verdict) == (
+        found.worst_case_p * 6 <= 0.05 and found.worst_case_interval[0] > 0
+    )  # type: ignore[index]
+
+
+def test_a_run_on_both_sides_is_noted(recorded: Recorded) -> None:
+    """
+    And a file that is listed three times counts once.
+    """
+    base = recorded("a", suite([0.0, 1.0, 0.0, 1.0]))
+    found = mttp.compare([base] * 3, base)
+
+    assert "4 episodes are on both sides" in found.notes
+    assert "base: 8 episodes are there more than once and count once" in found.notes
+    assert (4, 4) == found["return"].n

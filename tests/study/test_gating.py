@@ -15,7 +15,8 @@ from scipy import stats
 import mttp
 from mttp.errors import ReadError, StudyError
 from mttp.study.bounds import mean_bounds, percentile_bounds, ratio_bounds, share_bounds
-from mttp.study.rules import TEMPLATE, load_rules
+from mttp.study.rule_templates import TEMPLATES
+from mttp.study.rules import load_rules
 
 Recorded = Callable[..., str]
 
@@ -398,7 +399,7 @@ def test_training_runs_count_by_their_last_episodes(recorded: Recorded, tmp_path
             "service:\n  - metric: tokens\n    max_ratio: 1\n    percentile: 5\n",
             "percentile of tokens has no max",
         ),
-        ("pins: {}\n", "pins has no spec and no grader"),
+        ("pins: {}\n", "pins has no spec, grader or env"),
         ("confidence: 0.9\n", "there is no rule"),
         ("- 1\n", "these are not promotion rules"),
         ("", "the document is empty"),
@@ -457,18 +458,100 @@ def test_an_empty_recording_is_an_error(recorded: Recorded, tmp_path: Path) -> N
         mttp.gate(recorded("new", suite(5)), rules="nowhere.yaml")
 
 
-def test_the_example_file_is_valid(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", sorted(TEMPLATES))
+def test_the_example_files_are_usable(recorded: Recorded, tmp_path: Path, setting: str) -> None:
     """
-    As it is, and with every comment that is a rule.
+    As they are, and with every comment that is a rule.
     """
     path = tmp_path / "promotion.yaml"
-    path.write_text(TEMPLATE)
-    load_rules(path)
-    _, confidence, body = TEMPLATE.partition("confidence:")
-    path.write_text(confidence + re.sub(r"(?m)^( *)# ", r"\1", body))
+    path.write_text(TEMPLATES[setting])
+    base, new = recorded("base", suite(20)), recorded("new", suite(90))
+    found = mttp.gate(new, rules=path, baseline=base)
+
+    assert "promote" == found.verdict, found.rules
+
+    head, confidence, body = TEMPLATES[setting].partition("confidence:")
+    rows = [re.sub(r"^( *)# (?=[a-z_ -]+:)", r"\1", row) for row in body.split("\n")]
+    path.write_text(head + confidence + "\n".join(rows))
     rules = load_rules(path)
 
-    assert all((rules.protected, rules.focus, rules.safety, rules.service, rules.hacking, rules.pins))
+    assert all((rules.aggregate, rules.protected, rules.service, rules.pins, rules.baseline, rules.allow))
+    assert {"metric", "min", "gain", "margin"} >= {"metric", *rules.aggregate[0].model_fields_set}
+
+
+def test_data_that_are_too_few_or_elsewhere(recorded: Recorded) -> None:
+    """
+    Tasks, runs and the environment are counted.
+    """
+    path = recorded("new", suite(50))
+    rules = {"data": {"min_tasks": 100, "min_runs": 2}, "pins": {"env": "maths"}}
+    found = mttp.gate(path, rules=rules)
+
+    assert ("pass", "fail", "pass") == tuple(
+        found[name].verdict for name in ("data tasks", "data runs", "pins env")
+    )
+    assert "fail" == mttp.gate(path, rules={"pins": {"env": "CartPole-v1"}})["pins env"].verdict
+
+
+def test_abstentions_are_covered(recorded: Recorded) -> None:
+    """
+    Coverage is the share that was answered; accuracy is that of the answered, and none of them is missing.
+    """
+    abstained = {"scoring": {"status": "abstained"}}
+    episodes = [{"task": f"t{n}", **({"passed": n < 70} if n < 80 else abstained)} for n in range(100)]
+    rules = {
+        "aggregate": [
+            {"metric": "coverage", "min": 0.7},
+            {"metric": "coverage", "min": 0.9},
+            {"metric": "accuracy_when_answered", "min": 0.75},
+        ],
+        "data": {"missing": 0.3},
+    }
+
+    found = mttp.gate(recorded("new", episodes), rules=rules)
+
+    assert [("pass", 0.8), ("fail", 0.8), ("pass", 0.875)] == [
+        (rule.verdict, rule.value) for rule in found.rules[:3]
+    ]
+    assert "missing" not in found.rules[2].evidence
+
+
+def test_missing_values_are_against_limits_and_ratios(tmp_path: Path) -> None:
+    """
+    A percentile counts them as more than any limit, a ratio as the least and the most that was seen.
+    """
+    paths = []
+    for name in ("base", "new"):
+        paths.append(str(tmp_path / f"{name}.jsonl"))
+        with mttp.configure(f"file://{paths[-1]}", run_id=name, kind="eval"):
+            for task in range(60):
+                with mttp.episode(env="m", task=f"t{task}") as episode, episode.step() as step:
+                    if name == "base" or task >= 12:
+                        step.tokens([1] * (20 + (task + (name == "new")) % 7))
+                    step.reward(1.0)
+    service = [{"metric": "tokens", "percentile": 90, "max": 40}, {"metric": "tokens", "max_ratio": 1.04}]
+
+    found = mttp.gate(paths[1], rules={"service": service}, baseline=paths[0])
+    allowed = mttp.gate(paths[1], rules={"service": service, "allow": ["missing"]}, baseline=paths[0])
+
+    assert ["fail", "inconclusive"] == [rule.verdict for rule in found.rules[:2]]
+    assert "12 of 60 missing, counted as inf" in found.rules[0].evidence
+    assert ["pass", "pass"] == [rule.verdict for rule in allowed.rules[:2]]
+    assert all("left out, as allowed" in rule.evidence for rule in allowed.rules[:2])
+
+
+def test_a_window_is_of_training_runs(recorded: Recorded) -> None:
+    """
+    The episodes of an evaluation all count.
+    """
+    path = recorded("new", suite(50))
+
+    assert (
+        0.5
+        == mttp.gate(path, rules={"window": 10, "aggregate": [{"metric": "success", "min": 0}]})
+        .rules[0]
+        .value
+    )
 
 
 def test_a_result_is_plain_data(recorded: Recorded) -> None:

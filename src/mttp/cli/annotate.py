@@ -25,7 +25,7 @@ from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["annotate"]
+__all__ = ["annotate", "records"]
 
 _MOST = 20
 """Number of invalid rows that are printed."""
@@ -112,7 +112,7 @@ def annotate(
     if not annotations:
         raise ConfigureError("there is nothing to write: no row has a value")
     if not dry_run:
-        write_whole(target, list(_records(annotations, known)))
+        write_whole(target, list(records(annotations, known)))
     _print_result(annotations, invalid, None if dry_run else target, json=json)
 
 
@@ -171,7 +171,7 @@ def _report_invalid(invalid: Sequence[_InvalidRow], rows: Sequence[labels.LabelR
         )
 
 
-def _records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
+def records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
     """Yield a span for each annotation, in the run of its episode; later rows have higher revisions."""
     scopes: dict[str, Scope] = {}
     now = time.time_ns()

@@ -28,8 +28,9 @@ def compare(
         typer.Option(
             "--metric",
             metavar="NAME",
-            help="A metric: return, reward, success, length, tokens, duration, latency, cost, "
-            "components.NAME, metrics.NAME, pass@K or pass^K; may be repeated. The first one decides.",
+            help="A metric: return, reward, success, coverage, accuracy_when_answered, length, tokens, "
+            "duration, latency, time_to_first_token, cost, components.NAME, metrics.NAME, pass@K or pass^K; "
+            "may be repeated. The first one decides.",
         ),
     ] = None,
     by: Annotated[
@@ -57,7 +58,10 @@ def compare(
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow", metavar="KIND", help="Accept a difference in tasks, spec or grader; may be repeated."
+            "--allow",
+            metavar="KIND",
+            help="Accept a difference in env, tasks, inputs, spec or grader; missing: leave it out. "
+            "May be repeated.",
         ),
     ] = None,
     confidence: Annotated[

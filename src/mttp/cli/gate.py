@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import os
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mttp.cli.files import beside, write_whole
 from mttp.cli.output import Json, console, fail, print_json, progress, say
 from mttp.errors import ConfigureError, MttpError
+
+if TYPE_CHECKING:
+    from mttp.study import GateResult
 
 __all__ = ["gate"]
 
 _RULES = "promotion.yaml"
+_FACT = "gate"
+"""The key of the late fact that holds a verdict."""
+
+
+class Setting(str, Enum):
+    """What is gated, which decides the example rules."""
+
+    ENV = "env"
+    LLM = "llm"
+    EVAL = "eval"
 
 
 def gate(
@@ -30,6 +45,18 @@ def gate(
     ] = None,
     init: Annotated[
         bool, typer.Option("--init", help="Write a commented file of rules to --rules, and judge nothing.")
+    ] = False,
+    for_: Annotated[
+        Setting,
+        typer.Option(
+            "--for",
+            help="What --init writes rules for: an environment, a language model, or an evaluation.",
+            show_choices=False,
+        ),
+    ] = Setting.LLM,
+    record: Annotated[
+        bool,
+        typer.Option("--record", help="Write the verdict into the candidate's recording, as a late fact."),
     ] = False,
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Exit with 0 also if the verdict is inconclusive.")
@@ -62,7 +89,7 @@ def gate(
 
     \b
     Examples:
-      mttp gate --init
+      mttp gate --init --for env
       mttp gate runs/new.jsonl --rules promotion.yaml
       mttp gate runs/new.jsonl --baseline runs/base.jsonl --junit gate.xml
 
@@ -74,13 +101,14 @@ def gate(
       3  No verdict: wrong usage, sides that differ, or input that can't be read or is empty.
     """
     if init:
-        _init(rules)
+        _init(rules, for_)
         return
     if not candidate:
         raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
     from mttp.cli.rendering import gate as report
     from mttp.study import gate as gated
 
+    target = beside(Path(candidate)) if record else None
     try:
         with progress([candidate, *([baseline] if baseline else [])]) as advance:
             result = gated(candidate, rules=rules, baseline=baseline, progress=advance)
@@ -106,6 +134,9 @@ def gate(
         junit.write_bytes(report.junit(result, strict=not lenient))
     if github:
         _to_github(report.markdown(result), report.workflow_commands(result, strict=not lenient))
+    if target is not None:
+        _write_verdict(Path(candidate), result, target)
+        say(f"wrote the verdict to {target}", error=True)
     if result.verdict == "inconclusive":
         say(f"mttp: {'warning: ' if lenient else ''}{report.headline(result)}", error=True)
         if not lenient:
@@ -113,15 +144,35 @@ def gate(
     fail([report.headline(result)] if result.verdict == "reject" else [])
 
 
-def _init(path: Path) -> None:
-    from mttp.study.rules import TEMPLATE
+def _init(path: Path, setting: Setting) -> None:
+    from mttp.study.rule_templates import TEMPLATES
 
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE)
+            file.write(TEMPLATES[setting.value])
     except FileExistsError as error:
         raise ConfigureError(f"{path} exists already; name another file by --rules") from error
     say(f"wrote {path}")
+
+
+def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
+    """Write the verdict to a new file, as a fact about the last episode of the candidate."""
+    from mttp.cli.annotate import records
+    from mttp.cli.rendering.gate import evidence
+    from mttp.model.episodes import Annotation
+    from mttp.reading import labels
+    from mttp.reading.scanning import Scan
+
+    fact = Annotation(
+        kind="fact",
+        key=_FACT,
+        value=result.verdict,
+        episode=result.candidate_identity.last_episode,
+        by="mttp gate",
+        explanation=evidence(result),
+    )
+    known = labels.known(Scan(path, arrays=False), [fact])
+    write_whole(target, list(records([known.resolve(fact)], known)))
 
 
 def _to_github(summary: str, commands: list[str]) -> None:

@@ -76,15 +76,15 @@ _PIPE_WIDTH = 160
 _is_discarded = False
 
 
-def discard_output() -> None:
+def discard_output(*, error: bool = False) -> None:
     """
-    Discard what is printed from now on, because the reader of standard output has closed it, as `head` does.
+    Discard what is printed from now on, because the reader of standard output, or error, has closed it.
 
     The command goes on, since its exit code is its answer.
     """
     global _is_discarded
-    _is_discarded = True
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _is_discarded |= not error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2 if error else 1)
 
 
 def is_discarded() -> bool:
@@ -110,9 +110,7 @@ def _print(text: str, *, error: bool) -> None:
     try:
         print(text, file=stream, flush=True)
     except BrokenPipeError:
-        if error:
-            raise
-        discard_output()
+        discard_output(error=error)
 
 
 def _replace_unknown_characters(stream: Any) -> None:
@@ -132,7 +130,7 @@ def console(*, error: bool = False) -> Console:
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            discard_output()
+            discard_output(error=error)
 
         def render(self, *args: Any, **options: Any) -> Iterator[Segment]:
             for segment in super().render(*args, **options):

@@ -29,7 +29,7 @@ def report(
         typer.Option(
             "--allow",
             metavar="KIND",
-            help="Accept a difference to the baseline: tasks, spec or grader; may be repeated.",
+            help="Accept a difference to the baseline, as for mttp compare; may be repeated.",
         ),
     ] = None,
     out: Annotated[

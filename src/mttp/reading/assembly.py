@@ -217,6 +217,7 @@ class PartialEpisode:
             env_kwargs=found.get(a.ENV_KWARGS),
             env_spaces=found.get(a.ENV_SPACES),
             env_wrappers=tuple(found.get(a.ENV_WRAPPERS) or ()),
+            time_to_first_token=counted.time_to_first_token(),
         )
 
     def step_scores(self) -> ScoreFigures:

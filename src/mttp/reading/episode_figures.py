@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ __all__ = [
     "ScoreFigures",
     "is_model_call",
     "known",
+    "mean_known",
     "labels",
     "reward_figures",
     "summed_scores",
@@ -74,8 +75,8 @@ class FigureCounts:
         """Index of each step by span id."""
         self.tokens: tuple[int, int] | None = None
         """Prompt and completion tokens; None if no step has a token block."""
-        self._calls: list[tuple[str, int]] = []
-        """Parent and duration in nanoseconds of each model call."""
+        self._calls: list[tuple[str, int, float | None]] = []
+        """Parent, duration in nanoseconds and seconds to the first token of each model call."""
         self._others: set[str] = set()
         """Ids of the spans that are not steps."""
         self._closings: list[tuple[tuple[int, int], Mapping[str, Any]]] = []
@@ -92,7 +93,8 @@ class FigureCounts:
             self._add_tokens(found)
         elif kind == summary_fields.CALL:
             if is_model_call(found):
-                self._calls.append((record.parent_id, record.end_time - record.start_time))
+                first = found.get(a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK)
+                self._calls.append((record.parent_id, record.end_time - record.start_time, first))
         elif kind == names.SEGMENT:
             times = record.start_time, record.end_time
             self._closings.append((times, found))
@@ -110,13 +112,17 @@ class FigureCounts:
 
     def calls(self) -> tuple[int, int]:
         """Number and total duration in nanoseconds of the model calls right below steps."""
-        found = [duration for parent, duration in self._calls if parent in self.steps]
+        found = [duration for parent, duration, _ in self._calls if parent in self.steps]
         return len(found), sum(found)
+
+    def time_to_first_token(self) -> float | None:
+        """Mean seconds to the first token of the model calls right below steps; None if none states it."""
+        return mean_known(first for parent, _, first in self._calls if parent in self.steps)
 
     @property
     def has_unplaced_calls(self) -> bool:
         """Whether the parent of a model call is not known, for example a span of another library."""
-        return any(parent not in self.steps and parent not in self._others for parent, _ in self._calls)
+        return any(parent not in self.steps and parent not in self._others for parent, _, _ in self._calls)
 
     def metrics(self, own: Mapping[str, float]) -> dict[str, float]:
         """The metrics of the episode with those of other processes."""
@@ -185,6 +191,8 @@ class EpisodeFigures(NamedTuple):
     """The environment's observation and action space, as JSON."""
     env_wrappers: tuple[str, ...]
     """The environment's wrappers, outermost first."""
+    time_to_first_token: float | None
+    """Mean seconds to the first token of the model calls of its steps that state it."""
     reward_scores: ScoreFigures
     """Of the reward of the episode."""
     step_scores: ScoreFigures
@@ -195,6 +203,13 @@ class EpisodeFigures(NamedTuple):
         """By the outcome; else by the verdict of the reward."""
         found = _OUTCOMES.get(self.outcome)
         return _VERDICTS.get(self.verdict or "") if found is None else found
+
+    @property
+    def is_answered(self) -> bool | None:
+        """Whether it was scored; False if policy or grader abstained, None if it failed."""
+        if self.reward_status == "abstained":
+            return False
+        return True if self.success is not None or self.reward is not None else None
 
     @property
     def scores(self) -> ScoreFigures:
@@ -285,6 +300,7 @@ _NOT_COUNTED: dict[str, Any] = {
     "call_nanoseconds": 0,
     "duration": None,
     "cost": None,
+    "time_to_first_token": None,
     "metrics": {},
     "step_scores": ScoreFigures(),
 }
@@ -312,6 +328,12 @@ def labels(values: Mapping[str, Any]) -> dict[str, str]:
 def known(value: float | None) -> float | None:
     """The number; None if it is NaN."""
     return None if value is None or math.isnan(value) else value
+
+
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """The mean of the numbers in order of their size; None without one."""
+    numbers = sorted(value for value in values if known(value) is not None)  # type: ignore[type-var]
+    return math.fsum(numbers) / len(numbers) if numbers else None  # type: ignore[arg-type]
 
 
 def reward_figures(reward: Reward | Scored) -> dict[str, Any]:

@@ -12,7 +12,14 @@ from mttp.codec.plain import to_json
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
-from mttp.reading.episode_figures import EpisodeFigures, known, labels, reward_figures, summed_scores
+from mttp.reading.episode_figures import (
+    EpisodeFigures,
+    known,
+    labels,
+    mean_known,
+    reward_figures,
+    summed_scores,
+)
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
 __all__ = ["aggregate_values", "episode_figures"]
@@ -50,12 +57,13 @@ def aggregate_values(
 def episode_figures(episode: Episode) -> EpisodeFigures:
     """The figures of an episode for a study, equal to those of its spans."""
     blocks = [step.tokens for step in episode.steps if step.tokens is not None]
-    durations = [
-        call.end_time - call.start_time
+    calls = [
+        call
         for step in episode.steps
         for call in step.calls
         if call.operation != EXECUTE_TOOL and call.start_time is not None and call.end_time is not None
     ]
+    durations = [call.end_time - call.start_time for call in calls]  # type: ignore[operator]  # not None
     return EpisodeFigures(
         trace_id=episode.trace_id,
         run=episode.run_id,
@@ -88,6 +96,7 @@ def episode_figures(episode: Episode) -> EpisodeFigures:
         env_kwargs=to_json(episode.env_kwargs, []) if episode.env_kwargs else None,
         env_spaces=to_json(episode.env_spaces, []) if episode.env_spaces else None,
         env_wrappers=tuple(episode.env_wrappers),
+        time_to_first_token=mean_known(call.time_to_first_chunk for call in calls),
     )
 
 

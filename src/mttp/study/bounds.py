@@ -15,6 +15,7 @@ __all__ = [
     "least_passes",
     "mean_bounds",
     "percentile_bounds",
+    "quantile",
     "ratio_bounds",
     "share_bounds",
 ]
@@ -167,7 +168,7 @@ def percentile_bounds(
     values: Sequence[float] | Floats, percentile: float, confidence: float
 ) -> BoundedEstimate:
     """
-    Return a percentile by linear interpolation; its bounds are order statistics (Conover 1999, section 3.2).
+    Return a percentile, see `quantile`; its bounds are order statistics (Conover 1999, section 3.2).
 
     They assume no distribution. The upper bound of the 95th percentile needs 59 values at 95 % confidence.
     Infinite values are possible: they are those that are missing.
@@ -181,12 +182,18 @@ def percentile_bounds(
     needed = math.ceil(math.log(1 - confidence) / math.log(share))
     short = f"; an upper bound needs {needed:,} values" if above > n else ""
     return BoundedEstimate(
-        value=float(np.quantile(ordered, share)),
+        value=quantile(ordered, share),
         low=float(ordered[below - 1]) if below >= 1 else None,
         high=float(ordered[above - 1]) if above <= n else None,
         n=n,
         method=f"order statistics of {n:,} values{short}",
     )
+
+
+def quantile(values: Floats, share: float) -> float:
+    """Return a quantile by linear interpolation; the next value above it where some are infinite."""
+    method = "linear" if bool(np.isfinite(values).all()) else "higher"
+    return float(np.quantile(values, share, method=method))  # type: ignore[call-overload]  # of NumPy's stubs
 
 
 def ratio_bounds(

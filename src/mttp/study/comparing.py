@@ -97,7 +97,7 @@ def compare(
     check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found, allowed = differences(before, after), frozenset(allow)
-    refuse_differences(found, allowed)
+    refuse_differences(found, allowed, hint="allow=[{kind!r}], on the command line by --allow {kind}")
     together = [*before.episodes, *after.episodes]
     span = spec_range(before, after)
     chosen = [metric(name, together, span=span) for name in (metrics or default_metrics(together))]
@@ -160,11 +160,16 @@ def corrected(
     """Return the metrics with verdicts: the first one uncorrected, the others by Holm."""
     first, *rest = compared
     p_values = [first.p_value, *_holm([metric.p_value for metric in rest])]
-    worst = [first.worst_case_p, *_holm([metric.worst_case_p for metric in rest])]
+    worst = [_filled_p(first), *_holm([*map(_filled_p, rest)])]
     return [
         _decided(metric, p_value, worst_p, each.direction, missing_allowed=missing_allowed)
         for metric, p_value, worst_p, each in zip(compared, p_values, worst, chosen, strict=True)
     ]
+
+
+def _filled_p(metric: MetricComparison) -> float | None:
+    """Return the p value with the missing values filled, which is the p value where none is missing."""
+    return metric.worst_case_p if any(metric.missing) else metric.p_value
 
 
 def _holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -259,8 +264,12 @@ ALLOWED = (*REFUSED, "missing")
 """What can be allowed: kinds of differences, and to leave missing values out."""
 
 
-def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str]) -> None:
-    """Raise StudyError for a difference that makes two experiments of the sides and is not allowed."""
+def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str], *, hint: str) -> None:
+    """
+    Raise StudyError for a difference that makes two experiments of the sides and is not allowed.
+
+    `hint` says how the caller is asked to allow a `{kind}`.
+    """
     if unknown := allowed - {*ALLOWED}:
         raise StudyError(
             f"allow={min(unknown)!r} is not a kind of difference; the kinds are {', '.join(ALLOWED)}"
@@ -271,8 +280,7 @@ def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str])
             raise StudyError(
                 f"the sides differ in their {kind} ({name}): "
                 f"{difference.base or 'none'} and {difference.candidate or 'none'}; "
-                f"allow it by allow=[{kind!r}] (on the command line --allow {kind}, "
-                f"in promotion rules `allow: [{kind}]`)"
+                f"make them equal, or allow it by {hint.format(kind=kind)}"
             )
 
 
@@ -320,9 +328,7 @@ def _slices(
     for name in slices.names:
         sides = slices.sides(name)
         found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
-    p_values, worst = (
-        _holm([getattr(metric, name) for metric in found]) for name in ("p_value", "worst_case_p")
-    )
+    p_values, worst = _holm([metric.p_value for metric in found]), _holm([*map(_filled_p, found)])
     return {
         name: _decided(metric, p_value, worst_p, chosen.direction, missing_allowed=missing_allowed)
         for name, metric, p_value, worst_p in zip(slices.names, found, p_values, worst, strict=True)

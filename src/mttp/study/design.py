@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
@@ -55,6 +55,8 @@ class Design:
     unit: Literal["task", "run", "episode"]
     paired: bool
     notes: tuple[str, ...] = ()
+    lost: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """How many samples of each unit a side lacks that it has of others; empty where none is lost."""
 
     @classmethod
     def of(cls, base: Sample, candidate: Sample, window: Window) -> Design:
@@ -83,8 +85,14 @@ class Design:
                 alone = len(units[0]) + len(units[1]) - 2 * len(shared)
                 note = f"paired by {'task' if tasked else 'seed'}: {len(shared):,} shared"
                 kept = [{unit: side[unit] for unit in sorted(shared)} for side in units]
-                notes = (note, *([f"{alone:,} that only one side has are left out"] if alone else []), *notes)
-                return cls(base=kept[0], candidate=kept[1], unit="task", paired=True, notes=notes)
+                lost = _lost_samples(*kept) if tasked else ((), ())
+                notes = (
+                    note,
+                    *([f"{alone:,} that only one side has are left out"] if alone else []),
+                    *notes,
+                    *_lost_notes(lost),
+                )
+                return cls(base=kept[0], candidate=kept[1], unit="task", paired=True, notes=notes, lost=lost)
             note = "not paired: the sides share no tasks or seeds; clustered by these"
             return cls(base=units[0], candidate=units[1], unit="task", paired=False, notes=(note, *notes))
         single = [{number: [episode] for number, episode in enumerate(side.episodes)} for side in sides]
@@ -93,9 +101,9 @@ class Design:
 
     def compare(self, chosen: EpisodeMetric, confidence: float, margin: float | None) -> MetricComparison:
         """Return the comparison of one metric; its verdict is not corrected yet."""
-        sides = [UnitValues.of(chosen, side) for side in (self.base, self.candidate)]
+        sides = self.sides(chosen)
         missing = sides[0].missing, sides[1].missing
-        means = self._means(sides)
+        means = self.means(sides)
         reason = self._reason(chosen, sides, means)
         result = None if reason else self._infer(chosen, means, confidence)
         center = [float(np.mean(side)) if len(side) else None for side in means]
@@ -127,6 +135,13 @@ class Design:
             over_runs=self._aggregates(chosen, confidence) if result is not None else None,
         )
 
+    def sides(self, chosen: EpisodeMetric) -> list[UnitValues]:
+        """Return the values of the base and of the candidate; samples that are lost are missing."""
+        return [
+            UnitValues.of(chosen, side, lost)
+            for side, lost in zip((self.base, self.candidate), self.lost, strict=True)
+        ]
+
     def _worst_case(
         self, chosen: EpisodeMetric, sides: Sequence[UnitValues], effect: float, confidence: float
     ) -> Inference | None:
@@ -141,7 +156,7 @@ class Design:
         fillings = [
             self._infer(
                 chosen,
-                self._means([side.filled(value) for side, value in zip(sides, values, strict=True)]),
+                self.means([side.filled(value) for side, value in zip(sides, values, strict=True)]),
                 confidence,
             )
             for values in (span[::-1], span)  # the lowest and the highest effect
@@ -160,7 +175,7 @@ class Design:
         sides = [_by_task(chosen, side) for side in (self.base, self.candidate)]
         return run_aggregates(*sides, direction=chosen.direction or 1, confidence=confidence)
 
-    def _means(self, sides: Sequence[UnitValues]) -> list[Floats]:
+    def means(self, sides: Sequence[UnitValues]) -> list[Floats]:
         """The means of the units with a value; of paired units those with a value on both sides."""
         known = [~np.isnan(side.means) for side in sides]
         if self.paired:
@@ -198,13 +213,19 @@ class UnitValues:
     """Number of episodes of each unit."""
 
     @classmethod
-    def of(cls, chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]]) -> UnitValues:
-        """Return the values of these units."""
-        return cls(
-            chosen=chosen,
-            values=chosen.column(chain.from_iterable(side.values())),
-            sizes=[*map(len, side.values())],
-        )
+    def of(
+        cls, chosen: EpisodeMetric, side: Mapping[Any, list[EpisodeFigures]], lost: Sequence[int] = ()
+    ) -> UnitValues:
+        """Return the values of these units, and NaN for each sample that is lost."""
+        values = chosen.column(chain.from_iterable(side.values()))
+        if chosen.applies is None:
+            sizes = [*map(len, side.values())]
+        else:
+            sizes = [sum(map(chosen.applies, episodes)) for episodes in side.values()]
+        if lost:
+            values = np.insert(values, np.repeat([*accumulate(sizes)], lost), np.nan)
+            sizes = [size + more for size, more in zip(sizes, lost, strict=True)]
+        return cls(chosen=chosen, values=values, sizes=sizes)
 
     @cached_property
     def means(self) -> Floats:
@@ -250,6 +271,28 @@ def are_seeds(runs: Mapping[Any, Sequence[EpisodeFigures]]) -> bool:
     return any(None in units for units in tasks) or len({*chain(*tasks)}) < sum(map(len, tasks))
 
 
+def _lost_samples(
+    base: Mapping[Any, Sequence[object]], candidate: Mapping[Any, Sequence[object]]
+) -> tuple[Sequence[int], Sequence[int]]:
+    """
+    Return how many samples of each task a side lacks: those that the other side has of the task.
+
+    A side that has fewer of every task was planned with fewer.
+    """
+    sizes = [[*map(len, side.values())] for side in (base, candidate)]
+    lost = [
+        [max(min(other, most) - size, 0) for size, other in zip(own, others, strict=True)]
+        for own, others, most in ((sizes[0], sizes[1], max(sizes[0])), (sizes[1], sizes[0], max(sizes[1])))
+    ]
+    return (lost[0] if any(lost[0]) else (), lost[1] if any(lost[1]) else ())
+
+
+def _lost_notes(lost: tuple[Sequence[int], Sequence[int]]) -> Iterator[str]:
+    for name, side in zip(("base", "candidate"), lost, strict=True):
+        if side:
+            yield f"{name}: {sum(side):,} samples of tasks are lost, and count as missing"
+
+
 def _nameless_notes(nameless: Sequence[int]) -> tuple[str, ...]:
     if not any(nameless):
         return ()
@@ -257,7 +300,7 @@ def _nameless_notes(nameless: Sequence[int]) -> tuple[str, ...]:
 
 
 def _unit_means(values: Floats, sizes: Sequence[int]) -> Floats:
-    if len(values) == len(sizes):  # one value each
+    if len(values) == len(sizes) and all(sizes):  # one value each
         return values
     listed = values.tolist()
     ends = [*accumulate(sizes)]

@@ -18,26 +18,34 @@ __all__ = ["REFUSED", "SideDifference", "differences"]
 
 REFUSED = ("env", "tasks", "inputs", "spec", "grader")
 """Kinds of differences that a comparison refuses unless they are allowed."""
-PASSIVE_WRAPPERS = frozenset(
+_PASSIVE_WRAPPERS = frozenset(
     {
+        "AssertOutOfBoundsWrapper",
         "AsyncVectorEnv",
+        "CaptureStdoutWrapper",
         "DummyVecEnv",
         "HumanRendering",
         "Monitor",
         "OrderEnforcing",
+        "OrderEnforcingWrapper",
         "PassiveEnvChecker",
+        "RecordAECEpisodes",
         "RecordEpisodeStatistics",
+        "RecordEpisodes",
+        "RecordParallelEpisodes",
+        "RecordVectorEpisodes",
         "RecordVideo",
-        "RecordedEnv",
-        "RecordedVectorEnv",
         "RenderCollection",
         "SubprocVecEnv",
         "SyncVectorEnv",
+        "VecCheckNan",
         "VecMonitor",
         "VecVideoRecorder",
     }
 )
 """Wrappers that change neither observations nor rewards nor the end of an episode."""
+_PASSIVE_ARGUMENTS = frozenset({"render_mode", "render_fps", "disable_env_checker"})
+"""Constructor arguments of which the same holds."""
 _RUN_FIELDS = (
     "kind",
     "revision",
@@ -62,7 +70,7 @@ class SideDifference:
     """One thing that is not equal on both sides."""
 
     kind: str
-    """env, tasks, inputs, spec, grader, samples, seeds, config, package, policy or run."""
+    """env, tasks, inputs, spec, grader, samples, labels, seeds, config, package, policy or run."""
     name: str
     """Which one, for example the key of a configuration."""
     base: str
@@ -84,8 +92,10 @@ def differences(base: Sample, candidate: Sample) -> tuple[SideDifference, ...]:
         *_scored_by("grader", "grader", base, candidate, attrgetter("grader"), _joined),
     ]
     others = [
+        *_kwargs(base, candidate, passive=True),
         *_wrappers(base, candidate, passive=True),
         *_samples(base, candidate),
+        *_labels(base, candidate),
         *_seeds(base, candidate),
         *_config(base.runs, candidate.runs),
         *_packages(base.runs, candidate.runs),
@@ -106,11 +116,11 @@ def _env(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
         for env in sorted(before.keys() & after.keys()):
             if before[env] != after[env] and all(before[env]) and all(after[env]):
                 yield _env_difference(f"{name} of {env}", before[env], after[env])
-    yield from _kwargs(base, candidate)
+    yield from _kwargs(base, candidate, passive=False)
     yield from _wrappers(base, candidate, passive=False)
 
 
-def _kwargs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
+def _kwargs(base: Sample, candidate: Sample, *, passive: bool) -> Iterable[SideDifference]:
     """Yield each constructor argument that differs; an argument that is not there is not set."""
     before, after = (_by_env(side, attrgetter("env_kwargs")) for side in (base, candidate))
     for env in sorted(before.keys() & after.keys()):
@@ -119,7 +129,7 @@ def _kwargs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
         sides = [_arguments(documents) for documents in (before[env], after[env])]
         for name in sorted({*sides[0], *sides[1]}):
             values = [side.get(name, set()) for side in sides]
-            if values[0] != values[1]:
+            if values[0] != values[1] and (name in _PASSIVE_ARGUMENTS) is passive:
                 yield _env_difference(f"{name} of {env}", *values)
 
 
@@ -135,7 +145,7 @@ def _wrappers(base: Sample, candidate: Sample, *, passive: bool) -> Iterable[Sid
     """Yield the environments with other wrappers, of those that only watch or of all others."""
 
     def chain(episode: EpisodeFigures) -> str:
-        return " of ".join(name for name in episode.env_wrappers if (name in PASSIVE_WRAPPERS) is passive)
+        return " of ".join(name for name in episode.env_wrappers if (name in _PASSIVE_WRAPPERS) is passive)
 
     before, after = (_by_env(side, chain) for side in (base, candidate))
     for env in sorted(before.keys() & after.keys()):
@@ -170,8 +180,10 @@ def _tasks(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
 
 
 def _inputs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    """Yield the tasks with other inputs under the same name."""
+    """Yield the tasks with other inputs under the same name; also none beside those of other tasks."""
     before, after = (_inputs_by_unit(side) for side in (base, candidate))
+    if not any(map(any, before.values())) or not any(map(any, after.values())):
+        return  # a side was recorded without content
     others = [unit for unit in sorted(before.keys() & after.keys()) if before[unit] != after[unit]]
     if others:
         words = [{f"{' '.join(unit)} {_digest(side[unit])}" for unit in others} for side in (before, after)]
@@ -186,8 +198,8 @@ def _inputs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
 def _inputs_by_unit(side: Sample) -> dict[tuple[str, str], set[str]]:
     inputs: dict[tuple[str, str], set[str]] = {}
     for episode in side.episodes:
-        if episode.unit is not None and episode.inputs_json is not None:
-            inputs.setdefault(episode.unit, set()).add(episode.inputs_json)
+        if episode.unit is not None and episode.task is not None:
+            inputs.setdefault(episode.unit, set()).add(episode.inputs_json or "")
     return inputs
 
 
@@ -204,14 +216,14 @@ def _scored_by(
     text: Callable[[Any], str],
 ) -> Iterable[SideDifference]:
     """
-    Yield the specs or graders if they differ between the sides, or between the sides of a task.
+    Yield the specs or graders if they differ between the sides, or scored other numbers of a task's episodes.
 
     Episodes without a reward are missing; a reward that was given by hand has no spec.
     """
     pairs = [_scorers(side, of) for side in (base, candidate)]
     totals = [Counter(scorer for _, scorer in side) for side in pairs]
     is_same = totals[0].keys() == totals[1].keys()
-    if is_same and (len(totals[0]) < 2 or {*pairs[0]} == {*pairs[1]}):
+    if is_same and (len(totals[0]) < 2 or Counter(pairs[0]) == Counter(pairs[1])):
         return
     yield SideDifference(
         kind=kind, name=name, base=_counted(totals[0], text), candidate=_counted(totals[1], text)
@@ -248,6 +260,31 @@ def _samples(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
         ]
         name = f"of {len(others):,} tasks"
         yield SideDifference(kind="samples", name=name, base=words[0], candidate=words[1])
+
+
+def _labels(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
+    """Yield the tasks with another split or other slices; where both sides are sliced, the base's hold."""
+    for name, of in (("split", lambda one: {one.split} - {None}), ("slices", lambda one: {*one.slices})):
+        before, after = (_labels_by_task(side, of) for side in (base, candidate))
+        others = [unit for unit in sorted(before.keys() & after.keys()) if before[unit] != after[unit]]
+        if others:
+            words = [
+                _shown(f"{' '.join(unit)}: {', '.join(sorted(side[unit])) or 'none'}" for unit in others)
+                for side in (before, after)
+            ]
+            yield SideDifference(
+                kind="labels", name=f"{name} of {len(others):,} tasks", base=words[0], candidate=words[1]
+            )
+
+
+def _labels_by_task(
+    side: Sample, of: Callable[[EpisodeFigures], set[str]]
+) -> dict[tuple[str, str], set[str]]:
+    labels: dict[tuple[str, str], set[str]] = {}
+    for episode in side.episodes:
+        if episode.task is not None and episode.unit is not None:
+            labels.setdefault(episode.unit, set()).update(of(episode))
+    return labels
 
 
 def _seeds(base: Sample, candidate: Sample) -> Iterable[SideDifference]:

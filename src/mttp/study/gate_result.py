@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from mttp.study.differences import SideDifference
@@ -59,6 +59,10 @@ class GateResult:
     """What is wrong with the recordings."""
     identity: SampleIdentity | None = None
     """Which recording the baseline is."""
+    candidate_identity: SampleIdentity = field(default_factory=SampleIdentity)
+    """Which recording the candidate is."""
+    rules_sha256: str = ""
+    """Digest of the rules."""
     rules_version: int = RULES_VERSION
     """The version of the rules by which verdicts are found; docs/gating.md says what changed."""
 

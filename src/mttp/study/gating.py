@@ -12,7 +12,7 @@ from mttp.study.design import last_finished
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
 from mttp.study.rule_checks import Gated, check_rules
-from mttp.study.rules import PromotionRules, RulesSource, load_rules
+from mttp.study.rules import PromotionRules, RulesSource, load_rules, rules_digest
 from mttp.study.sample import Sample, Side, load
 
 __all__ = ["gate"]
@@ -46,7 +46,7 @@ def gate(
     new = load(candidate, progress=progress)
     base = None if baseline is None else load(baseline, progress=progress)
     found = () if base is None else differences(base, new)
-    refuse_differences(found, frozenset(document.allow))
+    refuse_differences(found, frozenset(document.allow), hint="`allow: [{kind}]` in the rules")
     notes = list(new.notes) if base is None else [*side_notes(base, new)]
     if base is not None and (shared := shared_episodes(base, new)):
         raise StudyError(
@@ -59,6 +59,7 @@ def gate(
         rules=document,
         candidate=_windowed(new, document.window),
         base=None if base is None else _windowed(base, document.window),
+        differences=found,
     )
     return GateResult(
         candidate=new.name,
@@ -68,6 +69,8 @@ def gate(
         notes=tuple(notes),
         problems=(*(() if base is None else base.problems), *new.problems),
         identity=None if base is None else base.identity,
+        candidate_identity=new.identity,
+        rules_sha256=rules_digest(document),
     )
 
 

@@ -39,9 +39,13 @@ class EpisodeMetric:
     """Of how many samples a pass is estimated."""
     estimate: Callable[[int, int, int], float | None] | None = None
     """For `k`: the estimate from samples, passes and k."""
+    applies: Callable[[EpisodeFigures], bool] | None = None
+    """Of which episodes it is: others are left out and not missing; None for all."""
 
     def column(self, episodes: Iterable[EpisodeFigures]) -> Floats:
-        """The value of each episode; NaN where missing. Of pass@k, whether the episode passed."""
+        """The value of each episode that it is of; NaN where missing. Of pass@k, whether it passed."""
+        if self.applies is not None:
+            episodes = filter(self.applies, episodes)
         found = np.array([*map(self.of, episodes)], float)  # None becomes NaN
         found[~np.isfinite(found)] = np.nan
         return found
@@ -67,15 +71,21 @@ _FIXED: dict[str, tuple[Callable[[EpisodeFigures], float | None], int]] = {
     "return": (attrgetter("return_"), 1),
     "reward": (attrgetter("reward"), 1),
     "success": (attrgetter("success"), 1),
+    "coverage": (attrgetter("is_answered"), 1),
+    "accuracy_when_answered": (attrgetter("success"), 1),
     "length": (attrgetter("length"), 0),
     "tokens": (attrgetter("tokens"), -1),
     "prompt_tokens": (attrgetter("prompt_tokens"), -1),
     "completion_tokens": (attrgetter("completion_tokens"), -1),
     "duration": (attrgetter("duration"), -1),
     "latency": (attrgetter("latency"), -1),
+    "time_to_first_token": (attrgetter("time_to_first_token"), -1),
     "cost": (attrgetter("cost"), -1),
 }
 _OF_SPEC = ("return", "reward")
+_OF_OUTCOME = ("success", "coverage", "accuracy_when_answered")
+_ASKED = ("coverage", "accuracy_when_answered")
+"""Metrics that are compared only where they are asked for: without abstentions they say nothing new."""
 _MAPS: dict[str, Callable[[EpisodeFigures], Mapping[str, float]]] = {
     "components": attrgetter("components"),
     "metrics": attrgetter("metrics"),
@@ -91,11 +101,12 @@ def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | 
     """
     if name in _FIXED:
         of, direction = _FIXED[name]
-        bounds = OUTCOMES if name == "success" else span if name in _OF_SPEC else None
+        bounds = OUTCOMES if name in _OF_OUTCOME else span if name in _OF_SPEC else None
         values = [value for value in map(of, episodes) if value is not None] if bounds is not None else []
         if bounds is not None and not all(bounds[0] <= value <= bounds[1] for value in values):
             bounds = None
-        return EpisodeMetric(name=name, of=of, direction=direction, span=bounds)
+        applies = _is_not_abstained if name == "accuracy_when_answered" else None
+        return EpisodeMetric(name=name, of=of, direction=direction, span=bounds, applies=applies)
     if found := _PASS.fullmatch(name):
         k = int(found[2])
         if k < 1:
@@ -113,9 +124,17 @@ def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | 
     raise StudyError(f"no metric is called {name!r}{advice}")
 
 
+def _is_not_abstained(episode: EpisodeFigures) -> bool:
+    return episode.is_answered is not False
+
+
 def default_metrics(episodes: Sequence[EpisodeFigures]) -> list[str]:
     """The metrics for which any of the episodes has a value, the return first."""
-    found = [name for name, (of, _) in _FIXED.items() if any(map(_IS_KNOWN, map(of, episodes)))]
+    found = [
+        name
+        for name, (of, _) in _FIXED.items()
+        if name not in _ASKED and any(map(_IS_KNOWN, map(of, episodes)))
+    ]
     return [*found, *(name for name in _own_names(episodes) if name.startswith("components."))]
 
 

@@ -19,12 +19,13 @@ from mttp.study.bounds import (
     least_passes,
     mean_bounds,
     percentile_bounds,
+    quantile,
     ratio_bounds,
     share_bounds,
 )
 from mttp.study.comparing import Slices, spec_range
 from mttp.study.design import ONE_RUN, Design, UnitValues, are_seeds, by_unit, seen_range
-from mttp.study.differences import differences
+from mttp.study.differences import SideDifference
 from mttp.study.gate_result import RuleResult, RuleVerdict
 from mttp.study.inference import OUTCOMES, ValueRange
 from mttp.study.metrics import EpisodeMetric, metric
@@ -60,6 +61,12 @@ class Gated:
     rules: PromotionRules
     candidate: Sample
     base: Sample | None
+    differences: Sequence[SideDifference] = ()
+
+    @property
+    def are_missing_allowed(self) -> bool:
+        """Whether episodes without a value are left out."""
+        return "missing" in self.rules.allow
 
     @property
     def baseline(self) -> Sample:
@@ -140,7 +147,7 @@ def _mean_rule(
         few = "; k is larger than the number of samples of each task" if chosen.k is not None else ""
         return _failed(name, kind, f"no episode has {chosen.name}{few}")
     note = ""
-    if values.missing and "missing" not in sides.rules.allow:
+    if values.missing and not sides.are_missing_allowed:
         note = f"{values.missing:,} of {len(values.values):,} missing"
         span = chosen.span or _seen(sides, chosen)
         if span is None:
@@ -192,12 +199,21 @@ def _safety(sides: Gated, rule: SafetyRule) -> RuleResult:
         advice = f"; did you mean {near[0]!r}?" if near else ""
         return _failed(name, "safety", f"no episode has a component or a failed check {rule.check}{advice}")
     lost = len(episodes) - len(judged)
-    note = f"{lost:,} not scored, counted as failed" if lost else ""
+    note = f"{lost:,} not scored, {_treated(sides, 'counted as failed')}" if lost else ""
+    unjudged = None if sides.are_missing_allowed else True
+    return _share(
+        sides,
+        name,
+        "safety",
+        lambda one: _fails(one, rule) if _is_judged(one, rule.check) else unjudged,
+        rule.max,
+        note,
+    )
 
-    def fails(one: EpisodeFigures) -> bool:
-        return not _is_judged(one, rule.check) or _fails(one, rule)
 
-    return _share(sides, name, "safety", fails, rule.max, note)
+def _treated(sides: Gated, words: str) -> str:
+    """Return what is done with missing values, in words."""
+    return "left out, as allowed" if sides.are_missing_allowed else words
 
 
 def _is_judged(one: EpisodeFigures, check: str) -> bool:
@@ -215,19 +231,25 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     conditions = [_condition(sides, text) for text in rule.when]
     name = f"hacking {' and '.join(rule.when)}"
     tested = [
-        [(chosen.values([one])[0], test) for chosen, test in conditions] for one in sides.candidate.episodes
+        [(_single(chosen, one), test) for chosen, test in conditions] for one in sides.candidate.episodes
     ]
     lost = sum(any(math.isnan(value) for value, _ in values) for values in tested)
     if lost == len(tested):
         metrics = ", ".join(chosen.name for chosen, _ in conditions)
         return _failed(name, "hacking", f"no episode has values of {metrics}")
-    flagged = {
-        id(one)
-        for one, values in zip(sides.candidate.episodes, tested, strict=True)
-        if all(math.isnan(value) or test(value) for value, test in values)
-    }
-    note = f"{lost:,} without a value, counted where their other values fulfil the conditions" if lost else ""
-    return _share(sides, name, "hacking", lambda one: id(one) in flagged, rule.max, note)
+    flagged: dict[int, bool | None] = {}
+    for one, values in zip(sides.candidate.episodes, tested, strict=True):
+        is_missing = sides.are_missing_allowed and any(math.isnan(value) for value, _ in values)
+        fulfils = all(math.isnan(value) or test(value) for value, test in values)
+        flagged[id(one)] = None if is_missing else fulfils
+    words = "counted where their other values fulfil the conditions"
+    note = f"{lost:,} without a value, {_treated(sides, words)}" if lost else ""
+    return _share(sides, name, "hacking", lambda one: flagged[id(one)], rule.max, note)
+
+
+def _single(chosen: EpisodeMetric, one: EpisodeFigures) -> float:
+    """Return the value of one episode; NaN without one."""
+    return next(iter(chosen.values([one])), math.nan)
 
 
 def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float], bool]]:
@@ -245,18 +267,29 @@ def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float]
 
 
 def _share(
-    sides: Gated, name: str, kind: str, counts: Callable[[EpisodeFigures], bool], limit: float, note: str
+    sides: Gated,
+    name: str,
+    kind: str,
+    counts: Callable[[EpisodeFigures], bool | None],
+    limit: float,
+    note: str,
 ) -> RuleResult:
-    """Return the result for a share of the candidate's episodes, clustered by task or by run."""
+    """
+    Return the result for a share of the candidate's episodes, clustered by task or by run.
+
+    `counts` gives None for episodes that are left out.
+    """
     confidence = sides.rules.confidence
-    unit, clusters = sides.clusters()
-    counted = [one for one in sides.candidate.episodes if counts(one)]
-    n = len(sides.candidate.episodes)
+    unit, every = sides.clusters()
+    judged = [[one for one in members if counts(one) is not None] for members in every]
+    clusters = [members for members in judged if members]
+    counted = [one for members in clusters for one in members if counts(one)]
+    n = sum(map(len, clusters))
     if unit == "runs" and len(clusters) < 2:
         estimate = BoundedEstimate(value=len(counted) / n, low=None, high=None, n=n, method=ONE_RUN)
     else:
         estimate = share_bounds(
-            [(sum(map(counts, members)), len(members)) for members in clusters], confidence
+            [(sum(map(bool, map(counts, members))), len(members)) for members in clusters], confidence
         )
     shown = f"{len(counted):,} of {n:,} episodes"
     result = _bounded(name, kind, estimate, limit, -1, confidence, note, shown=shown)
@@ -280,30 +313,36 @@ def _service_limit(sides: Gated, chosen: EpisodeMetric, rule: ServiceRule, limit
     if rule.percentile is None:
         return _mean_rule(sides, chosen, limit, -1, name, "service")
     unit, clusters = sides.clusters()
-    if unit == "runs":
-        percentiles = [
-            float(np.quantile(chosen.column(members), rule.percentile / 100)) for members in clusters
+    columns, note = [chosen.column(members) for members in clusters], ""
+    if lost := sum(int(np.isnan(column).sum()) for column in columns):
+        worst = math.inf if chosen.span is None else chosen.span[1]
+        note = f"{lost:,} of {sum(map(len, columns)):,} missing, {_treated(sides, f'counted as {worst:.4g}')}"
+        columns = [
+            column[~np.isnan(column)]
+            if sides.are_missing_allowed
+            else np.where(np.isnan(column), worst, column)
+            for column in columns
         ]
-        if len(percentiles) < 2:
-            n, value = len(sides.candidate.episodes), percentiles[0]
-            estimate = BoundedEstimate(value=value, low=None, high=None, n=n, method=ONE_RUN)
-        else:
+    n = sum(map(len, columns))
+    if unit == "runs":
+        percentiles = [quantile(column, rule.percentile / 100) for column in columns if len(column)]
+        estimate = BoundedEstimate(value=max(percentiles), low=None, high=None, n=n, method=ONE_RUN)
+        if len(percentiles) > 1 and math.isfinite(max(percentiles)):
             estimate = mean_bounds([[value] for value in percentiles], confidence, span=chosen.span)
+        elif len(percentiles) > 1:
+            estimate = replace(estimate, method="no bound: a run has too many missing values")
     else:
-        values = chosen.column(sides.candidate.episodes)
-        estimate = percentile_bounds(values, rule.percentile, confidence)
-    return _bounded(name, "service", estimate, limit, -1, confidence, "")
+        estimate = percentile_bounds(np.concatenate(columns), rule.percentile, confidence)
+    return _bounded(name, "service", estimate, limit, -1, confidence, note)
 
 
 def _lacking(chosen: EpisodeMetric, side: Sample, name: str) -> str:
-    """Return how many episodes of a side have no value, in words; empty if all have one."""
+    """Return why a side has no value at all, in words; empty if an episode has one."""
     if chosen.k is not None:
         return f"{chosen.name} is no time, number of tokens or cost"
-    n = len(side.episodes)
-    lost = int(np.isnan(chosen.column(side.episodes)).sum())
-    if lost == n:
+    if np.isnan(chosen.column(side.episodes)).all():
         return f"no episode of the {name} has {chosen.name}"
-    return f"{lost:,} of {n:,} episodes of the {name} have no {chosen.name}" if lost else ""
+    return ""
 
 
 def _ratio(sides: Gated, chosen: EpisodeMetric, limit: float) -> RuleResult:
@@ -312,11 +351,22 @@ def _ratio(sides: Gated, chosen: EpisodeMetric, limit: float) -> RuleResult:
         if lacking := _lacking(chosen, side, word):
             return _failed(name, "service", lacking)
     plan = Design.of(sides.baseline, sides.candidate, sides.rules.window)
-    base, candidate = (UnitValues.of(chosen, side).means for side in (plan.base, plan.candidate))
-    if float(base.mean()) <= 0:
+    values, note = plan.sides(chosen), ""
+    if any(lost := [side.missing for side in values]):
+        note = f"{lost[0]:,} and {lost[1]:,} missing"
+        span = chosen.span or _seen(sides, chosen)
+        if sides.are_missing_allowed or span is None:
+            note += " left out, as allowed" if sides.are_missing_allowed else ", and their range is not known"
+        else:
+            note += f", counted as {span[0]:.4g} and {span[1]:.4g}"
+            values = [side.filled(worst) for side, worst in zip(values, span, strict=True)]
+    base, candidate = plan.means(values)
+    if not len(base) or not len(candidate) or float(base.mean()) <= 0:
         return _failed(name, "service", f"the baseline's mean of {chosen.name} is not above 0")
     estimate = ratio_bounds(base, candidate, sides.rules.confidence, paired=plan.paired)
-    return _bounded(name, "service", estimate, limit, -1, sides.rules.confidence, "")
+    if any(lost) and np.isnan(np.concatenate([side.values for side in values])).any():
+        estimate = estimate if sides.are_missing_allowed else replace(estimate, low=None, high=None)
+    return _bounded(name, "service", estimate, limit, -1, sides.rules.confidence, note)
 
 
 # Against the baseline.
@@ -365,7 +415,7 @@ def _against(sides: Gated, chosen: EpisodeMetric, limit: float, name: str, kind:
     interval, notes = compared.interval, [note for note in plan.notes if "left out" in note]
     if any(compared.missing):
         notes.append(f"{compared.missing[0]:,} and {compared.missing[1]:,} missing")
-        if "missing" in sides.rules.allow:
+        if sides.are_missing_allowed:
             notes[-1] += " left out, as allowed"
         else:
             interval = compared.worst_case_interval
@@ -423,6 +473,13 @@ def _data(sides: Gated) -> Iterator[RuleResult]:
     n = len(sides.candidate.episodes)
     if "data" in sides.rules.model_fields_set:
         yield _count_rule("data episodes", n, rules.min_episodes, n, f"{n:,} episodes", sign=1)
+    numbers: dict[str, tuple[int | None, set[Any]]] = {
+        "tasks": (rules.min_tasks, {one.unit for one in sides.candidate.episodes} - {None}),
+        "runs": (rules.min_runs, {one.run for one in sides.candidate.episodes}),
+    }
+    for what, (least, values) in numbers.items():
+        if least is not None:
+            yield _count_rule(f"data {what}", len(values), least, n, f"{len(values):,} {what}", sign=1)
     for side in sides.sides[::-1]:
         where = "" if side is sides.candidate else " of the baseline"
         missing = [one for one in side.episodes if not _has_value(one) and not _is_error(one)]
@@ -442,7 +499,7 @@ def _data(sides: Gated) -> Iterator[RuleResult]:
                 episodes=_examples(episodes),
             )
     if sides.base is not None and rules.samples == "same" and not sides.candidate.is_training:
-        yield _samples(sides.base, sides.candidate)
+        yield _samples(sides)
 
 
 def _count_rule(name: str, value: int, limit: int, n: int, words: str, *, sign: int) -> RuleResult:
@@ -459,9 +516,9 @@ def _count_rule(name: str, value: int, limit: int, n: int, words: str, *, sign: 
     )
 
 
-def _samples(base: Sample, candidate: Sample) -> RuleResult:
-    other = [difference for difference in differences(base, candidate) if difference.kind == "samples"]
-    n = len(candidate.episodes)
+def _samples(sides: Gated) -> RuleResult:
+    other = [difference for difference in sides.differences if difference.kind == "samples"]
+    n = len(sides.candidate.episodes)
     words = "as many episodes of each task as the baseline"
     if other:
         words = f"{other[0].name} the number of episodes differs: {other[0].base} and {other[0].candidate}"
@@ -511,6 +568,8 @@ def _pins(episodes: Sequence[EpisodeFigures], pins: VersionPins) -> Iterator[Rul
         yield _pinned("pins spec", pins.spec, episodes, lambda one: one.spec)
     if pins.grader is not None:
         yield _pinned("pins grader", pins.grader, episodes, lambda one: (*one.grader, ""))
+    if pins.env is not None:
+        yield _pinned("pins env", pins.env, episodes, lambda one: (one.env, "", ""), "are of")
 
 
 def _pinned(
@@ -518,13 +577,14 @@ def _pinned(
     pin: str,
     episodes: Sequence[EpisodeFigures],
     of: Callable[[EpisodeFigures], tuple[str, str, str]],
+    words: str = "were scored by",
 ) -> RuleResult:
     others = [one for one in episodes if not _is_pinned(of(one), pin)]
     seen = sorted({_version(of(one)) for one in others})
-    evidence = f"all {len(episodes):,} episodes were scored by {pin}"
+    evidence = f"all {len(episodes):,} episodes {words} {pin}"
     if others:
         share = f"{len(others):,} of {len(episodes):,} episodes"
-        evidence = f"{share} were scored by {', '.join(seen[:3])}; asked: {pin}"
+        evidence = f"{share} {words} {', '.join(seen[:3])}; asked: {pin}"
     return RuleResult(
         name=name,
         kind="pins",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -14,7 +15,6 @@ from mttp.errors import SpecError, StudyError
 from mttp.rewards import parsing
 
 __all__ = [
-    "TEMPLATE",
     "AggregateRule",
     "BaselinePin",
     "DataRules",
@@ -26,6 +26,7 @@ __all__ = [
     "SliceRule",
     "VersionPins",
     "load_rules",
+    "rules_digest",
 ]
 
 RulesSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | PromotionRules"
@@ -105,13 +106,17 @@ class HackingRule(_RulesPart):
 
 
 class DataRules(_RulesPart):
-    """How much data the other rules need, on both sides."""
+    """How much data the other rules need: shares of both sides, numbers of the candidate."""
 
     missing: _Share = 0.0
     """The largest share of episodes without a value: no reward, return and outcome, or no end."""
     errors: _Share = 0.0
     """The largest share of episodes that ended by an error, or whose reward's status is error or partial."""
     min_episodes: Annotated[int, Field(ge=1)] = 1
+    min_tasks: Annotated[int, Field(ge=1)] | None = None
+    """Tasks, or seeds of an environment without tasks."""
+    min_runs: Annotated[int, Field(ge=1)] | None = None
+    """Runs: of training runs, the number of seeds."""
     samples: Literal["same", "any"] = "same"
     """Whether both sides need the same number of episodes of each task."""
 
@@ -128,12 +133,14 @@ class BaselinePin(_RulesPart):
 
 
 class VersionPins(_RulesPart):
-    """The versions by which all episodes of the candidate were scored."""
+    """The versions by which all episodes of the candidate were scored, and their environment."""
 
     spec: str | None = None
     """`NAME@VERSION` of the reward spec, or at least 8 digits of its SHA-256 digest."""
     grader: str | None = None
     """`NAME@VERSION` of the grader."""
+    env: str | None = None
+    """The id of the environment."""
 
 
 class PromotionRules(_RulesPart):
@@ -182,6 +189,11 @@ def load_rules(source: RulesSource) -> PromotionRules:
     return rules
 
 
+def rules_digest(rules: PromotionRules) -> str:
+    """Return the SHA-256 digest of the rules, which comments and the order of keys do not change."""
+    return hashlib.sha256(rules.model_dump_json().encode()).hexdigest()
+
+
 def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> None:
     for place, one in enumerate(rules.aggregate):
         if (one.min, one.max, one.gain, one.margin) == (None,) * 4:
@@ -192,7 +204,7 @@ def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> Non
         if limit.percentile is not None and limit.max is None:
             raise _fault(source, f"the percentile of {limit.metric} has no max", "service", place)
     if rules.pins is not None and rules.pins == VersionPins():
-        raise _fault(source, "pins has no spec and no grader", "pins")
+        raise _fault(source, "pins has no spec, grader or env", "pins")
     if rules.baseline is not None and rules.baseline == BaselinePin():
         raise _fault(source, "baseline has no run, sha256 or max_age", "baseline")
     for section in ("aggregate", "protected", "focus", "service"):
@@ -239,59 +251,3 @@ def _known(place: Iterable[Any]) -> list[str]:
 
 def _fault(source: parsing.SpecSource, reason: str, *at: str | int, key: bool = False) -> StudyError:
     return StudyError(str(source.error(reason, *at, key=key)))
-
-
-TEMPLATE = """\
-# Promotion rules: `mttp gate CANDIDATE --rules promotion.yaml --baseline BASE`
-#
-# A rule passes if its one-sided confidence bound is on the right side of the limit,
-# fails if the opposite bound is on the wrong side, and is inconclusive in between.
-# Data that a rule needs and that are missing fail it.
-
-confidence: 0.95 # of one-sided bounds
-# window: 100 # last episodes of each training run that count
-# allow: [tasks] # accepted differences between candidate and baseline: tasks, spec, grader
-
-aggregate: # the mean over all tasks
-  - metric: return
-    margin: 0.02 # worse than the baseline by less than this
-  # - metric: pass@1
-  #   min: 0.30 # of the candidate alone
-  # - metric: success
-  #   gain: 0.0 # better than the baseline by more than this
-
-# protected: # no slice may get worse by more than the margin
-#   - by: split
-#     metric: success
-#     margin: 0.05
-
-# focus: # this slice must get better
-#   - by: inputs.level
-#     slice: hard
-#     metric: success
-#     gain: 0.0
-
-# safety: # the share of episodes that fail a check or a component
-#   - check: no_leak # fails below 0.5; for a penalty add `below: 0`
-#     max: 0.02
-
-# service:
-#   - metric: duration
-#     percentile: 95
-#     max: 30 # seconds
-#   - metric: tokens
-#     max_ratio: 1.2 # of the baseline's mean
-
-# hacking: # high reward with low quality
-#   - when: [reward >= 0.8, components.correct < 0.5]
-#     max: 0.05
-
-data:
-  missing: 0.0 # share of episodes without a reward
-  errors: 0.0 # share of episodes that ended by an error, or whose grading failed
-  min_episodes: 1
-
-# pins:
-#   spec: maths@1.2.0
-#   grader: judge@2024-06
-"""

@@ -43,6 +43,8 @@ class SampleIdentity:
     """Git commits of its runs."""
     last_start: int = 0
     """Start of its last episode, in nanoseconds since the Unix epoch."""
+    last_episode: str = ""
+    """Trace id of its last episode."""
     sha256: str = ""
     """Digest of its episodes, which annotations do not change; `mttp summary` prints it."""
 
@@ -129,6 +131,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
             names=tuple(sorted({run.name for run in runs if run.name})),
             revisions=tuple(sorted({run.revision for run in runs if run.revision})),
             last_start=distinct[-1].start_time,
+            last_episode=distinct[-1].trace_id,
             sha256=episodes_digest(
                 (
                     episode.trace_id,

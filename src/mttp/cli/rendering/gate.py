@@ -15,8 +15,10 @@ from mttp.cli.rendering.words import cell, count, moment, printed, visible
 
 if TYPE_CHECKING:
     from mttp.study import GateResult, RuleResult
+    from mttp.study.sample import SampleIdentity
 
 __all__ = [
+    "evidence",
     "headline",
     "junit",
     "markdown",
@@ -47,9 +49,7 @@ def render(found: GateResult) -> RenderableType:
     """For a terminal: the verdict, then a row for each rule."""
     against = "" if found.baseline is None else f" against {found.baseline}"
     parts: list[RenderableType] = [printed(f"{found.candidate}{against}")]
-    parts += [printed(f"differs: {one}") for one in found.differences[:_MOST]]
-    if more := len(found.differences) - _MOST:
-        parts += [Text(f"differs: {more:,} more, listed by --json")] if more > 0 else []
+    parts += [printed(line) for line in _differing(found)]
     parts += [printed(line) for line in _identity(found)]
     parts += [printed(note) for note in found.notes]
     parts += [Text(), printed(headline(found), style=_OVERALL[found.verdict]), Text()]
@@ -65,27 +65,42 @@ def render(found: GateResult) -> RenderableType:
     return Group(*parts)
 
 
+def _differing(found: GateResult) -> Iterator[str]:
+    """Yield what differs between the sides; what was allowed is named so."""
+    for one in found.differences[:_MOST]:
+        yield f"differs{', as allowed' if one.is_refused else ''}: {one}"
+    if (more := len(found.differences) - _MOST) > 0:
+        yield f"differs: {more:,} more, listed by --json"
+
+
 def _identity(found: GateResult) -> Iterator[str]:
     """Yield which recording the baseline is, and by which rules verdicts are found."""
-    if (identity := found.identity) is not None:
-        words = [
-            f"run {', '.join(identity.names or identity.runs)}" if identity.runs else "no run",
-            *(
-                [f"revision {', '.join(one[:12] for one in identity.revisions)}"]
-                if identity.revisions
-                else []
-            ),
-            moment(identity.last_start),
-            f"sha256 {identity.sha256[:16]}",
-        ]
-        yield f"baseline: {', '.join(words)}"
-    yield f"rules: {found.rules_version}"
+    yield f"candidate: {_words(found.candidate_identity)}"
+    if found.identity is not None:
+        yield f"baseline: {_words(found.identity)}"
+    yield f"rules: {found.rules_version}, sha256 {found.rules_sha256[:16]}"
+
+
+def _words(identity: SampleIdentity) -> str:
+    """Return which recording a side is, in words."""
+    words = [
+        f"run {', '.join(identity.names or identity.runs)}" if identity.runs else "no run",
+        f"revision {', '.join(one[:12] for one in identity.revisions)}" if identity.revisions else "",
+        moment(identity.last_start),
+        f"sha256 {identity.sha256[:16]}",
+    ]
+    return ", ".join(filter(None, words))
+
+
+def evidence(found: GateResult) -> str:
+    """Return the verdict's reasons in one line: the deciding rules, the sides and the rules."""
+    return "; ".join([headline(found), *_identity(found)])
 
 
 def markdown(found: GateResult) -> str:
     """For a pull request or the summary of a CI job."""
     lines = [f"**{cell(headline(found))}**", ""]
-    lines += [f"- differs: {cell(str(one))}" for one in found.differences[:_MOST]]
+    lines += [f"- {cell(line)}" for line in _differing(found)]
     lines += [*(f"- {cell(note)}" for note in (*_identity(found), *found.notes)), ""]
     lines += ["| verdict | rule | evidence |", "| --- | --- | --- |"]
     lines += [f"| {rule.verdict} | {cell(rule.name)} | {cell(_evidence(rule))} |" for rule in found.rules]
