@@ -54,9 +54,13 @@ def forgetting(run: RunEvidence) -> Result:
         parts = [_finite(values, part) for part in np.split(places, np.searchsorted(places, cuts))]
         if len(parts[2]) < FEWEST_IN_SLICE:
             continue
-        for earlier in parts[:2]:
+        for since, earlier in zip((0, cuts[0]), parts[:2], strict=True):
             if len(earlier) >= FEWEST_IN_SLICE:
-                tests.append((*_drop(earlier, parts[2]), label, places, earlier, parts[2]))
+                trend = run.trend(values, places[places >= since])
+                p_value, size = _drop(earlier, parts[2])
+                if trend is None or trend.direction != "down":  # neighbors that resemble each other drop often
+                    p_value = 1.0
+                tests.append((p_value, size, label, places, earlier, parts[2]))
     if not tests:
         return NotJudged(
             reason=f"no split, slice, environment or task has {FEWEST_IN_SLICE} values of {name} in the last "
@@ -78,7 +82,7 @@ def forgetting(run: RunEvidence) -> Result:
         value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(earlier) + len(late),
-        method="one-sided Mann-Whitney test of the last third against each earlier one, Bonferroni",
+        method="one-sided Mann-Whitney test of the last third against each earlier one, Bonferroni; falling trend",
         episodes=run.examples(places),
     )
 
