@@ -23,7 +23,7 @@ from mttp.model import Episode, Grade, Reward, Run, Step, Update
 from mttp.reading import Recording
 from mttp.study.diagnosis import Diagnosis
 
-DRAWS = 200
+DRAWS = 20
 """Draws of a simulated run; a trained one has a fifth of them."""
 MOST = 0.05
 """The largest share of healthy runs with a finding of the severity medium or high."""

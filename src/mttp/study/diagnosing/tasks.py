@@ -58,7 +58,9 @@ def forgetting(run: RunEvidence) -> Result:
             if len(earlier) >= FEWEST_IN_SLICE:
                 trend = run.trend(values, places[places >= since])
                 p_value, size = _drop(earlier, parts[2])
-                if trend is None or trend.direction != "down":  # neighbors that resemble each other drop often
+                if (
+                    trend is None or trend.direction != "down"
+                ):  # neighbors that resemble each other drop often
                     p_value = 1.0
                 tests.append((p_value, size, label, places, earlier, parts[2]))
     if not tests:
@@ -82,7 +84,7 @@ def forgetting(run: RunEvidence) -> Result:
         value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(earlier) + len(late),
-        method="one-sided Mann-Whitney test of the last third against each earlier one, Bonferroni; falling trend",
+        method="one-sided Mann-Whitney test of the last third against earlier ones, Bonferroni; falling trend",
         episodes=run.examples(places),
     )
 
