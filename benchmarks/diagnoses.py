@@ -21,10 +21,11 @@ import numpy as np
 import mttp
 from mttp.model import Episode, Grade, Reward, Run, Step, Update
 from mttp.reading import Recording
+from mttp.study.diagnosing.detectors import DETECTORS
 from mttp.study.diagnosis import Diagnosis
 
 DRAWS = 20
-"""Draws of a simulated run; a trained one has a fifth of them."""
+"""Runs of each kind: as many as a test can afford; more narrow the bounds."""
 MOST = 0.05
 """The largest share of healthy runs with a finding of the severity medium or high."""
 ROOT = Path(__file__).parent.parent
@@ -335,14 +336,13 @@ class Row:
 
     name: str
     draw: Draw
-    is_trained: bool = False
     kind: str | None = None
     """The finding that a broken run must have; None for a healthy one."""
 
     def findings(self, draws: int) -> Iterator[frozenset[str]]:
         """Yield the kinds of findings of each run that are medium or high."""
         rng = np.random.default_rng(1)
-        for _ in range(max(1, draws // 5) if self.is_trained else draws):
+        for _ in range(draws):
             yield frozenset(one.kind for one in self.draw(rng).diagnose().at_least("medium"))
 
 
@@ -362,10 +362,10 @@ HEALTHY = (
     Row("plateau, autocorrelation .9", lambda rng: _drifting(rng, 0.9)),
     Row("plateau, autocorrelation .98", lambda rng: _drifting(rng, 0.98)),
     Row("spec with verifier, rubric and penalty", _with_components),
-    Row("trained: GRPO, 30 tasks", _grpo, is_trained=True),
-    Row("trained: CartPole, hill climbing", _cartpole_climber, is_trained=True),
-    Row("trained: CartPole, REINFORCE with critic", _cartpole_reinforce, is_trained=True),
-    Row("trained: Pendulum, hill climbing", _pendulum_climber, is_trained=True),
+    Row("trained: GRPO, 30 tasks", _grpo),
+    Row("trained: CartPole, hill climbing", _cartpole_climber),
+    Row("trained: CartPole, REINFORCE with critic", _cartpole_reinforce),
+    Row("trained: Pendulum, hill climbing", _pendulum_climber),
 )  # fmt: skip
 BROKEN = (
     Row("success .4 to 0 under a rising reward", _hacked, kind="reward_hacking"),
@@ -387,12 +387,12 @@ def alarm_rate(found: list[frozenset[str]]) -> float:
 
 def rates(results: Mapping[Row, list[frozenset[str]]]) -> dict[str, float]:
     """Return the largest rate of each detector over the kinds of healthy run."""
-    worst: dict[str, float] = {}
+    worst = {one.kind: 0.0 for one in DETECTORS}
     for row, found in results.items():
         for kind, count in Counter(kind for kinds in found for kind in kinds).items():
             if row.kind is None:
-                worst[kind] = max(worst.get(kind, 0.0), count / len(found))
-    return dict(sorted(worst.items()))
+                worst[kind] = max(worst[kind], count / len(found))
+    return worst
 
 
 def markdown(results: Mapping[Row, list[frozenset[str]]]) -> str:

@@ -36,12 +36,11 @@ class Detector:
         """The result of the detector, with its kind."""
         found = self.detect(run)
         if isinstance(found, DiagnosisFinding):
-            rate = FALSE_ALARMS.get(self.kind, 0.0)
             return replace(
                 found,
                 kind=self.kind,
                 advice=self.advice,
-                false_alarm_rate=rate,
+                false_alarm_rate=FALSE_ALARMS[self.kind],
                 false_alarm_method=FALSE_ALARM_METHOD,
             )
         return replace(found, kind=self.kind)

@@ -253,6 +253,10 @@ def _jump(
     size = rise / spread if spread else math.inf
     if rise <= 0 or size < JUMP:
         return None
+    if min(rewards[window].mean() for window in windows[cut : cut + AFTER]) <= max(
+        rewards[window].mean() for window in windows[cut - BEFORE : cut]
+    ):
+        return None
     rising = trend_of(before.astype(float), first)
     if rising is None or rising.interval[0] > 0:  # it was on its way already
         return None

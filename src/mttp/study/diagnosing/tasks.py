@@ -29,6 +29,8 @@ FEWEST_IN_SLICE = 12
 """Episodes of a slice in each third: fewer show no drop of one standard deviation with a power of 80 %."""
 DROP = (1.0, 0.5)
 """Drops in standard deviations that are high and medium: Cohen's large and medium effect."""
+WHOLE_DROP = 1.5
+"""The least drop of the whole run: the level of a healthy one wanders by nearly as much."""
 ASSOCIATION = (0.5, 0.3)
 """Cramer's V of the mix and training time that is medium and low."""
 EXPECTED = 5
@@ -45,7 +47,11 @@ _SPACE = re.compile(r"\s+")
 
 
 def forgetting(run: RunEvidence) -> Result:
-    """Judge whether a split, slice, environment or task got worse after it had been better."""
+    """
+    Judge whether a split, slice, environment or task got worse after it had been better.
+
+    One that is the whole run forgets nothing for something else, and counts from a large drop on.
+    """
     values = run.quality if run.quality is not None and not run.quality_is_held_out else run.rewards
     name = run.quality_name if values is run.quality else "reward"
     cuts = [len(run.episodes) // 3, 2 * len(run.episodes) // 3]
@@ -75,7 +81,7 @@ def forgetting(run: RunEvidence) -> Result:
         f"(Mann-Whitney, p={p_value:.2g} corrected for {len(tests)} tests, n={len(earlier) + len(late):,})"
     )
     high, medium = DROP
-    if p_value > 0.05 or size < medium:
+    if p_value > 0.05 or size < (WHOLE_DROP if len(places) == len(run.episodes) else medium):
         return Cleared(evidence=f"largest drop is no finding: {evidence}")
     return DiagnosisFinding(
         severity="high" if size >= high else "medium",
