@@ -37,7 +37,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 ACCELERATES = 3.0
 """Linear growth makes the last quarter 2.3 times the second one; more than 3 is faster than linear."""
 EXPLODES = 10.0
-"""The same ratio that is no cost of learning any more."""
+"""The same ratio that costs too much where nothing is gained: KL from a policy's own start grows as a power."""
 KL_GROWS = 0.2
 """The least relative growth of KL in the last half that counts."""
 ALPHA = 0.05
@@ -157,7 +157,7 @@ def kl_drift(run: RunEvidence) -> Result:
     if trend.direction != "up" or last <= ACCELERATES * max(second, 0.0) or last <= 0:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
-        severity="low" if _gains(run) and last <= EXPLODES * second else "medium",
+        severity="medium" if last > EXPLODES * second and not _gains(run) else "low",
         evidence=evidence,
         confidence=LIKELY,
         value=trend.change,

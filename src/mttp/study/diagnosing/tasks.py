@@ -90,7 +90,7 @@ def forgetting(run: RunEvidence) -> Result:
         value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(earlier) + len(late),
-        method="one-sided Mann-Whitney test of the last third against earlier ones, Bonferroni; falling trend",
+        method="one-sided Mann-Whitney test of the last third against earlier ones, Bonferroni; trend",
         episodes=run.examples(places),
     )
 
