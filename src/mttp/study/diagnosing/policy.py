@@ -37,7 +37,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 ACCELERATES = 3.0
 """Linear growth makes the last quarter 2.3 times the second one; more than 3 is faster than linear."""
 EXPLODES = 10.0
-"""The same ratio that costs too much where nothing is gained: KL from a policy's own start grows as a power."""
+"""The same ratio that costs too much where nothing is gained; a policy drifts from its start."""
 KL_GROWS = 0.2
 """The least relative growth of KL in the last half that counts."""
 ALPHA = 0.05
