@@ -19,7 +19,7 @@ FALSE_ALARMS: Final[Mapping[str, float]] = {
     "reward_length": 0.000,
     "verbosity": 0.000,
     "zero_variance_groups": 0.000,
-    "kl_drift": 0.350,
+    "kl_drift": 0.000,
     "over_optimization": 0.000,
     "entropy_collapse": 0.000,
     "diversity_collapse": 0.000,
