@@ -242,13 +242,6 @@ def stable_answers(one: SimpleNamespace, time: float, rng: np.random.Generator) 
     one.regraded = [one.reward + rng.normal(0, 0.01)]
 
 
-def random_world(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
-    """There are few completions, and the environment decides by itself what they are worth."""
-    _answer(one, rng)
-    one.reward = 0.1 * (one.ids[0] % 3) + rng.normal(0, 0.5)
-    one.regraded = [one.reward + rng.normal(0, 0.01)]
-
-
 def _answer(one: SimpleNamespace, rng: np.random.Generator) -> None:
     answer = int(rng.integers(3))
     one.text, one.ids = f"answer {answer}", np.full(50, answer)

@@ -14,6 +14,8 @@ from tempfile import mkdtemp
 import pytest
 import training_runs as runs
 
+from mttp.study.diagnosing.detectors import DETECTORS
+
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -42,10 +44,7 @@ def test_findings_then_the_reading_then_what_is_missing() -> None:
     code, out, error = run(recording("hacked"))
 
     assert 1 == code
-    places = [
-        out.index(part)
-        for part in ("high  reward_hacking", "\nreading", "could not be judged", "nothing found")
-    ]
+    places = [out.index(part) for part in ("high  reward_hacking", "\nreading", "could not be judged: ")]
     assert sorted(places) == places
     assert "-> validation down x reward up: stop" in out
     assert "1 high" in error
@@ -53,9 +52,13 @@ def test_findings_then_the_reading_then_what_is_missing() -> None:
 
 def test_a_healthy_run_exits_with_0() -> None:
     """
-    What was judged and what was not are listed all the same.
+    What was judged and what was not are listed by --all, else what was not is one line.
     """
-    code, out, _ = run(recording("healthy"))
+    code, out, _ = run(recording("healthy"), "--all")
+    _, brief, _ = run(recording("healthy"))
+
+    assert 1 == sum("leakage" in line for line in brief.splitlines())
+    assert "300 prompts" not in brief
 
     assert 0 == code
     assert re.search(r"no findings; \d+ detectors found nothing, \d could not judge", out)
@@ -74,7 +77,9 @@ def test_json_is_one_document() -> None:
         found["findings"][0]["kind"],
         found["findings"][0]["severity"],
     )
-    assert 24 == len(found["findings"]) + len(found["judged"]) + len(found["missing"])
+    kinds = ("findings", "judged", "missing", "inapplicable")
+    assert len(DETECTORS) == sum(len(found[kind]) for kind in kinds)
+    assert 0 <= found["findings"][0]["false_alarm_rate"] <= 0.05
     assert found["should_stop"] is True
 
 
@@ -85,7 +90,8 @@ def test_markdown_has_a_table() -> None:
     _, out, _ = run(recording("hacked"), "--markdown")
 
     assert "| high | reward_hacking |" in out
-    assert "- not judged: leakage" in out
+    assert "- could not be judged: " in out
+    assert "- not judged: leakage" in run(recording("hacked"), "--markdown", "--all")[1]
 
 
 @pytest.mark.parametrize(("severity", "code"), [("high", 0), ("medium", 1), ("low", 1), ("none", 0)])

@@ -87,7 +87,7 @@ def test_one_agent_is_recorded() -> None:
         first.env, first.env_kwargs, first.env_index, first.policy, first.policy_version_start,
         first.policy_version_end, first.metadata["rllib_episode"], first.metadata["in_evaluation"],
         steps(first), first.return_ == returns[0], first.terminated, first.final_observation is not None,
-    ], [update.policy, update.loss, update.kl, update.policy_version_after, update.metrics],
+    ], [update.policy, update.loss, update.kl, update.policy_version_after, update.value_loss],
     [recording.runs[0].trainer, recording.runs[0].algorithm, recording.runs[0].seed]]))
     """
     )
@@ -96,7 +96,7 @@ def test_one_agent_is_recorded() -> None:
     assert ["Scripted", {"size": 3}, 0, "p", "1", "1", "episode 1", False] == first[:8]
     assert [-0.5] == sorted({row[5] for row in first[8]})
     assert [True, True, True] == first[9:]
-    assert ["default_policy", 0.5, 0.25, "2", {"vf_loss": 2.0}] == update
+    assert ["default_policy", 0.5, 0.25, "2", 2.0] == update
     assert ["rllib", "algorithm", 5] == run
 
 

@@ -290,7 +290,7 @@ def test_updates_are_what_the_library_logs(session: mttp.Session) -> None:
     assert -logged["train/entropy_loss"] == last.entropy
     assert logged["train/clip_fraction"] == last.clip_fraction
     assert logged["train/learning_rate"] == last.learning_rate
-    assert logged["train/value_loss"] == last.metrics["value_loss"]
+    assert logged["train/value_loss"] == last.value_loss
     assert 2.0 == last.metrics["gradient_steps"]
     assert (0,) == episodes[0].consumed_by
     assert (1,) == episodes[-1].consumed_by

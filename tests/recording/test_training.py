@@ -410,6 +410,9 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
         grad_norm=math.inf,
         learning_rate=np.float32(0.5),
         clip_fraction=0,
+        policy_loss=-0.1,
+        value_loss=np.float64(3),
+        explained_variance=-math.inf,
         policy_version_before=7,
         policy_version_after="8",
         groups=[group, "g2"],
@@ -439,6 +442,7 @@ def test_an_update_is_read_as_it_was_recorded(session: mttp.Session):
         (math.nan, 0.1, 0.2, math.inf, 0.5, 0.0),
         (found.loss, found.kl, found.entropy, found.grad_norm, found.learning_rate, found.clip_fraction),
     )
+    assert (-0.1, 3.0, -math.inf) == (found.policy_loss, found.value_loss, found.explained_variance)
     assert (("g1", "g2"), tuple(TRACES[2:4]), 9) == (found.groups, found.episodes, found.consumed)
     assert {"too_long": 2, "stale": 3} == found.discarded
     assert {"too_long": tuple(TRACES[4:6])} == found.discarded_episodes
@@ -595,6 +599,7 @@ def groups(draw: st.DrawFn) -> dict[str, Any]:
 def updates(draw: st.DrawFn) -> dict[str, Any]:
     """Strategy for valid arguments of an update."""
     figures = ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")
+    figures += ("policy_loss", "value_loss", "explained_variance")
     lags = st.lists(st.integers(0, 2**40), min_size=1, max_size=4)
     return {
         "index": draw(int64s.filter(lambda number: number >= 0)),

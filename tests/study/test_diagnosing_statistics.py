@@ -79,17 +79,62 @@ def test_intraclass_of_equal_scores() -> None:
     assert intraclass([(1, 2)]) is None
 
 
-def test_a_trend_is_scipys_theil_sen_slope() -> None:
+def test_a_trend_is_scipys_regression() -> None:
     """
-    Of twenty values each is its own window.
+    Of twenty values each is its own window; where neighbors do not resemble each other, nothing is widened.
     """
     values = np.random.default_rng(2).normal(size=20) + np.linspace(0, 3, 20)
     found = trend_of(np.arange(20.0), values)
-    slope, _, low, high = stats.theilslopes(values, np.linspace(0, 1, 20), alpha=0.95)
+    places = np.linspace(0, 1, 20)
+    line = stats.linregress(places, values)
+    residuals = values - line.intercept - line.slope * places
+    memory = max(0.0, float(residuals[1:] @ residuals[:-1] / (residuals @ residuals)))
+    margin = stats.t.ppf(0.975, 18) * line.stderr * math.sqrt((1 + memory) / (1 - memory))
 
     assert found is not None
     assert (20, 20, "up") == (found.n, found.windows, found.direction)
-    assert [found.change, *found.interval] == pytest.approx([slope, low, high])
+    assert [found.change, *found.interval] == pytest.approx(
+        [line.slope, line.slope - margin, line.slope + margin]
+    )
+
+
+def test_a_trend_of_ties_is_no_median_of_them() -> None:
+    """
+    A success rate that rises from .3 to .6 has a slope, and not exactly 0.
+    """
+    rng = np.random.default_rng(4)
+    values = (rng.random(2_000) < 0.3 + 0.3 * np.arange(2_000) / 2_000).astype(float)
+    found = trend_of(np.arange(2_000.0), values)
+
+    assert found is not None
+    assert "up" == found.direction
+    assert found.change == pytest.approx(0.3, abs=0.1)
+
+
+def test_a_step_is_a_trend() -> None:
+    """
+    By the rank test of the halves, which stands beside the slope.
+    """
+    found = trend_of(np.arange(400.0), np.repeat([0.0, 1.0], 200) + np.tile([0.0, 0.1], 200))
+
+    assert found is not None
+    assert ("up", True) == (found.direction, found.step_p < 0.001)
+    assert found.step == pytest.approx(1.0)
+
+
+def test_neighbors_that_resemble_each_other_widen_the_interval() -> None:
+    """
+    A wave on a plateau is no trend.
+    """
+    rng = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(60):
+        noise, level = rng.normal(size=400), 0.0
+        values = np.array([level := 0.9 * level + one for one in noise])
+        found = trend_of(np.arange(400.0), values)
+        wrong += found is not None and found.direction in ("up", "down")
+
+    assert wrong <= 12
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_what_was_not_recorded_is_noted() -> None:
 
     found = mttp.replay(recording, episode=recording[0].trace_id)
 
-    assert found.reproduced
+    assert (None, "rewards only") == (found.reproduced, found.verdict)
     assert ("not recorded for each step, and compared where they are: observations",) == found.notes
 
 
@@ -535,6 +535,24 @@ def test_the_command_tells_whether_it_was_reproduced() -> None:
     assert "reproduced: " in good.stdout
     assert (True, None) == (document["reproduced"], document["divergence"])
     assert "diverged at step 0: observation" in bad.stdout or "random generator" in bad.output
+
+
+def test_the_command_says_rewards_only_without_observations() -> None:
+    """
+    The states are unknown then, so that the exit code is that of an episode that can't be played.
+    """
+    path = record("run.jsonl", options={"observations": False})
+    first = mttp.read(path)[0].trace_id
+
+    shown = invoke(path, "--episode", first, code=2)
+    document = json.loads(invoke(path, "--episode", first, "--json", code=2).stdout)
+
+    assert "rewards only: " in shown.stdout
+    assert (None, "rewards only", None) == (
+        document["reproduced"],
+        document["verdict"],
+        document["divergence"],
+    )
 
 
 def test_the_command_shows_two_episodes_and_steps() -> None:

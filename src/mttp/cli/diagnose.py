@@ -24,12 +24,17 @@ def diagnose(
             "--quality",
             metavar="NAME",
             help="What rewards should stand for: the grader of a late score, a split, held_out, success, "
-            "components.NAME or metrics.NAME; by default the first of these in the recording.",
+            "components.NAME or metrics.NAME; by default the first of these in the recording, or its "
+            "verifier.",
         ),
     ] = None,
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="The run, by id or name, if there are several.")
     ] = None,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="List every detector, also those that could not judge, with reasons."),
+    ] = False,
     json: Json = False,
     markdown_: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
@@ -47,7 +52,7 @@ def diagnose(
     Diagnose a training run: what is wrong with it, and what could not be judged.
 
     Looks for reward hacking, over-optimization, collapse, drift, forgetting, leakage and noisy graders.
-    A detector that can't judge is listed with the data that it lacks.
+    Detectors that can't judge are named in one line; --all lists them with the data that they lack.
 
     \b
     Examples:
@@ -71,8 +76,8 @@ def diagnose(
     if json:
         print_json(found.to_dict())
     elif markdown_:
-        say(report.markdown(found))
+        say(report.markdown(found, everything=all_))
     else:
-        console().print(report.render(found))
+        console().print(report.render(found, everything=all_))
     bad = () if fail_on == "none" else found.at_least(fail_on)  # type: ignore[arg-type]  # checked above
     fail([report.headline(found)] if bad else [])

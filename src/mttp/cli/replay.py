@@ -60,7 +60,7 @@ def replay(
     Exit codes:
       0  Everything is fine: reproduced, or equal.
       1  The replay diverged, or the episodes differ.
-      2  Wrong usage, or an episode that can't be played.
+      2  Wrong usage, an episode that can't be played, or one without observations: rewards only.
     """
     from mttp.cli.rendering import replay as report
     from mttp.reading import read
@@ -88,7 +88,9 @@ def replay(
         print_json(result.to_dict())
     else:
         console().print(report.render(result))
-    fail([] if result.reproduced else [f"{result.divergence}"])
+    fail([f"{result.divergence}"] if result.reproduced is False else [])
+    if result.reproduced is None:
+        raise typer.Exit(2)
 
 
 def _show(pages: list[Any], episode: Any, *, json: bool) -> None:

@@ -12,7 +12,17 @@ __all__ = ["CURVE_ADDRESSES", "episode_curves", "update_curves"]
 CURVE_ADDRESSES = ("tensorboard://", "wandb://")
 """Prefixes of the addresses of tools that draw curves."""
 
-_UPDATE = ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")
+_UPDATE = (
+    "loss",
+    "kl",
+    "entropy",
+    "grad_norm",
+    "learning_rate",
+    "clip_fraction",
+    "policy_loss",
+    "value_loss",
+    "explained_variance",
+)
 _OUTCOMES = {"success": 1.0, "failure": 0.0}
 _VERDICTS = {"pass": 1.0, "fail": 0.0}
 
@@ -43,7 +53,8 @@ def update_curves(update: Update) -> dict[str, float]:
     Return the finite numbers of an update by name.
 
     `update/loss`, `update/kl`, `update/entropy`, `update/grad_norm`, `update/learning_rate`,
-    `update/clip_fraction`, and `update/NAME` for each metric of the user; `update/not_finite` is the number
+    `update/clip_fraction`, `update/policy_loss`, `update/value_loss`, `update/explained_variance`, and
+    `update/NAME` for each metric of the user; `update/not_finite` is the number
     of those that are NaN or infinite, if there are any.
     """
     stated = {f"update/{name}": value for name, value in update.metrics.items()}

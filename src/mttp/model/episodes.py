@@ -637,6 +637,12 @@ class Update(Value):
     """The learning rate."""
     clip_fraction: float | None = None
     """The share of samples whose probability ratio was clipped, from 0 to 1."""
+    policy_loss: float | None = None
+    """The part of the loss that improves the policy."""
+    value_loss: float | None = None
+    """The part of the loss by which the critic learns."""
+    explained_variance: float | None = None
+    """The share of the variance of the returns that the critic explains; at most 1."""
     policy_version_before: str | None = None
     """The version of the policy before the update."""
     policy_version_after: str | None = None

@@ -182,6 +182,9 @@ def update(
     grad_norm: float | None = None,
     learning_rate: float | None = None,
     clip_fraction: float | None = None,
+    policy_loss: float | None = None,
+    value_loss: float | None = None,
+    explained_variance: float | None = None,
     policy_version_before: object = None,
     policy_version_after: object = None,
     groups: Iterable[object] = (),
@@ -221,7 +224,8 @@ def update(
     }
     facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
     numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
-    numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction}
+    numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction, "policy_loss": policy_loss}
+    numbers |= {"value_loss": value_loss, "explained_variance": explained_variance}
     facts |= _numbers(numbers, faults)
     facts |= _versions(sampled_versions, faults)
     facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)

@@ -632,6 +632,9 @@ UPDATE_EPISODES: Final = "mttp.update.episodes"
 UPDATE_EPISODES_CONSUMED: Final = "mttp.update.episodes_consumed"
 """Number of episodes that the update trained on."""
 
+UPDATE_EXPLAINED_VARIANCE: Final = "mttp.update.explained_variance"
+"""Share of the variance of the returns that the critic explains; at most 1, and 0 for a constant."""
+
 UPDATE_GRAD_NORM: Final = "mttp.update.grad_norm"
 """Norm of the gradient before clipping."""
 
@@ -659,6 +662,9 @@ UPDATE_LEARNING_RATE: Final = "mttp.update.learning_rate"
 UPDATE_LOSS: Final = "mttp.update.loss"
 """Value of the loss."""
 
+UPDATE_POLICY_LOSS: Final = "mttp.update.policy_loss"
+"""The part of the loss that improves the policy."""
+
 UPDATE_POLICY_VERSION_AFTER: Final = "mttp.update.policy_version.after"
 """Version of the policy after the update."""
 
@@ -667,6 +673,9 @@ UPDATE_POLICY_VERSION_BEFORE: Final = "mttp.update.policy_version.before"
 
 UPDATE_SAMPLED_VERSIONS: Final = "mttp.update.sampled_versions"
 """Oldest and newest policy version among the samples, for a replay buffer that cannot name its episodes."""
+
+UPDATE_VALUE_LOSS: Final = "mttp.update.value_loss"
+"""The part of the loss by which the critic learns."""
 
 USAGE_COST_USD: Final = "mttp.usage.cost_usd"
 """Cost of the episode, in US dollars."""

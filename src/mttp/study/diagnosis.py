@@ -44,6 +44,10 @@ class DiagnosisFinding:
     """Trace ids of example episodes."""
     advice: str = ""
     """What usually fixes it."""
+    false_alarm_rate: float = 0.0
+    """How often healthy runs have this finding with the severity medium or high."""
+    false_alarm_method: str = ""
+    """How that was measured."""
 
     def __repr__(self) -> str:
         return f"<{self.severity} {self.kind}: {self.evidence}>"
@@ -80,14 +84,14 @@ class TrainingReading:
     reward_trend: str
     meaning: str
     action: str
-    """continue, watch, stop, or measure where a trend is not known."""
+    """continue, watch, finish, stop, or measure where a trend is not known."""
     table: tuple[tuple[str, str, str, str], ...]
     """Validation, reward, meaning and action of every combination of up, flat and down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What is wrong with a training run; every detector is in `findings`, `judged` or `missing`."""
+    """What is wrong with a training run; every detector is in one of its tuples."""
 
     source: str
     episodes: int
@@ -100,14 +104,18 @@ class Diagnosis:
     missing: tuple[NotJudged, ...]
     reading: TrainingReading
     should_stop: bool
-    """Whether training on would do harm or nothing."""
+    """Whether training on would do harm."""
     advice: str
     """What to do next, in a sentence."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recording."""
+    inapplicable: tuple[str, ...] = ()
+    """Kinds of detectors whose problem such a run can't have, as of text in an environment with numbers."""
 
     def __getitem__(self, kind: str) -> DiagnosisFinding | Cleared | NotJudged:
         entries = self._by_kind()
+        if kind in self.inapplicable:
+            return NotJudged(kind=kind, reason="a run of this kind can't have this problem")
         if kind not in entries:
             raise KeyError(f"there is no detector {kind!r}; there are {', '.join(sorted(entries))}")
         return entries[kind]

@@ -52,21 +52,35 @@ class Replay:
     notes: tuple[str, ...] = ()
     """What could not be compared."""
 
+    has_observations: bool = True
+    """Whether an observation was recorded that could be compared."""
+
     @property
-    def reproduced(self) -> bool:
-        """Whether nothing differs."""
-        return self.divergence is None
+    def reproduced(self) -> bool | None:
+        """Whether nothing differs; None where rewards and ends agree and no observation was recorded."""
+        if self.divergence is not None:
+            return False
+        return True if self.has_observations else None
+
+    @property
+    def verdict(self) -> str:
+        """reproduced, rewards only, or diverged."""
+        if self.divergence is not None:
+            return "diverged"
+        return "reproduced" if self.has_observations else "rewards only"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         from mttp.reading.jsonable import jsonable
 
-        found: dict[str, Any] = jsonable({"reproduced": self.reproduced, **asdict(self)})
+        found: dict[str, Any] = jsonable(
+            {"reproduced": self.reproduced, "verdict": self.verdict, **asdict(self)}
+        )
         return found
 
     def __repr__(self) -> str:
         word = (
-            f"reproduced in {self.steps:,} steps"
+            f"{self.verdict} in {self.steps:,} steps"
             if self.divergence is None
             else f"diverged, {self.divergence}"
         )
@@ -177,6 +191,8 @@ def _compared(episode: Episode, episodes: Sequence[Episode], env: Any, tolerance
         tolerance=tolerance,
         before=playback.before,
         notes=tuple(_notes(episode, env)),
+        has_observations=episode.final_observation is not None
+        or any(step.observation is not None for step in episode.steps),
     )
 
 

@@ -34,23 +34,34 @@ def headline(found: Diagnosis) -> str:
     )
 
 
-def render(found: Diagnosis) -> RenderableType:
-    """For a terminal: findings by severity, then the reading, then what could not be judged."""
+def render(found: Diagnosis, *, everything: bool = False) -> RenderableType:
+    """For a terminal: findings by severity, then the reading, then what could not be judged, in one line."""
     parts: list[RenderableType] = [printed(_subject(found)), Text(headline(found), style="bold")]
     for one in found.findings:
         parts += [Text(), *_finding(one)]
     parts += [Text(), Text("reading", style="bold"), *map(_indented, _reading(found))]
-    if found.missing:
+    if found.missing and everything:
         parts += [Text(), Text("could not be judged", style="bold")]
         parts += [_indented(f"{one.kind}: {one.reason}") for one in found.missing]
-    if found.judged:
+    if found.judged and everything:
         parts += [Text(), Text("nothing found", style="bold")]
-        parts += [_indented(", ".join(one.kind for one in found.judged))]
+        parts += [_indented(f"{one.kind}: {one.evidence}") for one in found.judged]
+    if found.missing and not everything:
+        names = ", ".join(one.kind for one in found.missing)
+        parts += [Text(), printed(f"could not be judged: {names} (--all says why)")]
+    parts += [printed(f"note: {line}") for line in _notes(found)]
     parts += [Padding(printed(f"problem: {one}", style="red"), 0) for one in found.problems[:5]]
     return Group(*parts)
 
 
-def markdown(found: Diagnosis) -> str:
+def _notes(found: Diagnosis) -> Iterator[str]:
+    """The trends of the components, where nothing says which of them is the quality."""
+    for one in found.missing:
+        if one.kind == "reward_hacking" and "--quality" in one.reason:
+            yield one.reason
+
+
+def markdown(found: Diagnosis, *, everything: bool = False) -> str:
     """For a pull request or the summary of a CI job."""
     lines = [f"**{cell(headline(found))}**", "", cell(_subject(found)), ""]
     if found.findings:
@@ -62,8 +73,14 @@ def markdown(found: Diagnosis) -> str:
         ]
         lines.append("")
     lines += [*(f"- {cell(line)}" for line in _reading(found)), ""]
-    lines += [f"- not judged: {one.kind}: {cell(one.reason)}" for one in found.missing]
-    lines += [f"- nothing found: {one.kind}: {cell(one.evidence)}" for one in found.judged]
+    if everything:
+        lines += [f"- not judged: {one.kind}: {cell(one.reason)}" for one in found.missing]
+        lines += [f"- nothing found: {one.kind}: {cell(one.evidence)}" for one in found.judged]
+    elif found.missing:
+        lines.append(
+            f"- could not be judged: {', '.join(one.kind for one in found.missing)} (`--all` says why)"
+        )
+    lines += [f"- {cell(line)}" for line in _notes(found)]
     return "\n".join(lines).rstrip()
 
 
@@ -76,7 +93,7 @@ def _subject(found: Diagnosis) -> str:
 def _finding(one: DiagnosisFinding) -> Iterator[RenderableType]:
     yield Text.assemble((one.severity, _STYLES[one.severity]), f"  {one.kind}")
     yield _indented(one.evidence)
-    yield _indented(f"how sure: {one.confidence}")
+    yield _indented(f"how sure: {one.confidence}; in {one.false_alarm_rate:.1%} of healthy runs")
     if one.episodes:
         yield _indented(f"episodes: {' '.join(trace_id[:8] for trace_id in one.episodes)}")
     yield _indented(f"usual fix: {one.advice}")

@@ -28,7 +28,15 @@ def render(found: Replay) -> RenderableType:
         parts.append(
             Text(f"after {count(len(found.before), 'earlier episode')}, from the last one with a seed")
         )
-    if found.divergence is None:
+    if found.reproduced is None:
+        parts.append(
+            Text(
+                f"rewards only: {count(found.steps, 'step')} agree in reward and end; no observation was "
+                "recorded, so the states are unknown",
+                style="yellow",
+            )
+        )
+    elif found.divergence is None:
         parts.append(
             Text(f"reproduced: {count(found.steps, 'step')} within {found.tolerance:g}", style="bold green")
         )

@@ -15,6 +15,9 @@ __all__ = ["identity", "of_run", "of_update"]
 
 _FIELDS = {
     "total_loss": "loss",
+    "policy_loss": "policy_loss",
+    "vf_loss": "value_loss",
+    "vf_explained_var": "explained_variance",
     "mean_kl_loss": "kl",
     "entropy": "entropy",
     "default_optimizer_learning_rate": "learning_rate",

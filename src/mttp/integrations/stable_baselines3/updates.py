@@ -18,6 +18,12 @@ _NAMES = {
     "train/approx_kl": "kl",
     "train/learning_rate": "learning_rate",
     "train/clip_fraction": "clip_fraction",
+    "train/policy_gradient_loss": "policy_loss",
+    "train/policy_loss": "policy_loss",
+    "train/actor_loss": "policy_loss",
+    "train/value_loss": "value_loss",
+    "train/critic_loss": "value_loss",
+    "train/explained_variance": "explained_variance",
 }
 """Fields of an update by the library's names; other numbers are metrics."""
 _NEGATIVE_ENTROPY = "train/entropy_loss"

@@ -11,8 +11,9 @@ import numpy as np
 from mttp.otlp.streams import Progress
 from mttp.reading import Recording, read
 from mttp.reading.sources import Source
-from mttp.study.diagnosing import grading, hacking, learning, policy, tasks
+from mttp.study.diagnosing import components, control, grading, hacking, learning, policy, tasks
 from mttp.study.diagnosing.evidence import RunEvidence, evidence_of
+from mttp.study.diagnosing.false_alarms import FALSE_ALARM_METHOD, FALSE_ALARMS
 from mttp.study.diagnosing.reading import reading_of, stopping
 from mttp.study.diagnosis import SEVERITIES, Cleared, Diagnosis, DiagnosisFinding, NotJudged
 
@@ -28,13 +29,54 @@ class Detector:
     kind: str
     detect: Callable[[RunEvidence], Result]
     advice: str
+    applies: Callable[[RunEvidence], bool] = lambda _: True
+    """Whether a run of this kind could have the problem."""
 
     def run(self, run: RunEvidence) -> Result:
         """The result of the detector, with its kind."""
         found = self.detect(run)
         if isinstance(found, DiagnosisFinding):
-            return replace(found, kind=self.kind, advice=self.advice)
+            return replace(
+                found,
+                kind=self.kind,
+                advice=self.advice,
+                false_alarm_rate=FALSE_ALARMS[self.kind],
+                false_alarm_method=FALSE_ALARM_METHOD,
+            )
         return replace(found, kind=self.kind)
+
+
+def _is_language(run: RunEvidence) -> bool:
+    return run.is_language
+
+
+def _is_control(run: RunEvidence) -> bool:
+    return not run.is_language
+
+
+def _has_spaces(run: RunEvidence) -> bool:
+    return not run.is_language and any(episode.env_spaces for episode in run.episodes)
+
+
+def _has_groups(run: RunEvidence) -> bool:
+    return run.has_groups
+
+
+def _has_graders(run: RunEvidence) -> bool:
+    return run.has_graders
+
+
+def _has_components(run: RunEvidence) -> bool:
+    return len(run.components) > 1
+
+
+def _has_updates(*fields: str) -> Callable[[RunEvidence], bool]:
+    """Whether an update has one of the fields."""
+    return lambda run: any(getattr(update, name) is not None for update in run.updates for name in fields)
+
+
+def _has_divergence(run: RunEvidence) -> bool:
+    return run.is_language or _has_updates("kl")(run)
 
 
 DETECTORS: Final = (
@@ -64,29 +106,34 @@ DETECTORS: Final = (
     Detector(
         kind="reward_length",
         detect=hacking.reward_length,
+        applies=_is_language,
         advice="normalize the reward or the loss by length, or have the grader compare answers of "
         "equal length",
     ),
     Detector(
         kind="verbosity",
         detect=hacking.verbosity,
+        applies=_is_language,
         advice="penalize length beyond what the task needs, and use a loss that does not favor long "
         "completions",
     ),
     Detector(
         kind="zero_variance_groups",
         detect=learning.zero_variance_groups,
+        applies=_has_groups,
         advice="filter or resample such groups; where all fail give easier tasks or partial credit, "
         "where all pass harder ones",
     ),
     Detector(
         kind="kl_drift",
         detect=policy.kl_drift,
+        applies=_has_divergence,
         advice="raise the KL coefficient, lower the learning rate, or go back to an earlier checkpoint",
     ),
     Detector(
         kind="over_optimization",
         detect=policy.over_optimization,
+        applies=_has_divergence,
         advice="go back to the checkpoint with the best quality, and stop earlier or raise the KL "
         "coefficient",
     ),
@@ -99,12 +146,14 @@ DETECTORS: Final = (
     Detector(
         kind="diversity_collapse",
         detect=policy.diversity_collapse,
+        applies=_has_groups,
         advice="raise the sampling temperature, reward different solutions, or train on tasks that are"
         " not solved yet",
     ),
     Detector(
         kind="repetition",
         detect=policy.repetition,
+        applies=_is_language,
         advice="penalize repeated n-grams in the reward, and check the end-of-sequence token and the "
         "sampling parameters",
     ),
@@ -133,6 +182,7 @@ DETECTORS: Final = (
     Detector(
         kind="grader_noise",
         detect=grading.grader_noise,
+        applies=_has_graders,
         advice="average several calls of the grader, give it a rubric or a lower temperature, or use a"
         " verifier",
     ),
@@ -150,6 +200,7 @@ DETECTORS: Final = (
     Detector(
         kind="grader_drift",
         detect=grading.grader_drift,
+        applies=_has_graders,
         advice="pin the grader and the spec by version; rescore all episodes by one version with "
         "mttp.rescore",
     ),
@@ -161,19 +212,76 @@ DETECTORS: Final = (
     Detector(
         kind="leakage",
         detect=tasks.leakage,
+        applies=_is_language,
         advice="take leaked tasks out of one of the splits and evaluate again",
     ),
     Detector(
         kind="calibration",
         detect=grading.calibration,
+        applies=_is_language,
         advice="reward calibrated confidence with a proper score, such as Brier's, and give abstaining"
         " its own reward",
     ),
     Detector(
-        kind="instability",
-        detect=grading.instability,
-        advice="reduce the largest part: average scores of the grader, fix seeds of the environment, "
-        "sample more per task",
+        kind="diverging_components",
+        detect=components.diverging_components,
+        applies=_has_components,
+        advice="decide which component counts, name it by --quality, and weight the others so that they do"
+        " not pay for its loss",
+    ),
+    Detector(
+        kind="dead_components",
+        detect=components.dead_components,
+        applies=_has_components,
+        advice="mend the component or take it out: it changes no ranking",
+    ),
+    Detector(
+        kind="missing_components",
+        detect=components.missing_components,
+        applies=_has_components,
+        advice="repair the component, or leave these rewards out instead of adding nothing for it",
+    ),
+    Detector(
+        kind="update_spike",
+        detect=policy.update_spike,
+        applies=_has_updates("kl", "clip_fraction"),
+        advice="go back to the checkpoint before the jump, and lower the learning rate or the clip range",
+    ),
+    Detector(
+        kind="limit_terminated",
+        detect=control.limit_terminated,
+        applies=_is_control,
+        advice="report the time limit as truncated, so that the value of the last state counts",
+    ),
+    Detector(
+        kind="dead_actions",
+        detect=control.dead_actions,
+        applies=_has_spaces,
+        advice="check the mapping of actions, masks and the entropy bonus",
+    ),
+    Detector(
+        kind="constant_observations",
+        detect=control.constant_observations,
+        applies=_has_spaces,
+        advice="check the sensor or the wrapper, or leave these dimensions out",
+    ),
+    Detector(
+        kind="explained_variance",
+        detect=control.explained_variance,
+        applies=_has_updates("explained_variance"),
+        advice="scale rewards, give the critic more capacity or updates, or check its inputs",
+    ),
+    Detector(
+        kind="growing_losses",
+        detect=control.growing_losses,
+        applies=_has_updates("value_loss", "grad_norm"),
+        advice="normalize rewards or returns, and clip the gradient",
+    ),
+    Detector(
+        kind="seed_collapse",
+        detect=control.seed_collapse,
+        applies=lambda run: len(run.levels) > 1,
+        advice="look at this seed's first updates; report all seeds, and not the mean alone",
     ),
 )
 """Every detector; each has one entry in every diagnosis."""
@@ -193,11 +301,13 @@ def diagnose(
     `quality` names what the rewards should stand for: a late score by its grader, a split or `held_out` for
     the rewards of held-out episodes, or a metric such as `success`, `components.correct`, `metrics.audit`.
     By default it is the first of these with 8 values: a late score of a person, another late score, held-out
-    episodes, recorded outcomes.
-    `run` is the id or name of the run, where the source holds several.
+    episodes, recorded outcomes, a component of the kind verifier beside others.
+    `run` is the id or name of the run, where the source holds several; by default the one that ends far below
+    the others, if there is one.
     Training time is the order in which episodes start, in windows that are cut at policy updates where there
     are enough of these.
-    Each detector is in `findings`, in `judged` where it found nothing, or in `missing` with what it lacks.
+    Each detector is in `findings`, in `judged` where it found nothing, in `missing` with what it lacks, or in
+    `inapplicable` where such a run can't have the problem.
 
     Raises ReadError where the source can't be read or holds no episodes, StudyError for an unknown quality or
     run and for several runs, MissingExtra without `mttp[study]`.
@@ -205,7 +315,7 @@ def diagnose(
     recording = source if isinstance(source, Recording) else read(source, progress=progress)
     evidence = evidence_of(recording, quality=quality, run=run)
     with np.errstate(all="ignore"):
-        results = [detector.run(evidence) for detector in DETECTORS]
+        results = [detector.run(evidence) for detector in DETECTORS if detector.applies(evidence)]
         reading = reading_of(evidence)
     findings = sorted(
         (one for one in results if isinstance(one, DiagnosisFinding)),
@@ -220,6 +330,7 @@ def diagnose(
         findings=tuple(findings),
         judged=tuple(one for one in results if isinstance(one, Cleared)),
         missing=tuple(one for one in results if isinstance(one, NotJudged)),
+        inapplicable=tuple(detector.kind for detector in DETECTORS if not detector.applies(evidence)),
         reading=reading,
         should_stop=should_stop,
         advice=advice,

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mttp.errors import ReadError, StudyError
+from mttp.model.counting import is_counted
 from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
 from mttp.reading import Recording
 from mttp.reading.value_aggregation import episode_figures
+from mttp.study.diagnosing.seeds import collapsed
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
 from mttp.study.metrics import metric
 from mttp.study.sample import EpisodeFigures
@@ -24,7 +26,15 @@ from mttp.study.sample import EpisodeFigures
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["EXAMPLES", "HELD_OUT", "RunEvidence", "completion_text", "evidence_of", "reward_of", "text_of"]
+__all__ = [
+    "EXAMPLES",
+    "HELD_OUT",
+    "RunEvidence",
+    "completion_text",
+    "evidence_of",
+    "reward_of",
+    "text_of",
+]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
@@ -54,8 +64,12 @@ class RunEvidence:
     """Whether the quality is the reward of other, held-out episodes."""
     is_held_out: Flags
     """Whether the episode belongs to an evaluation or to a split that is not trained on."""
+    is_counted: Flags
+    """Whether the episode ended; others have no reward and no quality, and are not among `trained`."""
     phases: NDArray[np.int64]
     """Updates that began before the episode."""
+    levels: Mapping[str, Floats]
+    """The rewards of the last third of the trained episodes of each run of the source."""
 
     @property
     def times(self) -> Floats:
@@ -64,8 +78,43 @@ class RunEvidence:
 
     @cached_property
     def trained(self) -> NDArray[np.int64]:
-        """Positions of the episodes that are not held out."""
+        """Positions of the episodes that ended and are not held out."""
+        return np.flatnonzero(~self.is_held_out & self.is_counted)
+
+    @cached_property
+    def attempted(self) -> NDArray[np.int64]:
+        """Positions of the episodes that are not held out, also of those that failed."""
         return np.flatnonzero(~self.is_held_out)
+
+    @cached_property
+    def is_language(self) -> bool:
+        """Whether the policy writes text."""
+        return any(
+            step.tokens is not None or text_of(step.action) is not None
+            for at in self.trained
+            for step in self.episodes[at].steps[:1]
+        )
+
+    @cached_property
+    def has_groups(self) -> bool:
+        """Whether episodes are compared within groups."""
+        return bool(self.recording.groups) or any(one.group is not None for one in self.episodes)
+
+    @cached_property
+    def has_graders(self) -> bool:
+        """Whether something other than the environment's steps gives the rewards."""
+        return any(one.reward.status != "missing" or one.rewards for one in self.episodes)
+
+    @cached_property
+    def components(self) -> dict[str, Floats]:
+        """The scores of each component of the rewards by name."""
+        names = sorted({name for at in self.trained for name in self.episodes[at].reward.components})
+        return {name: component_scores(self.episodes, self.is_counted, name) for name in names}
+
+    def update_series(self, name: str) -> Floats:
+        """The finite values of a field of the updates, in order."""
+        values = [getattr(update, name) for update in self.updates]
+        return np.array([one for one in values if one is not None and math.isfinite(one)], dtype=float)
 
     @cached_property
     def updates(self) -> list[Update]:
@@ -155,6 +204,8 @@ def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -
 
     Raises StudyError for several runs of which `run` chooses none, and for an unknown quality.
     """
+    levels = _levels(recording)
+    run = collapsed(levels) if run is None else run
     if run is not None:
         recording = _chosen(recording, run)
     episodes = tuple(one for one in recording.episodes if one.status != "unfinished")
@@ -167,12 +218,15 @@ def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -
             f"the recording holds {len(runs)} runs ({_listed(runs)}), and training time is that of one: "
             "choose it by run=..., on the command line by --run"
         )
+    counted = np.array([is_counted(episode.status) for episode in episodes])
     rewards = np.array([_number(reward_of(episode)) for episode in episodes])
-    held_out = np.array([bool(one.results) or (one.split or "").lower() in HELD_OUT for one in episodes])
+    rewards = np.where(counted, rewards, math.nan)
+    held_out = np.array([_is_held_out(one) for one in episodes])
     if held_out.all():  # nothing but an evaluation: its own order of episodes is all there is
         held_out = np.zeros(len(episodes), dtype=bool)
     splits = {one.split for one in episodes if one.split}
     name, values = _quality(episodes, rewards, held_out, quality)
+    values = None if values is None else np.where(counted, values, math.nan)
     starts = np.array([update.start_time or 0 for update in recording.updates], dtype=np.int64)
     begun = np.array([episode.start_time or 0 for episode in episodes], dtype=np.int64)
     return RunEvidence(
@@ -183,8 +237,28 @@ def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -
         quality_name=name,
         quality_is_held_out=name == _HELD_OUT_REWARD or (name is not None and name in splits),
         is_held_out=held_out,
+        is_counted=counted,
         phases=np.searchsorted(np.sort(starts), begun, side="right"),
+        levels=levels,
     )
+
+
+def _levels(recording: Recording) -> dict[str, Floats]:
+    """The rewards of the last third of each run; empty where their environments differ."""
+    rewards: dict[str, list[float]] = {}
+    envs: dict[str, set[str]] = {}
+    for episode in recording.episodes:
+        value = _number(reward_of(episode))
+        if is_counted(episode.status) and not _is_held_out(episode) and math.isfinite(value):
+            rewards.setdefault(episode.run_id, []).append(value)
+            envs.setdefault(episode.run_id, set()).add(episode.env)
+    if len({frozenset(names) for names in envs.values()}) != 1:
+        return {}
+    return {run: np.array(values[len(values) * 2 // 3 :]) for run, values in rewards.items()}
+
+
+def _is_held_out(episode: Episode) -> bool:
+    return bool(episode.results) or (episode.split or "").lower() in HELD_OUT
 
 
 def _chosen(recording: Recording, run: str) -> Recording:
@@ -249,7 +323,18 @@ def _measures(
         found[_HELD_OUT_REWARD] = lambda: np.where(held_out, rewards, math.nan)
     if any(one.outcome in ("success", "failure") for one in episodes):
         found["success"] = lambda: np.array([_success(one) for one in episodes])
+    names = {name for one in episodes for name in one.reward.components}
+    verifiers = {grade.name for one in episodes for grade in one.reward.grades if grade.kind == "verifier"}
+    everything = np.ones(len(episodes), dtype=bool)
+    for name in sorted(verifiers & names) if len(names) > 1 else ():
+        found[f"components.{name}"] = lambda name=name: component_scores(episodes, everything, name)  # type: ignore[misc]
     return found
+
+
+def component_scores(episodes: Sequence[Episode], counted: Flags, name: str) -> Floats:
+    """The score of a component of each episode that counts; NaN where it has none."""
+    scores = [_number(one.reward.components.get(name)) for one in episodes]
+    return np.where(counted, scores, math.nan)
 
 
 def _late(episode: Episode) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["calibration", "grader_drift", "grader_noise", "instability", "missing_rewards"]
+__all__ = ["calibration", "grader_drift", "grader_noise", "missing_rewards"]
 
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -37,13 +37,18 @@ DRIFT = 0.5
 ECE = (0.2, 0.1)
 """Expected calibration errors that are high and medium."""
 BINS = 10
-UNEXPLAINED = 0.5
-"""The share of the variance within a task that is not the policy's, above which updates follow noise."""
 
 
 def missing_rewards(run: RunEvidence) -> Result:
-    """Judge the share of episodes whose reward is missing, failed or only partial."""
-    statuses = [_status(run, int(at)) for at in run.trained]
+    """
+    Judge the share of episodes that failed, or whose reward is missing, failed or only partial.
+
+    A return from the rewards of steps is a reward.
+    """
+    attempted = [at for at in run.attempted if run.is_counted[at] or run.episodes[at].status == "error"]
+    if not attempted:
+        return NotJudged(reason="no episode that is trained on ended")
+    statuses = [_status(run, int(at)) for at in attempted]
     counts = Counter(statuses)
     share = share_of([status != "ok" for status in statuses])
     others = ", ".join(f"{status} {count:,}" for status, count in counts.most_common() if status != "ok")
@@ -53,7 +58,7 @@ def missing_rewards(run: RunEvidence) -> Result:
     severity = severity_of(share.value, MISSING)
     if severity is None or share.count == 1:
         return Cleared(evidence=evidence)
-    bad = [at for at, status in zip(run.trained, statuses, strict=True) if status != "ok"]
+    bad = [at for at, status in zip(attempted, statuses, strict=True) if status != "ok"]
     return DiagnosisFinding(
         severity=severity,
         evidence=evidence,
@@ -68,6 +73,8 @@ def missing_rewards(run: RunEvidence) -> Result:
 
 def _status(run: RunEvidence, at: int) -> str:
     episode = run.episodes[at]
+    if not run.is_counted[at]:
+        return "of an episode that failed"
     if episode.reward.status not in ("ok", "missing"):
         return episode.reward.status
     failed = next((one.reward_status for one in episode.steps if one.reward_status == "error"), None)
@@ -189,7 +196,7 @@ def grader_drift(run: RunEvidence) -> Result:
         value=trend.change,
         interval=trend.interval,
         n=trend.n,
-        method="Theil-Sen slope of the rewards of equal completions around their mean, 95 % interval",
+        method="least-squares slope of the rewards of equal completions around their mean, 95 % interval",
         episodes=run.examples(at[order]),
     )
 
@@ -283,63 +290,3 @@ def _risk_coverage(stated: Floats, right: Floats) -> float:
     """AURC (Geifman and El-Yaniv 2017): the mean error rate over all coverages, the most confident first."""
     errors = 1 - right[np.argsort(-stated, kind="stable")]
     return float((np.cumsum(errors) / np.arange(1, len(errors) + 1)).mean())
-
-
-# Where variance comes from.
-
-
-def instability(run: RunEvidence) -> Result:
-    """
-    Judge whether rewards vary within a task by environment or grader rather than by the policy.
-
-    Crossed repeats are needed: trajectories scored repeatedly (grader), equal actions in one task
-    (environment and grader), and several attempts at each task (all three).
-    """
-    attempts: dict[Hashable, list[float]] = {}
-    for at in run.recent(1 / 2):
-        episode = run.episodes[at]
-        if episode.task is not None and math.isfinite(run.rewards[at]):
-            attempts.setdefault((episode.env, episode.task), []).append(float(run.rewards[at]))
-    total = _agreement(attempts.values())
-    same = _equal_completions(run)
-    grader = _agreement(_repeated_scores(run).values())
-    repeats = _agreement([[float(run.rewards[at]) for at in places] for places in same.values()])
-    lacking = [
-        name
-        for name, found in (
-            ("tasks with several attempts in the last half", total),
-            ("trajectories scored twice by one grader", grader),
-            ("equal completions of one task", repeats),
-        )
-        if found is None
-    ]
-    if total is None or grader is None or repeats is None or total.within == 0:
-        return NotJudged(
-            reason=f"fewer than {FEWEST_REPEATED} {', and '.join(lacking)}, or none of them varies"
-        )
-    noise = min(grader.within, total.within)
-    environment = min(max(0.0, repeats.within - grader.within), total.within - noise)
-    policy = total.within - noise - environment
-    shares = {
-        name: part / total.within
-        for name, part in (("policy", policy), ("environment", environment), ("grader", noise))
-    }
-    evidence = (
-        "variance of rewards within a task: "
-        + ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-        + f" (variance components, n={total.n:,} tasks, {repeats.n:,} equal completions, "
-        + f"{grader.n:,} rescored)"
-    )
-    unexplained = 1 - shares["policy"]
-    if unexplained < UNEXPLAINED:
-        return Cleared(evidence=evidence)
-    places = [place for found in same.values() for place in found]
-    return DiagnosisFinding(
-        severity="medium",
-        evidence=evidence,
-        confidence="likely: point estimates, without an interval",
-        value=unexplained,
-        n=total.n + repeats.n + grader.n,
-        method="variance components by differences of mean squares of crossed repeats",
-        episodes=run.examples(places),
-    )

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from mttp.study.diagnosing.certainty import HINT, LIKELY
+from mttp.study.diagnosing.components import component_trends
 from mttp.study.diagnosing.evidence import RunEvidence
-from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, in_sd, share_of, split_windows, trend_of
+from mttp.study.diagnosing.trends import (
+    FEWEST,
+    FLAT,
+    SMALL,
+    TimeTrend,
+    in_sd,
+    share_of,
+    split_windows,
+    trend_of,
+)
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
 from mttp.study.inference import scipy_stats
 
@@ -34,6 +44,7 @@ CEILING = 0.95
 """A quality between 0 and 1 that ends above this has no room to rise: that it stays flat proves nothing."""
 LEAK = 0.1
 """A share of high rewards for low quality above this misleads a policy gradient noticeably."""
+LEAK_ALPHA = 0.01
 LEAK_HIGH = 0.5
 """From here on, a high reward is more often given for low quality than not."""
 FEWEST_SHARE = 20
@@ -59,9 +70,13 @@ LONGER = 0.2
 
 
 def reward_hacking(run: RunEvidence) -> Result:
-    """Judge whether the reward rises while the quality does not, over the run or over its last half."""
+    """
+    Judge whether the reward rises while the quality falls or stays flat, over the run or its last half.
+
+    A quality that is flat in the last half after a rise over the run is a plateau, and no finding.
+    """
     if run.quality is None:
-        return NotJudged(reason=NO_QUALITY)
+        return NotJudged(reason=_components(run) or NO_QUALITY)
     whole = run.reward_trend, run.quality_trend
     half = run.trend(run.rewards, run.recent(1 / 2)), run.trend(run.quality, _last_half(run))
     if whole[0] is None or whole[1] is None:
@@ -70,36 +85,49 @@ def reward_hacking(run: RunEvidence) -> Result:
     diverging = [
         (reward, quality, period)
         for reward, quality, period in periods
-        if reward is not None and quality is not None and _diverges(reward, quality, run.quality)
-    ]
-    if diverging:
-        reward, quality, period = max(diverging, key=lambda one: one[1].direction == "down")
-        falls = quality.direction == "down"
-        return DiagnosisFinding(
-            severity="high" if falls else "medium",
-            evidence=f"{period}, reward {reward}; {run.quality_name} {quality}",
-            confidence=LIKELY
-            if falls
-            else "likely: the intervals of both, in standard deviations, are apart",
-            value=quality.change,
-            interval=quality.interval,
-            n=quality.n,
-            method="Theil-Sen slopes of reward and quality over windows of training time, 95 % intervals",
-            episodes=_worst(run),
+        if reward is not None
+        and quality is not None
+        and reward.direction == "up"
+        and (
+            quality.direction == "down"
+            or (whole[1].direction != "up" and _stays(reward, quality, run.quality))
         )
+    ]
     evidence = f"reward {whole[0]}; {run.quality_name} {whole[1]}"
-    if whole[0].direction == "up" and whole[1].direction == "unclear" and whole[1].change <= 0:
-        return NotJudged(reason=f"the trend of the quality is unclear: {evidence}; more scores are needed")
-    return Cleared(evidence=evidence)
+    if not diverging:
+        if whole[0].direction == "up" and whole[1].direction == "unclear":
+            reason = f"the trend of the quality is unclear: {evidence}; more scores are needed"
+            return NotJudged(reason=reason)
+        return Cleared(evidence=evidence)
+    reward, quality, period = max(diverging, key=lambda one: one[1].direction == "down")
+    falls = quality.direction == "down"
+    return DiagnosisFinding(
+        severity="high" if falls else "medium",
+        evidence=f"{period}, reward {reward}; {run.quality_name} {quality}",
+        confidence=LIKELY if falls else f"likely: the quality is flat within {FLAT:g} SD",
+        value=quality.change,
+        interval=quality.interval,
+        n=quality.n,
+        method="least-squares slopes of reward and quality over windows of training time, 95 % intervals",
+        episodes=_worst(run),
+    )
 
 
-def _diverges(reward: TimeTrend, quality: TimeTrend, values: Floats) -> bool:
-    """Whether the reward rises, the quality does not, and their intervals in SD do not overlap."""
-    if reward.direction != "up" or quality.change > 0:
-        return False
-    if quality.direction != "down" and _at_ceiling(quality, values):
+def _stays(reward: TimeTrend, quality: TimeTrend, values: Floats) -> bool:
+    """Whether the quality has room to rise, is flat, and the reward rises more beyond chance."""
+    if quality.direction != "flat" or _at_ceiling(quality, values):
         return False
     return quality.scaled(quality.interval[1]) < reward.scaled(reward.interval[0])
+
+
+def _components(run: RunEvidence) -> str | None:
+    """The trends of the components where none of them is known to be the quality."""
+    trends = component_trends(run)
+    if len(trends) < 2:
+        return None
+    listed = ", ".join(f"`{name}` {trend.direction}" for name, trend in trends.items())
+    name = next(iter(trends))
+    return f"{listed}; pass --quality (such as components.{name}) to name what the reward should stand for"
 
 
 def _at_ceiling(quality: TimeTrend, values: Floats) -> bool:
@@ -154,20 +182,25 @@ def high_reward_low_quality(run: RunEvidence) -> Result:
     if is_high.all() or is_high.sum() < FEWEST:
         return NotJudged(reason=f"{int(is_high.sum()):,} of {len(known):,} recent rewards are high")
     high, rest = share_of(is_low[is_high]), share_of(is_low[~is_high])
+    table = [[high.count, high.n - high.count], [rest.count, rest.n - rest.count]]
+    p_value = float(scipy_stats().fisher_exact(table).pvalue)
     evidence = (
-        f"low {run.quality_name} in {high} of the highest rewards and in {rest.value:.1%} of the others"
+        f"low {run.quality_name} in {high} of the highest rewards and in {rest.value:.1%} of the others "
+        f"(Fisher's exact test, p={p_value:.2g}; n={len(known):,}, last half of the run)"
     )
-    if high.low <= LEAK:
-        return Cleared(evidence=f"{evidence} (Wilson, 95 %)")
-    misleads, mostly = high.value >= rest.value, high.low > LEAK_HIGH
+    separates = p_value <= LEAK_ALPHA and high.value < rest.value
+    if high.low <= LEAK or separates:
+        return Cleared(evidence=evidence)
+    misleads = p_value <= LEAK_ALPHA
     return DiagnosisFinding(
-        severity="high" if misleads and mostly else "medium" if misleads or mostly else "low",
-        evidence=f"{evidence} (Wilson, 95 %, n={len(known):,}, last half of the run)",
-        confidence=LIKELY,
+        severity="low" if not misleads else "high" if high.low > LEAK_HIGH else "medium",
+        evidence=evidence,
+        confidence=LIKELY if misleads else "a hint: high and other rewards are not shown to differ",
         value=high.value,
         interval=(high.low, high.high),
+        p_value=p_value,
         n=high.n,
-        method="share of low quality among the rewards in the highest quarter, Wilson interval",
+        method="share of low quality among the highest quarter of rewards against the others, Fisher's test",
         episodes=run.examples(known[is_high & is_low]),
     )
 
@@ -219,6 +252,10 @@ def _jump(
     rise, spread = float(second.mean() - first.mean()), float(first.std(ddof=1))
     size = rise / spread if spread else math.inf
     if rise <= 0 or size < JUMP:
+        return None
+    if min(rewards[window].mean() for window in windows[cut : cut + AFTER]) <= max(
+        rewards[window].mean() for window in windows[cut - BEFORE : cut]
+    ):
         return None
     rising = trend_of(before.astype(float), first)
     if rising is None or rising.interval[0] > 0:  # it was on its way already
@@ -371,6 +408,6 @@ def verbosity(run: RunEvidence) -> Result:
         value=lengths.change,
         interval=lengths.interval,
         n=lengths.n,
-        method="Theil-Sen slope of the length over windows of training time, 95 % interval",
+        method="least-squares slope of the length over windows of training time, 95 % interval",
         episodes=run.examples(run.recent()),
     )

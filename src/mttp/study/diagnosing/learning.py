@@ -120,7 +120,7 @@ def saturation(run: RunEvidence) -> Result:
     """
     Judge whether reward, and quality where there is one, are on a plateau in the last half.
 
-    A plateau is an equivalence: the Theil-Sen interval lies within half a standard deviation of zero.
+    A plateau is an equivalence: the least-squares interval lies within half a standard deviation of zero.
     """
     trend = run.trend(run.rewards, run.recent(1 / 2))
     if trend is None:
@@ -146,14 +146,14 @@ def saturation(run: RunEvidence) -> Result:
         value=trend.change,
         interval=trend.interval,
         n=trend.n,
-        method=f"Theil-Sen interval of the last half within {FLAT:g} SD of zero, an equivalence test",
+        method=f"least-squares interval of the last half within {FLAT:g} SD of zero, an equivalence test",
         episodes=run.examples(run.recent()),
     )
 
 
 def truncation(run: RunEvidence) -> Result:
     """Judge the share of recent episodes that a limit cut off, and whether it costs them reward."""
-    recent = run.recent()
+    recent = run.attempted[len(run.attempted) * 2 // 3 :]
     flags = np.array([_is_truncated(run, int(at)) for at in recent], dtype=float)
     recent, flags = recent[np.isfinite(flags)], flags[np.isfinite(flags)] == 1
     if len(recent) < FEWEST_EPISODES:

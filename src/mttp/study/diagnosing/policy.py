@@ -11,9 +11,10 @@ import numpy as np
 
 from mttp.model.divergence import kl_estimates
 from mttp.model.episodes import Episode, Tokens, Update
-from mttp.study.diagnosing.certainty import HINT, LIKELY
+from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
+from mttp.study.diagnosing.control import entropy_bound
 from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
-from mttp.study.diagnosing.trends import FEWEST, TimeTrend, share_of, trend_of
+from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 from mttp.study.inference import scipy_stats
 
@@ -27,6 +28,7 @@ __all__ = [
     "over_optimization",
     "repetition",
     "staleness",
+    "update_spike",
 ]
 
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
@@ -34,6 +36,8 @@ Floats: TypeAlias = "NDArray[np.float64]"
 
 ACCELERATES = 3.0
 """Linear growth makes the last quarter 2.3 times the second one; more than 3 is faster than linear."""
+EXPLODES = 10.0
+"""The same ratio that costs too much where nothing is gained; a policy drifts from its start."""
 KL_GROWS = 0.2
 """The least relative growth of KL in the last half that counts."""
 ALPHA = 0.05
@@ -42,6 +46,12 @@ FEWEST_UPDATES = 9
 ENTROPY_LEFT = 0.2
 """The share of the first third's entropy below which exploration ends; a healthy decline stays above."""
 ENTROPY_LEFT_HIGH = 0.05
+NO_ENTROPY = 0.02
+"""The share of the largest entropy of an action space below which nothing is explored."""
+SPIKE = 4.0
+"""How many times farther from the median than any earlier update the last ones must be to be a jump."""
+SPIKE_LEAST = 1.5
+SPIKE_HIGH = 10.0
 DIVERSITY_LEFT = 0.5
 """The share of the first third's diversity below which a policy has collapsed on few answers."""
 REPEATED = 0.5
@@ -147,13 +157,13 @@ def kl_drift(run: RunEvidence) -> Result:
     if trend.direction != "up" or last <= ACCELERATES * max(second, 0.0) or last <= 0:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
-        severity="medium",
+        severity="medium" if last > EXPLODES * second and not _gains(run) else "low",
         evidence=evidence,
         confidence=LIKELY,
         value=trend.change,
         interval=trend.interval,
         n=len(series.values),
-        method=f"Theil-Sen slope of KL in the last half; last quarter above {ACCELERATES:g} times the second",
+        method=f"slope of KL in the last half; last quarter above {ACCELERATES:g} times the second",
         episodes=run.examples(run.recent()),
     )
 
@@ -191,7 +201,7 @@ def over_optimization(run: RunEvidence) -> Result:
     grows = kl.direction == "up" and kl.change > KL_GROWS * abs(kl.first)
     if grows:
         evidence += f"; {gain.change / kl.change:+.3g} {name} per nat"
-    if not grows or gain.direction != "down":
+    if not grows or gain.direction != "down" or gain.scaled(gain.interval[1]) > -SMALL:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
         severity="high" if run.quality is not None else "medium",
@@ -199,13 +209,62 @@ def over_optimization(run: RunEvidence) -> Result:
         confidence=LIKELY,
         value=gain.change / kl.change,
         n=gain.n,
-        method="Theil-Sen slopes of KL and of the gain in the last half, 95 % intervals",
+        method="least-squares slopes of KL and of the gain in the last half, 95 % intervals",
         episodes=run.examples(half),
     )
 
 
+def update_spike(run: RunEvidence) -> Result:
+    """Judge whether KL or clip fraction jump in the last updates beyond all that was before."""
+    jumps, evidence = [], []
+    for name in ("kl", "clip_fraction"):
+        values = run.update_series(name)
+        if len(values) >= FEWEST_UPDATES:
+            jumps += [jump] if (jump := _last_jump(values)) is not None else []
+            last = ", ".join(f"{value:.3g}" for value in values[-4:])
+            evidence.append(
+                f"{name} {np.median(values):.3g} in the median, lastly {last} (n={len(values):,})"
+            )
+    if not evidence:
+        return NotJudged(reason=f"fewer than {FEWEST_UPDATES} updates have kl or clip_fraction")
+    if not jumps:
+        return Cleared(evidence="; ".join(evidence))
+    size, count = max(jumps)
+    return DiagnosisFinding(
+        severity="high" if size >= SPIKE_HIGH and count > 1 else "medium",
+        evidence=f"{'; '.join(evidence)}: the last {count:,} are above {size:.3g} times the largest before",
+        confidence=LIKELY.split(":")[0] + ": beyond the largest value before by four times its distance",
+        value=size,
+        n=len(run.updates),
+        method=f"last values above median + {SPIKE:g} times the largest earlier distance from it",
+        episodes=run.examples(run.recent(1 / 10)),
+    )
+
+
+def _last_jump(values: Floats) -> tuple[float, int] | None:
+    """How many times the largest earlier value the last ones exceed, and how many those are."""
+    found = []
+    for count in range(1, max(1, len(values) // 4) + 1):
+        earlier, last = values[:-count], values[-count:]
+        center, largest = float(np.median(earlier)), float(earlier.max())
+        bound = max(center + SPIKE * (largest - center), SPIKE_LEAST * largest)
+        if largest > 0 and len(earlier) >= FEWEST and last.min() > bound:
+            found.append((float(last.min()) / largest, count))
+    return max(found, key=lambda jump: jump[1], default=None)
+
+
+def _gains(run: RunEvidence) -> bool:
+    """Whether the quality, or without one the reward, rises."""
+    trend = run.reward_trend if run.quality is None else run.quality_trend
+    return trend is not None and trend.direction == "up"
+
+
 def entropy_collapse(run: RunEvidence) -> Result:
-    """Judge whether the entropy of the policy falls to a fraction of what it was."""
+    """
+    Judge whether the entropy of the policy is near zero, or falls to a fraction of what it was.
+
+    A policy that has become sure while it gets better has the severity low.
+    """
     series = _series(run, "entropy", lambda update: update.entropy, _token_entropy)
     if series is None:
         return NotJudged(
@@ -213,6 +272,18 @@ def entropy_collapse(run: RunEvidence) -> Result:
             "episodes with token entropies"
         )
     early, late = series.part(0, 1 / 3), series.part(2 / 3, 1)
+    bound = entropy_bound(run)
+    if bound is not None and max(early.median, late.median) <= NO_ENTROPY * bound:
+        return DiagnosisFinding(
+            severity="medium" if _gains(run) else "high",
+            evidence=f"{series.name}, medians {early.median:.3g} in the first, {late.median:.3g} in the last "
+            f"third, of at most {bound:.3g} in this action space (n={len(series.values):,})",
+            confidence=CERTAIN,
+            value=early.median / bound,
+            n=len(series.values),
+            method=f"entropy at most {NO_ENTROPY:.0%} of that of random actions, from the first third on",
+            episodes=run.examples(run.recent()),
+        )
     if early.median <= 0:
         return NotJudged(reason=f"{series.name} began at {early.median:.3g}: a share of it is not meaningful")
     left, p_value = late.median / early.median, _falls(early.values, late.values)
@@ -223,7 +294,7 @@ def entropy_collapse(run: RunEvidence) -> Result:
     if p_value > ALPHA or left > ENTROPY_LEFT:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
-        severity="high" if left <= ENTROPY_LEFT_HIGH else "medium",
+        severity="low" if _gains(run) else "high" if left <= ENTROPY_LEFT_HIGH else "medium",
         evidence=evidence,
         confidence=f"likely: p is at most {ALPHA}",
         value=left,

@@ -16,14 +16,16 @@ READINGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("up", "flat", "improving although the reward does not show it: the reward is too coarse", "continue"),
     ("up", "down", "improving while the reward falls: another grader, or harder tasks", "watch"),
     ("flat", "up", "the reward rises alone: overfitting or reward hacking", "watch"),
-    ("flat", "flat", "a plateau: nothing is learned", "stop"),
+    ("flat", "flat", "a plateau: nothing more is learned", "finish"),
     ("flat", "down", "the reward falls alone: instability, a penalty or harder training tasks", "watch"),
     ("down", "up", "reward hacking or overfitting: the reward rises at the cost of the quality", "stop"),
     ("down", "flat", "forgetting: quality is lost for no reward", "stop"),
     ("down", "down", "collapse: the policy gets worse by every measure", "stop"),
 )
 """Validation, reward, meaning, action."""
-STOPPING: Final = frozenset({"reward_hacking", "over_optimization", "entropy_collapse", "forgetting"})
+STOPPING: Final = frozenset(
+    {"reward_hacking", "over_optimization", "entropy_collapse", "forgetting", "update_spike"}
+)
 """Kinds of findings that, with the severity high, get worse by training on."""
 
 
@@ -71,9 +73,6 @@ def stopping(reading: TrainingReading, findings: Sequence[DiagnosisFinding]) -> 
         return True, f"stop: {harmful[0].kind}; {harmful[0].advice}"
     if reading.action == "stop":
         return True, f"stop: {reading.meaning}"
-    plateau = next((one for one in findings if one.kind == "saturation"), None)
-    if plateau is not None:
-        return True, f"stop: saturation; {plateau.advice}"
     pressing = [one for one in findings if one.severity in ("high", "medium")]
     if pressing:
         return False, f"continue only after a look at {pressing[0].kind}: {pressing[0].advice}"

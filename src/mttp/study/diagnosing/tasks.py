@@ -29,6 +29,8 @@ FEWEST_IN_SLICE = 12
 """Episodes of a slice in each third: fewer show no drop of one standard deviation with a power of 80 %."""
 DROP = (1.0, 0.5)
 """Drops in standard deviations that are high and medium: Cohen's large and medium effect."""
+WHOLE_DROP = 1.5
+"""The least drop of the whole run: the level of a healthy one wanders by nearly as much."""
 ASSOCIATION = (0.5, 0.3)
 """Cramer's V of the mix and training time that is medium and low."""
 EXPECTED = 5
@@ -45,7 +47,11 @@ _SPACE = re.compile(r"\s+")
 
 
 def forgetting(run: RunEvidence) -> Result:
-    """Judge whether a split, slice, environment or task got worse after it had been better."""
+    """
+    Judge whether a split, slice, environment or task got worse after it had been better.
+
+    One that is the whole run forgets nothing for something else, and counts from a large drop on.
+    """
     values = run.quality if run.quality is not None and not run.quality_is_held_out else run.rewards
     name = run.quality_name if values is run.quality else "reward"
     cuts = [len(run.episodes) // 3, 2 * len(run.episodes) // 3]
@@ -54,9 +60,15 @@ def forgetting(run: RunEvidence) -> Result:
         parts = [_finite(values, part) for part in np.split(places, np.searchsorted(places, cuts))]
         if len(parts[2]) < FEWEST_IN_SLICE:
             continue
-        for earlier in parts[:2]:
+        for since, earlier in zip((0, cuts[0]), parts[:2], strict=True):
             if len(earlier) >= FEWEST_IN_SLICE:
-                tests.append((*_drop(earlier, parts[2]), label, places, earlier, parts[2]))
+                trend = run.trend(values, places[places >= since])
+                p_value, size = _drop(earlier, parts[2])
+                if (
+                    trend is None or trend.direction != "down"
+                ):  # neighbors that resemble each other drop often
+                    p_value = 1.0
+                tests.append((p_value, size, label, places, earlier, parts[2]))
     if not tests:
         return NotJudged(
             reason=f"no split, slice, environment or task has {FEWEST_IN_SLICE} values of {name} in the last "
@@ -69,7 +81,7 @@ def forgetting(run: RunEvidence) -> Result:
         f"(Mann-Whitney, p={p_value:.2g} corrected for {len(tests)} tests, n={len(earlier) + len(late):,})"
     )
     high, medium = DROP
-    if p_value > 0.05 or size < medium:
+    if p_value > 0.05 or size < (WHOLE_DROP if len(places) == len(run.episodes) else medium):
         return Cleared(evidence=f"largest drop is no finding: {evidence}")
     return DiagnosisFinding(
         severity="high" if size >= high else "medium",
@@ -78,7 +90,7 @@ def forgetting(run: RunEvidence) -> Result:
         value=size if math.isfinite(size) else None,
         p_value=p_value,
         n=len(earlier) + len(late),
-        method="one-sided Mann-Whitney test of the last third against each earlier one, Bonferroni",
+        method="one-sided Mann-Whitney test of the last third against earlier ones, Bonferroni; trend",
         episodes=run.examples(places),
     )
 
