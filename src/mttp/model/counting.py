@@ -45,7 +45,7 @@ NOT_COUNTED: Final[Mapping[str, str]] = {
     "error": "ended by an error, no value",
     "not_finished": "not finished, no value",
     "cut_off": "cut off by the end of the training, left out",
-    "evaluation": "evaluate the policy during the training, left out",
+    "evaluation": "that evaluate the policy during the training, left out",
 }
 """What is said about the episodes that do not count, by reason."""
 LEFT_OUT: Final[tuple[Reason, ...]] = ("cut_off", "evaluation")
@@ -66,7 +66,7 @@ def is_counted(status: str) -> bool:
 
 
 def is_reward_counted(status: str) -> bool:
-    """Return whether the value of a reward of this status counts; missing is that of an episode without one."""
+    """Return whether the value of a reward of this status counts; missing: there is no reward."""
     return status in ("ok", "missing")
 
 

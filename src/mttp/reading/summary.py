@@ -120,8 +120,9 @@ class Summary:
     """
     The figures of a recording.
 
-    Arrays (`start_times`, `durations`, `returns`, `lengths`, `is_counted`) and labels (`statuses`, `outcomes`,
-    `envs`, `specs`, `tasks`, `reasons`) have one entry per episode, in order of start, then trace id.
+    Arrays (`start_times`, `durations`, `returns`, `lengths`, `is_counted`) and labels (`statuses`,
+    `outcomes`, `envs`, `specs`, `tasks`, `reasons`) have one entry per episode, in order of start, then
+    trace id.
     An episode that does not count, by the rule of `mttp.model.counting`, has no return and no outcome.
     `by_run` has a summary of each run; with several runs, the figures of the summary itself are totals.
     `len(summary)` is the number of episodes.

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec import episodes, kinds, updates
 from mttp.codec.profiles import full
+from mttp.model.counting import LEFT_OUT, counting
 from mttp.model.curves import episode_curves, update_curves
 from mttp.model.episodes import Episode, Update
 from mttp.model.printable import visible
@@ -54,7 +55,8 @@ class CurveTransport(SpanExporter):
     """
     Writes the curves of ended episodes and updates, in the background thread of a session.
 
-    Episodes of a run are counted in the order in which they are written. It never makes the caller wait.
+    Episodes of a run are counted in the order in which they are written, without those that the end of the
+    training cut off or that evaluate the policy meanwhile. It never makes the caller wait.
     Points that can't be written are lost; they are counted and logged as spans that were rejected.
     """
 
@@ -69,6 +71,8 @@ class CurveTransport(SpanExporter):
         self._forget()
 
     def _forget(self) -> None:
+        self.training: set[str] = set()
+        """Ids of the runs that train, as far as they are known, see `mttp.model.counting`."""
         self._names: dict[str, str] = {}
         self._numbers: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._scorings: OrderedDict[int, list[SpanRecord]] = OrderedDict()
@@ -103,7 +107,10 @@ class CurveTransport(SpanExporter):
             return
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
         if kind in (names.RUN_START, names.RUN):
-            self.name_run(str(span.values[a.RUN_ID]), span.values.get(a.RUN_NAME))
+            run_id = str(span.values[a.RUN_ID])
+            if kind == names.RUN_START and span.values.get(a.RUN_KIND) == "train":
+                self.training.add(run_id)
+            self.name_run(run_id, span.values.get(a.RUN_NAME))
         elif kind == names.REWARD and a.STEP_INDEX not in span.values:
             self._scorings.setdefault(span.trace_id, []).append(span.as_record(full))
             if len(self._scorings) > _MOST_OPEN:
@@ -112,7 +119,9 @@ class CurveTransport(SpanExporter):
             scorings = self._scorings.pop(span.trace_id, [])
             self.add_episode(episodes.decode([*scorings, span.as_record(full)]))
         elif kind == names.UPDATE:
-            self.add_update(updates.decode(span.as_record(full)))
+            update = updates.decode(span.as_record(full))
+            self.training.add(update.run_id)
+            self.add_update(update)
 
     def name_run(self, run_id: str, name: object) -> None:
         """Set the name of a run, by default its id, and write its points so far."""
@@ -121,7 +130,16 @@ class CurveTransport(SpanExporter):
             write(self._names[run_id])
 
     def add_episode(self, episode: Episode) -> None:
-        """Write the points of an episode."""
+        """Write the points of an episode, unless it is no part of the learning curve."""
+        reason = counting(
+            status=episode.status,
+            stop_reason=episode.stop_reason,
+            is_training=episode.run_id in self.training,
+            task=episode.task,
+            split=episode.split,
+        )
+        if reason in LEFT_OUT:
+            return
         number = self._next(episode.run_id, "episode")
         self._write(episode, episode_curves(episode), axis="episode", number=number)
 

@@ -91,7 +91,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
             "last": ends and ends[1],
         },
         "duration": jsonable(figures(durations[is_counted]))
-        | {"of": of_curve, "total": np.nansum(durations)},
+        | {"of": of_curve, "total": np.nansum(durations), "total_count": int(np.isfinite(durations).sum())},
         "length": jsonable(figures(summary.lengths[is_counted].astype(float))) | {"of": of_curve},
         "status": summary.statuses.counts(),
         "outcome": summary.outcomes.counts(),
@@ -236,6 +236,7 @@ def _facts(facts: Mapping[str, Any]) -> Table:
 
 def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     durations = facts["duration"]
+    timed = {"count": durations["total_count"], "of": facts["episodes"]}
     failures = {
         state: total
         for state in ("error", "invalid", "partial")
@@ -256,8 +257,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
         "faults": shares(facts["faults"]) if facts["faults"] else "",
         "omitted": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
-        "duration": f"{duration(durations['total'])} in all{_part(durations)}; "
-        f"{_spread(durations, duration)}",
+        "duration": f"{duration(durations['total'])} in all{_part(timed)}; {_spread(durations, duration)}",
         "length": _spread(facts["length"], number),
         "run time": duration(facts["seconds"]) if facts["seconds"] is not None else "",
         "updates": _updates(facts["updates"]),
