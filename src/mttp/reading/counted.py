@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mttp.model.counting import LEFT_OUT, Reason, counting, training_runs
 from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.recording import Recording
+from mttp.reading.source_aggregation import read_figures
 from mttp.reading.value_aggregation import episode_figures
 
 if TYPE_CHECKING:
     from mttp.model.episodes import Run
-    from mttp.reading.recording import Recording
+    from mttp.otlp.streams import Progress
+    from mttp.reading.sources import Source
 
 __all__ = ["counted_figures", "reasons_of", "training_of"]
 
@@ -39,15 +43,24 @@ def reasons_of(episodes: Iterable[EpisodeFigures], training: frozenset[str]) -> 
     ]
 
 
-def counted_figures(recording: Recording) -> tuple[list[EpisodeFigures], Counter[Reason]]:
+def counted_figures(
+    source: Source | Recording, *, progress: Progress | None = None
+) -> tuple[list[EpisodeFigures], Counter[Reason]]:
     """
-    Return the figures of the episodes that count or are missing, and the number of others by reason.
+    Return the figures of the episodes that count or are missing, in order of start, and the others by reason.
 
     The figures lack the numbers that do not count.
     """
-    figures = [*map(episode_figures, recording.episodes)]
-    training = training_of(recording.runs, figures, {update.run_id for update in recording.updates})
-    reasons = reasons_of(figures, training)
+    episodes: Iterable[EpisodeFigures]
+    if isinstance(source, Recording):
+        runs, episodes = source.runs, map(episode_figures, source.episodes)
+        with_updates = {update.run_id for update in source.updates}
+    else:
+        found, episodes = read_figures(source, progress=progress)
+        runs, by_run = found.runs, found.spans.aggregate.runs
+        with_updates = {run for run, counts in by_run.items() if counts.update_times}
+    figures = sorted(episodes, key=attrgetter("start_time", "trace_id"))
+    reasons = reasons_of(figures, training_of(runs, figures, with_updates))
     counted = [
         episode.as_counted()
         for episode, reason in zip(figures, reasons, strict=True)

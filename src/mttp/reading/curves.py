@@ -6,8 +6,8 @@ from typing import cast
 
 from mttp import transports
 from mttp.errors import TransportError
-from mttp.model.curves import CURVE_ADDRESSES
 from mttp.model.counting import training_runs
+from mttp.model.curves import CURVE_ADDRESSES
 from mttp.reading.recording import Recording, read
 from mttp.reading.sources import Source
 from mttp.transports.curves import CurveTransport
