@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING
 
 from mttp.model.counting import LEFT_OUT, Reason, counting, training_runs
 from mttp.reading.episode_figures import EpisodeFigures
-from mttp.reading.recording import Recording
-from mttp.reading.source_aggregation import read_figures
-from mttp.reading.value_aggregation import episode_figures
 
 if TYPE_CHECKING:
     from mttp.model.episodes import Run
-    from mttp.otlp.streams import Progress
-    from mttp.reading.sources import Source
 
 __all__ = ["counted_figures", "reasons_of", "training_of"]
 
@@ -44,26 +39,18 @@ def reasons_of(episodes: Iterable[EpisodeFigures], training: frozenset[str]) -> 
 
 
 def counted_figures(
-    source: Source | Recording, *, progress: Progress | None = None
+    figures: Iterable[EpisodeFigures], runs: Iterable[Run], with_updates: Iterable[str]
 ) -> tuple[list[EpisodeFigures], Counter[Reason]]:
     """
     Return the figures of the episodes that count or are missing, in order of start, and the others by reason.
 
-    The figures lack the numbers that do not count.
+    The figures lack the numbers that do not count; `with_updates` are the ids of the runs with updates.
     """
-    episodes: Iterable[EpisodeFigures]
-    if isinstance(source, Recording):
-        runs, episodes = source.runs, map(episode_figures, source.episodes)
-        with_updates = {update.run_id for update in source.updates}
-    else:
-        found, episodes = read_figures(source, progress=progress)
-        runs, by_run = found.runs, found.spans.aggregate.runs
-        with_updates = {run for run, counts in by_run.items() if counts.update_times}
-    figures = sorted(episodes, key=attrgetter("start_time", "trace_id"))
-    reasons = reasons_of(figures, training_of(runs, figures, with_updates))
+    ordered = sorted(figures, key=attrgetter("start_time", "trace_id"))
+    reasons = reasons_of(ordered, training_of(runs, ordered, with_updates))
     counted = [
         episode.as_counted()
-        for episode, reason in zip(figures, reasons, strict=True)
+        for episode, reason in zip(ordered, reasons, strict=True)
         if reason not in LEFT_OUT
     ]
     return counted, Counter(reason for reason in reasons if reason in LEFT_OUT)

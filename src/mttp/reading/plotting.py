@@ -29,6 +29,7 @@ from mttp.reading.drawing import (
     show_legend,
     show_message,
 )
+from mttp.reading.value_aggregation import episode_figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,7 +96,9 @@ class RecordingPlots:
     @cached_property
     def _counted(self) -> tuple[list[EpisodeFigures], str]:
         """The episodes that count or are missing, and how many others there are."""
-        figures, left_out = counted_figures(self._recording)
+        recording = self._recording
+        updated = {update.run_id for update in recording.updates}
+        figures, left_out = counted_figures(map(episode_figures, recording), recording.runs, updated)
         return figures, "; ".join(f"{count:,} {NOT_COUNTED[reason]}" for reason, count in left_out.items())
 
     @property

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mttp.errors import MttpError, ReadError
 from mttp.model.episodes import Group
 from mttp.model.version import __version__
-from mttp.reading.counted import counted_figures
 from mttp.study import Comparison, Diagnosis, compare, diagnose
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.episode_table import EpisodeTable
@@ -47,7 +46,7 @@ class LivePages:
         self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
     ) -> None:
         self._baseline = baseline
-        self._base_table = None if baseline is None else EpisodeTable.of(counted_figures(baseline)[0])
+        self._base_table = None if baseline is None else EpisodeTable.of_counted(baseline)
         self._index = EpisodeIndex(sources)
         self._pieces = pieces
         self._lock = threading.Lock()

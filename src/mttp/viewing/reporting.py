@@ -18,7 +18,6 @@ from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Episode
 from mttp.model.version import __version__
 from mttp.reading import Recording, read, summarize
-from mttp.reading.counted import counted_figures
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.recording import read_without
 from mttp.reading.source_aggregation import read_figures
@@ -118,7 +117,7 @@ def report(
     figures = _figures(source, progress)
     if len(figures) <= limit and not isinstance(source, Recording):
         source = read(source, progress=progress)
-    base = None if baseline is None else counted_figures(baseline)[0]
+    base = None if baseline is None else EpisodeTable.of_counted(baseline)
     found = _diagnosed(source, len(figures))
     compared = None if baseline is None else _compared(baseline, source, allow)
     gated = None if rules is None else gate(source, rules=rules, baseline=baseline)
@@ -136,7 +135,7 @@ def report(
         groups=recording.groups,
         updates=recording.updates,
         problems=recording.problems,
-        baseline=None if base is None else EpisodeTable.of(base),
+        baseline=base,
         comparison=compared,
         diagnosis=found,
         gate=gated,
