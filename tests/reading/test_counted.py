@@ -22,9 +22,8 @@ def training(tmp_path: Path) -> str:
     with mttp.configure(f"file://{path}", run_id="r"):
         for place in range(3):
             _play(10.0 + place, steps=2, outcome="success")
-        with pytest.raises(RuntimeError), mttp.episode(env="cart") as episode:
-            _step(episode, 900.0)
-            raise RuntimeError("the simulator is gone")
+        with pytest.raises(RuntimeError, match="gone"), mttp.episode(env="cart") as episode:
+            _fail(_step(episode, 900.0))
         _play(800.0, steps=1, split="eval", outcome="failure")
         mttp.episode(env="cart").step().reward(700.0)
     return path
@@ -35,6 +34,10 @@ def _play(total: float, *, steps: int, outcome: str | None = None, **facts: Any)
         for _ in range(steps):
             _step(episode, total / steps)
         episode.end(outcome=outcome)
+
+
+def _fail(_: None) -> None:
+    raise RuntimeError("the simulator is gone")
 
 
 def _step(episode: Any, reward: float) -> None:
