@@ -108,7 +108,7 @@ class CurveTransport(SpanExporter):
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
         if kind in (names.RUN_START, names.RUN):
             run_id = str(span.values[a.RUN_ID])
-            if kind == names.RUN_START and span.values.get(a.RUN_KIND) == "train":
+            if span.values.get(a.RUN_KIND) == "train":
                 self.training.add(run_id)
             self.name_run(run_id, span.values.get(a.RUN_NAME))
         elif kind == names.REWARD and a.STEP_INDEX not in span.values:
@@ -131,40 +131,58 @@ class CurveTransport(SpanExporter):
 
     def add_episode(self, episode: Episode) -> None:
         """Write the points of an episode, unless it is no part of the learning curve."""
-        reason = counting(
-            status=episode.status,
-            stop_reason=episode.stop_reason,
-            is_training=episode.run_id in self.training,
-            task=episode.task,
-            split=episode.split,
+        is_left_out = partial(
+            self._is_left_out,
+            episode.run_id,
+            episode.status,
+            episode.stop_reason,
+            episode.task,
+            episode.split,
         )
-        if reason in LEFT_OUT:
-            return
-        number = self._next(episode.run_id, "episode")
-        self._write(episode, episode_curves(episode), axis="episode", number=number)
+        self._write(episode, episode_curves(episode), axis="episode", is_left_out=is_left_out)
+
+    def _is_left_out(
+        self, run_id: str, status: str, stop_reason: str | None, task: str | None, split: str | None
+    ) -> bool:
+        reason = counting(
+            status=status,
+            stop_reason=stop_reason,
+            is_training=run_id in self.training,
+            task=task,
+            split=split,
+        )
+        return reason in LEFT_OUT
 
     def add_update(self, update: Update) -> None:
         """Write the points of an update."""
-        number = self._next(update.run_id, "update") - 1
-        number = number if update.index is None else update.index
-        self._write(update, update_curves(update), axis="update", number=number)
+        self._write(update, update_curves(update), axis="update", index=update.index)
 
-    def _write(self, value: Episode | Update, points: Mapping[str, float], *, axis: str, number: int) -> None:
-        """Write points, or keep them until the run's start marker names the run."""
-        write = partial(
-            self._writer.write,
-            run_id=value.run_id,
-            points={visible(name): point for name, point in points.items()},
-            axis=axis,
-            number=number,
-            time=value.end_time or value.start_time or 0,
-        )
-        if value.run_id in self._names:
-            write(self._names[value.run_id])
+    def _write(
+        self,
+        value: Episode | Update,
+        points: Mapping[str, float],
+        *,
+        axis: str,
+        index: int | None = None,
+        is_left_out: Callable[[], bool] = bool,
+    ) -> None:
+        """Write points, or keep them until the run's start marker names the run and its kind."""
+        run_id, time = value.run_id, value.end_time or value.start_time or 0
+        visibly = {visible(name): point for name, point in points.items()}
+
+        def write(name: str) -> None:
+            if is_left_out():
+                return
+            number = self._next(run_id, axis) - (axis == "update")
+            number = number if index is None else index
+            self._writer.write(name, run_id=run_id, points=visibly, axis=axis, number=number, time=time)
+
+        if run_id in self._names:
+            write(self._names[run_id])
             return
-        self._unnamed[value.run_id].append(write)
-        if len(self._unnamed[value.run_id]) > _MOST_OPEN:
-            self.name_run(value.run_id, None)
+        self._unnamed[run_id].append(write)
+        if len(self._unnamed[run_id]) > _MOST_OPEN:
+            self.name_run(run_id, None)
 
     def _next(self, run_id: str, axis: str) -> int:
         self._numbers[run_id, axis] += 1
