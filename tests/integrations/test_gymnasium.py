@@ -903,3 +903,24 @@ def test_long_plays_lose_nothing(session: mttp.Session) -> None:
     episode = only(session)
     assert play == told(episode)
     assert list(range(1001)) == [step.index for step in episode.steps]
+
+
+def test_evaluations_during_a_training_have_their_split(session: mttp.Session) -> None:
+    """
+    Those that a library's `evaluate_policy` begins, after an episode of the training.
+    """
+
+    def evaluate_policy(env: gymnasium.Env[Any, Any]) -> None:
+        act_out(env)
+
+    trained, evaluated = Scripted(), Scripted()
+    mttp.instrument(trained)
+    mttp.instrument(evaluated)
+
+    evaluate_policy(evaluated)
+    act_out(trained)
+    evaluate_policy(evaluated)
+
+    plays = len(PLAYS)
+    assert [None] * 2 * plays + ["eval"] * plays == [one.split for one in mttp.read(session).episodes]
+    assert {"counted": 2 * plays, "evaluation": plays} == mttp.summarize(session).reasons.counts()

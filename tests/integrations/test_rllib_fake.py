@@ -162,6 +162,27 @@ def test_an_error_of_a_hook_harms_nothing() -> None:
     assert ["integration_error"] == faults
 
 
+def test_episodes_of_evaluation_runners_have_their_split() -> None:
+    """
+    Others have none.
+    """
+    splits = told(
+        BEGINNING
+        + """
+    with mttp.configure("memory://") as session:
+        config = AlgorithmConfig(Scripted)
+        mttp.instrument(config)
+        algorithm = config.build_algo()
+        algorithm.train()
+        config.in_evaluation = True
+        algorithm.train()
+    print(json.dumps([episode.split for episode in mttp.read(session)]))
+    """
+    )
+
+    assert [None, "eval"] == splits
+
+
 def test_other_objects_are_refused() -> None:
     """
     A frozen configuration, an unknown option and another object of the library raise InstrumentError.

@@ -1372,3 +1372,50 @@ def test_a_bar_does_without_rich(monkeypatch: pytest.MonkeyPatch):
         advance()
 
     assert "" == terminal.written
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("wrong", ["nothing", "error", "skipped", "nan"])
+def test_a_baseline_is_compared_as_recordings_are(tmp_path: Path, samples: int, wrong: str) -> None:
+    """
+    Effect, interval, p value, verdict and reason are those of `mttp.compare`, whatever is missing.
+    """
+    pytest.importorskip("scipy")
+    paths = [str(tmp_path / f"{name}.jsonl") for name in ("before", "after")]
+    summaries = []
+    for side, path in enumerate(paths):
+        with (
+            mttp.configure(f"file://{path}", run_id=f"side {side}", kind="eval"),
+            mttp.evaluate("sums", samples=samples, baseline=paths[0] if side else None) as run,
+        ):
+            for place in range(24):
+                for sample in range(samples):
+                    score = float((7 * place + 3 * sample) % 10 < 3 + 5 * side)
+                    _play_task(run, place, sample, score, wrong if place % 6 == side else "nothing")
+        summaries.append(run.summary())
+    found = mttp.compare(*paths, metrics=["reward"]).metrics[0]
+
+    assert (found.effect, found.interval, found.p_value, found.verdict, found.reason) == (
+        summaries[1].delta,
+        summaries[1].delta_interval,
+        summaries[1].delta_p,
+        summaries[1].comparison,
+        summaries[1].comparison_reason,
+    )
+    assert (wrong == "nothing") == (found.missing == (0, 0))
+
+
+def _play_task(run: Any, place: int, sample: int, score: float, wrong: str) -> None:
+    task = f"t{place:02}"
+    try:
+        with mttp.episode(env="sums", task=task) as episode:
+            if wrong == "error":
+                raise RuntimeError("gone")
+            if wrong == "skipped":
+                run.result(task, outcome="skipped", sample=sample, episode=episode)
+                return
+            value = float("nan") if wrong == "nan" else score
+            episode.reward(value)
+            run.result(task, value, sample=sample, episode=episode)
+    except RuntimeError as error:
+        run.result(task, error=error, sample=sample)

@@ -254,3 +254,26 @@ def test_the_command_writes_curves():
         done.stdout,
     )
     assert (2, True) == (wrong.exit_code, "can't be combined" in " ".join(wrong.output.split()))
+
+
+def test_what_does_not_count_is_no_point(tmp_path: Path) -> None:
+    """
+    While it is recorded and later: an error has no number, an evaluation in between has no place.
+    """
+    written, later = tmp_path / "live", tmp_path / "later"
+    path = f"{tmp_path}/a.jsonl"
+    with mttp.configure([f"file://{path}", f"tensorboard://{written}"], run_id="r"):
+        for total, split in ((1.0, None), (9.0, "eval"), (2.0, "train")):
+            with mttp.episode(env="e", split=split) as episode:
+                episode.reward(total)
+        with pytest.raises(RuntimeError, match="gone"), mttp.episode(env="e") as episode:
+            _fail_after(episode.reward(7.0))
+    write_curves(path, f"tensorboard://{later}")
+
+    for directory in (written, later):
+        (run,) = directory.iterdir()
+        assert [(1, 1.0), (2, 2.0)] == read_events(run)["episode/return"]
+
+
+def _fail_after(_: object) -> None:
+    raise RuntimeError("gone")

@@ -78,7 +78,9 @@ def episode(record: Mapping[str, Any]) -> Episode:
     for entry in entries:
         turns.add(entry)
     reward = _reward(entries, as_mapping(record.get("grade")))
-    status = _STATUSES.get(str(record.get("status"))) or _status(entries)
+    status = _STATUSES.get(str(record.get("status"))) or _status(
+        entries, is_rewarded=reward.value is not None
+    )
     error = next((one["error"] for one in reversed(entries) if text(one.get("error"))), None)
     stop = text(record.get("stop_reason"))
     truncated = None if stop is None else stop != "done"
@@ -169,11 +171,12 @@ def _phase(entry: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
     return call if call.get("phase") == phase else {}
 
 
-def _status(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the status of a run whose file does not state it."""
+def _status(entries: Sequence[Mapping[str, Any]], *, is_rewarded: bool) -> str:
+    """Return the status of a run whose file does not state it; a run with a reward was trained on."""
     if any(one.get("source") == "system" and one.get("error") for one in entries):
         return "error"
-    return "completed" if any(_phase(one, "evaluate") for one in entries) else "aborted"
+    is_evaluated = is_rewarded or any(_phase(one, "evaluate") for one in entries)
+    return "completed" if is_evaluated else "aborted"
 
 
 def _rest(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -352,8 +352,11 @@ def _ending(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> d
     if "traces" in record:
         errors = [error for one in traces for error in as_list(one.get("errors"))] + errors
     failed = record.get("ok") is False and bool(errors)
-    completed = record.get("ok") is True or all(one.get("is_completed") for one in traces)
     is_truncated = bool(record.get("is_timeout")) or any(map(_is_truncated, traces))
+    completed = record.get("ok") is True or all(
+        one.get("is_completed") or (_is_truncated(one) and number(one.get("reward")) is not None)
+        for one in traces
+    )
     return {
         "status": "error" if failed else "completed" if completed else "aborted",
         "stop_reason": text(traces[0].get("stop_condition")) if len(traces) == 1 else None,

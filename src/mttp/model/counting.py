@@ -14,9 +14,24 @@ The first row that fits holds. An episode that was truncated by a limit is compl
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
-__all__ = ["COMPLETED", "REASONS", "Reason", "counting", "is_counted"]
+if TYPE_CHECKING:
+    from mttp.model.episodes import Run
+
+__all__ = [
+    "COMPLETED",
+    "LEFT_OUT",
+    "NOT_COUNTED",
+    "REASONS",
+    "Reason",
+    "counting",
+    "is_counted",
+    "is_return_counted",
+    "is_reward_counted",
+    "training_runs",
+]
 
 Reason: TypeAlias = Literal["counted", "error", "not_finished", "cut_off", "evaluation"]
 """
@@ -26,6 +41,15 @@ counted: it ended, and its values count. error and not_finished: it has no value
 cut_off and evaluation: it is left out, because it is no part of the learning curve.
 """
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
+NOT_COUNTED: Final[Mapping[str, str]] = {
+    "error": "ended by an error, no value",
+    "not_finished": "not finished, no value",
+    "cut_off": "cut off by the end of the training, left out",
+    "evaluation": "that evaluate the policy during the training, left out",
+}
+"""What is said about the episodes that do not count, by reason."""
+LEFT_OUT: Final[tuple[Reason, ...]] = ("cut_off", "evaluation")
+"""The reasons of episodes that are not even missing."""
 COMPLETED: Final = "completed"
 _EVALUATIONS = frozenset({"eval", "evaluation", "validation", "valid", "val", "test"})
 """Splits of the episodes that evaluate a policy while it is trained."""
@@ -41,6 +65,28 @@ def is_counted(status: str) -> bool:
     return status == COMPLETED
 
 
+def is_reward_counted(status: str) -> bool:
+    """Return whether the value of a reward of this status counts; missing: there is no reward."""
+    return status in ("ok", "missing")
+
+
+def is_return_counted(return_: float | None, reward: float | None, reward_status: str) -> bool:
+    """Return whether the return counts: it is not the value of a reward that does not."""
+    return reward is None or is_reward_counted(reward_status) or return_ != reward
+
+
+def training_runs(
+    runs: Iterable[Run], *, with_tasks: Collection[str], with_updates: Iterable[str]
+) -> frozenset[str]:
+    """
+    Return the ids of the runs that train: with updates, or of kind train with no episode that names a task.
+
+    `with_tasks` and `with_updates` are the ids of the runs with such episodes and with updates.
+    """
+    of_kind = {run.id for run in runs if run.kind == "train"}
+    return frozenset(of_kind.difference(with_tasks).union(with_updates))
+
+
 def counting(
     *, status: str, stop_reason: str | None, is_training: bool, task: str | None, split: str | None
 ) -> Reason:
@@ -50,8 +96,8 @@ def counting(
     `is_training` states that its run trains a policy: its kind is train and no episode names a task, or it
     recorded updates.
     """
-    in_curve = is_training and task is None
-    if in_curve and split is not None and split.lower() in _EVALUATIONS:
+    in_curve = is_training and not task
+    if in_curve and split and split.lower() in _EVALUATIONS:
         return "evaluation"
     if status == COMPLETED:
         return "counted"
@@ -63,4 +109,4 @@ def counting(
 
 
 def _ends_with_program(stop_reason: str | None) -> bool:
-    return stop_reason is None or stop_reason.rpartition(".")[2] in _ENDS_OF_PROGRAM
+    return not stop_reason or stop_reason.rpartition(".")[2] in _ENDS_OF_PROGRAM

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from mttp.model.counting import is_counted, is_return_counted
 from mttp.model.episodes import Episode, Update
 
 __all__ = ["CURVE_ADDRESSES", "episode_curves", "update_curves"]
@@ -33,19 +34,21 @@ def episode_curves(episode: Episode) -> dict[str, float]:
 
     `episode/return`, `episode/length` (steps), `episode/success` (1 or 0, by the outcome, else by the
     reward's verdict), `episode/grader_errors` (failed scorings and components of the reward), and
-    `component/NAME` for each component of the reward. A missing number has no name in the result.
+    `component/NAME` for each component of the reward. A missing number has no name in the result; of an
+    episode that did not finish, only the grader errors have one.
     """
     reward = episode.reward
     errors = [reward.status, *reward.component_statuses.values()].count("error")
     success = _OUTCOMES.get(episode.outcome, _VERDICTS.get(reward.verdict or ""))
+    has_return = is_return_counted(episode.return_, reward.value, reward.status)
     found = {
-        "episode/return": episode.return_,
+        "episode/return": episode.return_ if has_return else None,
         "episode/length": float(episode.length),
         "episode/success": success,
-        "episode/grader_errors": None if reward.status == "missing" else float(errors),
         **{f"component/{name}": value for name, value in reward.components.items()},
     }
-    return _finite(found)
+    grader_errors = None if reward.status == "missing" else float(errors)
+    return _finite({**(found if is_counted(episode.status) else {}), "episode/grader_errors": grader_errors})
 
 
 def update_curves(update: Update) -> dict[str, float]:

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import groupby
 from typing import Any
 
+from mttp.errors import MissingExtra
 from mttp.model.estimates import (
-    FEWEST_EQUAL,
     INSTALL_SCIPY,
     PassEstimate,
     TimeQuantiles,
@@ -18,20 +19,17 @@ from mttp.model.estimates import (
     pass_estimates,
     sample_sizes,
     standard_error,
-    t_interval,
     time_quantiles,
 )
 from mttp.model.scorings import Spec
 from mttp.model.values import Value
 
-__all__ = ["DELTA_INTERVAL", "FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
+__all__ = ["FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
 
 OUTCOMES = ("scored", "abstained", "skipped", "errored", "timed_out")
 """The possible outcomes of a sample of a task."""
 FAILED = ("errored", "timed_out")
 """The outcomes of a sample that ran and could not be scored."""
-DELTA_INTERVAL = "Student t, 95 %, paired by task"
-"""The method of the interval of a delta."""
 _MAX_ROWS = 50
 """The number of results that a notebook shows."""
 OTHER_ERROR = "_OTHER"
@@ -152,6 +150,20 @@ class EvalSummary:
     """Mean over the compared tasks of their mean score minus the baseline's."""
     delta_error: float | None = None
     """Standard error of the delta; None for fewer than two tasks."""
+    delta_interval: tuple[float, float] | None = None
+    """
+    The 95 % interval of the delta, as `mttp.compare` computes it; None where the scores support none.
+
+    The samples of a task count as one difference.
+    """
+    delta_p: float | None = None
+    """The two-sided p value of the delta."""
+    delta_method: str | None = None
+    """The method of the interval and of the p value."""
+    comparison: str | None = None
+    """better or worse if `mttp.compare` says so, else inconclusive; None without a delta."""
+    comparison_reason: str | None = None
+    """Why there is no interval or no verdict, such as missing scores that could change it."""
     higher: int = 0
     """The number of compared tasks with a score above the baseline's."""
     lower: int = 0
@@ -177,24 +189,6 @@ class EvalSummary:
         """
         answered = self.scored + self.abstained
         return self.scored / answered if answered else None
-
-    @property
-    def delta_interval(self) -> tuple[float, float] | None:
-        """
-        The 95 % interval of the delta, by Student's t over the differences of the compared tasks.
-
-        The samples of a task count as one difference.
-        None for fewer than two tasks, for fewer than six with equal differences, and without scipy.
-        """
-        return None if self.delta is None else t_interval(self.delta, self.delta_error, self.compared)
-
-    @property
-    def comparison(self) -> str | None:
-        """better or worse if the delta's interval excludes zero, else inconclusive; None without a delta."""
-        if self.delta is None:
-            return None
-        low, high = self.delta_interval or (0.0, 0.0)
-        return "better" if low > 0 else "worse" if high < 0 else "inconclusive"
 
     @property
     def bias(self) -> str | None:
@@ -232,8 +226,18 @@ class EvalSummary:
         if interval is not None:
             text += f" [{interval[0]:+.4g}, {interval[1]:+.4g}]"
         text += f": {self.comparison}, {self.compared} of {self.tasks} tasks compared"
-        text += f", {self.higher} higher and {self.lower} lower ({_method(self)})"
+        text += f", {self.higher} higher and {self.lower} lower ({self._method()})"
         return text if self.bias is None else f"{text}; {self.bias}"
+
+    def _method(self) -> str:
+        """Return the method of the delta's interval, the reason for its absence, and that for no verdict."""
+        if self.delta_interval is None:
+            return (
+                "no interval for one task" if self.compared < 2 else self.comparison_reason or "no interval"
+            )
+        p_value = "" if self.delta_p is None else f", p = {self.delta_p:.2g}"
+        reason = "" if self.comparison_reason is None else f"; {self.comparison_reason}"
+        return f"{self.delta_method}{p_value}{reason}"
 
 
 def _figure(name: str, value: float | None, count: int, total: int) -> list[str]:
@@ -241,19 +245,6 @@ def _figure(name: str, value: float | None, count: int, total: int) -> list[str]
     if value is None:
         return []
     return [f"{name} {value:.4g}" + (f" ({count} of {total})" if count < total else "")]
-
-
-def _method(summary: EvalSummary) -> str:
-    """Return the method of the delta's interval, or the reason for its absence."""
-    if summary.delta_interval is not None:
-        return DELTA_INTERVAL
-    if summary.compared < 2:
-        return "no interval for one task"
-    if summary.delta_error is None:
-        return "no interval: the differences are too large"
-    if summary.delta_error == 0 and summary.compared < FEWEST_EQUAL:
-        return "no interval: too few tasks, with equal differences"
-    return f"no interval without scipy: {INSTALL_SCIPY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -278,6 +269,8 @@ class Evaluation(Value):
     """Whether the evaluation is a baseline for others."""
     baseline_counts: Mapping[str, int] = field(default_factory=dict)
     """The number of the baseline's results by outcome, over the tasks of both."""
+    baseline_samples: Mapping[str, Sequence[float | None]] = field(default_factory=dict, compare=False)
+    """The baseline's scores by task, one for each sample, None for one without a score; not recorded."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags for finding the evaluation."""
     spec: Spec | None = None
@@ -339,7 +332,15 @@ class Evaluation(Value):
         """Return the evaluation with each result compared with a baseline; replaces an earlier comparison."""
         scores = baseline.scores() if isinstance(baseline, Evaluation) else baseline
         results = tuple(found.against(scores.get(found.task)) for found in self.results)
-        return replace(self, results=results, baseline_counts=self.counted(baseline))
+        return replace(self, results=results).with_baseline(baseline)
+
+    def with_baseline(self, baseline: Evaluation | Mapping[str, float]) -> Evaluation:
+        """Return the evaluation with the counts and the scores of a baseline, for its summary."""
+        if isinstance(baseline, Evaluation):
+            samples = {task: [found.score for found in results] for task, results in baseline._by_task()}
+        else:
+            samples = {task: [score] for task, score in baseline.items()}
+        return replace(self, baseline_counts=self.counted(baseline), baseline_samples=samples)
 
     def counted(self, baseline: Evaluation | Mapping[str, float]) -> dict[str, int]:
         """Return a baseline's number of results by outcome, over common tasks; empty for plain scores."""
@@ -417,17 +418,52 @@ class Evaluation(Value):
     def _comparison(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
         """Return the fields of the summary about the baseline; each task is one difference."""
         pairs = [pair for _, of_task in by_task if (pair := _pair(of_task)) is not None]
+        if not pairs:
+            return {}
         deltas = [score - baseline for score, baseline in pairs]
+        failed = sum(self.baseline_counts.get(name, 0) for name in FAILED) if self.baseline_counts else None
         return {
             "compared": len(deltas),
-            "baseline_failed": sum(self.baseline_counts.get(name, 0) for name in FAILED)
-            if self.baseline_counts
-            else None,
+            "baseline_failed": failed,
             "baseline_mean": mean(baseline for _, baseline in pairs),
             "delta": mean(deltas),
             "delta_error": standard_error(deltas),
             "higher": sum(delta > 0 for delta in deltas),
             "lower": sum(delta < 0 for delta in deltas),
+            "comparison": "inconclusive",
+            **self._tested(by_task),
+        }
+
+    def _tested(self, by_task: Sequence[tuple[str, Sequence[TaskResult]]]) -> dict[str, Any]:
+        """Return the fields about the interval and the verdict, which are those of `mttp.compare`."""
+        unplaced = ""
+        base = self.baseline_samples
+        if not base:  # read from the recording, which has the means of the tasks
+            base = {task: [of_task[0].baseline_score] for task, of_task in by_task}
+            missing = sum(count for outcome, count in self.baseline_counts.items() if outcome != "scored")
+            unknown = sum(scores == [None] for scores in base.values())
+            if missing != unknown * self.samples:
+                base = {task: scores for task, scores in base.items() if scores != [None]}
+                unplaced = (
+                    f"{missing:,} results of the baseline are missing, of unknown tasks" if missing else ""
+                )
+        here = {task: [found.score for found in of_task] for task, of_task in by_task}
+        try:
+            found = import_module("mttp.study.scores").compare_scores(base, here)
+        except MissingExtra:
+            return {"comparison_reason": f"no interval without scipy: {INSTALL_SCIPY}"}
+        if found.verdict == "inconclusive":
+            unplaced = ""
+        if found.effect is None or not math.isfinite(found.effect):
+            return {"comparison_reason": "no interval: the differences are too large"}
+        return {
+            "baseline_mean": found.base,
+            "delta": found.effect,
+            "delta_interval": found.interval,
+            "delta_p": found.p_value,
+            "delta_method": found.method,
+            "comparison": "inconclusive" if unplaced else found.verdict,
+            "comparison_reason": unplaced or found.reason,
         }
 
 

@@ -6,12 +6,19 @@ import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mttp.codec import summary_fields
+from mttp.model.counting import Reason, counting, training_runs
 from mttp.model.gradings import GraderTally, Grading
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
+if TYPE_CHECKING:
+    from mttp.model.episodes import Run
+
 __all__ = ["Aggregate", "Codes", "Trend", "RunCounts"]
+
+_LABELS = ("runs", "statuses", "outcomes", "envs", "specs", "tasks", "splits", "stop_reasons")
 
 
 class Codes:
@@ -146,7 +153,8 @@ class Aggregate:
         self.durations = array("d")
         self.returns = array("d")
         self.lengths = array("q")
-        self.labels = {name: Codes() for name in ("runs", "statuses", "outcomes", "envs", "specs", "tasks")}
+        self.is_return_counted = array("b")
+        self.labels = {name: Codes() for name in _LABELS}
         self.runs: dict[str, RunCounts] = {}
 
     def __len__(self) -> int:
@@ -180,6 +188,59 @@ class Aggregate:
         self.durations.append(row.duration)
         self.returns.append(row.return_)
         self.lengths.append(row.length)
-        words = row.run, row.status, row.outcome, row.env, row.spec, row.task
+        self.is_return_counted.append(row.is_return_counted)
+        words = row.run, row.status, row.outcome, row.env, row.spec, row.task, row.split, row.stop_reason
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)
+
+    def reasons(self, runs: Iterable[Run]) -> Codes:
+        """Return for each row why it counts or not; `runs` are those of the recording."""
+        by_name = {name: codes.column for name, codes in self.labels.items()}
+        words = {name: [*codes.words] for name, codes in self.labels.items()}
+        columns = [by_name[name] for name in ("runs", "statuses", "tasks", "splits", "stop_reasons")]
+        distinct = {*zip(*columns, strict=True)}
+        training = training_runs(
+            runs,
+            with_tasks={words["runs"][run] for run, _, task, _, _ in distinct if words["tasks"][task]},
+            with_updates=[run for run, counts in self.runs.items() if counts.update_times],
+        )
+        reasons: dict[tuple[int, ...], Reason] = {
+            (run, status, task, split, stop_reason): counting(
+                status=words["statuses"][status],
+                stop_reason=words["stop_reasons"][stop_reason],
+                is_training=words["runs"][run] in training,
+                task=words["tasks"][task],
+                split=words["splits"][split],
+            )
+            for run, status, task, split, stop_reason in distinct
+        }
+        found = Codes()
+        for row in zip(*columns, strict=True):
+            found.append(reasons[row])
+        return found
+
+    def counted_returns(self, reasons: Codes) -> array[float]:
+        """Return the returns; NaN in the rows that do not count."""
+        counted = reasons.words.get("counted", -1)
+        return array(
+            "d",
+            (
+                return_ if code == counted and is_counted else math.nan
+                for return_, code, is_counted in zip(
+                    self.returns, reasons.column, self.is_return_counted, strict=True
+                )
+            ),
+        )
+
+    def counted_outcomes(self, reasons: Codes) -> array[int]:
+        """Return the codes of the outcomes; that of unknown in the rows that do not count."""
+        counted = reasons.words.get("counted", -1)
+        outcomes = self.labels["outcomes"]
+        unknown = outcomes.words.setdefault("unknown", len(outcomes.words))
+        return array(
+            "I",
+            (
+                outcome if code == counted else unknown
+                for outcome, code in zip(outcomes.column, reasons.column, strict=True)
+            ),
+        )

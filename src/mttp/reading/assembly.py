@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mttp.codec import segments, summary_fields, templates
+from mttp.model.counting import is_return_counted
 from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
 from mttp.reading.episode_figures import (
@@ -271,6 +272,9 @@ class PartialEpisode:
             env=place.text(a.ENV_ID),
             spec="" if root is None else spec(scored) if scored else summary_fields.spec(found),
             task=place.text(a.TASK_ID),
+            split=place.text(a.TASK_SPLIT),
+            stop_reason=place.text(a.EPISODE_STOP_REASON),
+            is_return_counted=scored is None or is_return_counted(return_, scored.value, scored.status),
         )
 
 

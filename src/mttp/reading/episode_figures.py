@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.codec import summary_fields, templates
-from mttp.model.counting import is_counted
+from mttp.model.counting import is_counted, is_return_counted, is_reward_counted
 from mttp.model.gradings import Scored
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -274,8 +274,9 @@ class EpisodeFigures(NamedTuple):
         if not is_counted(self.status):
             spec = ScoreFigures(spec=self.scores.spec)
             return self._replace(**_NOT_COUNTED, reward_scores=spec)
-        if self.reward is not None and self.reward_status not in ("ok", "missing"):
-            return self._replace(reward=None, return_=None if self.return_ == self.reward else self.return_)
+        if self.reward is not None and not is_reward_counted(self.reward_status):
+            counts = is_return_counted(self.return_, self.reward, self.reward_status)
+            return self._replace(reward=None, return_=self.return_ if counts else None)
         return self
 
     def plain(self) -> tuple[Any, ...]:

@@ -93,6 +93,10 @@ class EpisodeRow(NamedTuple):
     env: str
     spec: str
     task: str
+    split: str
+    stop_reason: str
+    is_return_counted: bool
+    """Whether the return is not the value of a reward whose status is not ok."""
 
 
 class UndecidedScoring(NamedTuple):

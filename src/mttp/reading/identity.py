@@ -19,9 +19,18 @@ def episodes_digest(episodes: Iterable[EpisodeKey]) -> str:
 
     Later facts, such as labels and outcomes, do not change it, nor does the format of the file.
     """
-    lines = {"\t".join(map(_word, (trace_id[:16], *rest))) for trace_id, *rest in episodes}
+    lines = {
+        f"{trace_id[:16].zfill(16)}\t{start}\t{env}\t{task or ''}\t{status}\t{_word(length)}"
+        f"\t{_number(return_)}\t{_number(duration)}"
+        for trace_id, start, env, task, status, length, return_, duration in episodes
+    }
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
-def _word(value: object) -> str:
-    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
+def _word(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _number(value: float | None) -> str:
+    """Return a number as text, the same one for 1 and 1.0; nothing for NaN."""
+    return "" if value is None or math.isnan(value) else repr(float(value))

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from mttp.errors import ConfigureError
+from mttp.model.counting import NOT_COUNTED, is_counted
 from mttp.model.divergence import kl_estimates
 from mttp.model.episodes import Episode, Tokens, Update
+from mttp.reading.counted import counted_figures
 from mttp.reading.drawing import (
     COLOURS,
     GREY,
@@ -46,15 +48,28 @@ _EPISODE = "episode, in order of start"
 _EPISODE_OF_RUN = "episode of its run, in order of start"
 _LENGTHS = ("steps", "tokens")
 _SOURCES = ("updates", "tokens")
-_MISSING_HEIGHTS = {"error": 0.02, "abstained": 0.05, "missing": 0.08}
+_MISSING_HEIGHTS = {"error": 0.02, "abstained": 0.05, "missing": 0.08, "unfinished": 0.11}
+_UNFINISHED = "not finished, or ended by an error"
 _OF_RETURNS = {
     "none": "no episode has a return",
     "error": "reward error",
     "abstained": "grader abstained",
     "missing": "no return",
+    "unfinished": _UNFINISHED,
 }
-_OF_LENGTHS = {"none": "no episode has token counts", "missing": "no length", "error": "", "abstained": ""}
-_MISSING_COLOURS = {"error": _ERROR_COLOUR, "abstained": COLOURS[4], "missing": GREY}
+_OF_LENGTHS = {
+    "none": "no episode has token counts",
+    "error": "",
+    "abstained": "",
+    "missing": "no length",
+    "unfinished": _UNFINISHED,
+}
+_MISSING_COLOURS = {
+    "error": _ERROR_COLOUR,
+    "abstained": COLOURS[4],
+    "missing": GREY,
+    "unfinished": COLOURS[6],
+}
 _MOST_NAMED = 8
 """Runs and components that a legend names."""
 
@@ -65,6 +80,8 @@ class RecordingPlots:
 
     `ax` is the axes to draw on, by default those of a new figure.
     A missing value is a tick at the bottom of the plot; it is neither left out silently nor drawn as zero.
+    The value of an episode that did not finish is missing; the title has the number of those left out, which
+    the end of the training cut off or which evaluated the policy meanwhile.
     Colours can be told apart by colour-blind people.
     Without values, the axes have a message that says what is missing.
     Every method raises MissingExtra if matplotlib is not installed: `pip install 'mttp[plot]'`.
@@ -77,15 +94,23 @@ class RecordingPlots:
         return "<RecordingPlots: returns(), components(), lengths(), groups(), kl()>"
 
     @cached_property
+    def _counted(self) -> tuple[list[EpisodeFigures], str]:
+        """The episodes that count or are missing, and how many others there are."""
+        recording = self._recording
+        updated = {update.run_id for update in recording.updates}
+        figures, left_out = counted_figures(map(episode_figures, recording), recording.runs, updated)
+        return figures, "; ".join(f"{count:,} {NOT_COUNTED[reason]}" for reason, count in left_out.items())
+
+    @property
     def _figures(self) -> list[EpisodeFigures]:
-        return [episode_figures(episode) for episode in self._recording]
+        return self._counted[0]
 
     @cached_property
     def _runs(self) -> dict[str, list[int]]:
         """Positions of each run's episodes, by run id."""
         found: dict[str, list[int]] = {}
-        for place, episode in enumerate(self._recording):
-            found.setdefault(episode.run_id, []).append(place)
+        for place, episode in enumerate(self._figures):
+            found.setdefault(episode.run, []).append(place)
         return found
 
     def returns(self, *, window: int | None = None, ax: Axes | None = None) -> Axes:
@@ -118,7 +143,10 @@ class RecordingPlots:
         ax = axes(ax)
         ax.set(ylabel=f"episode length ({'steps' if unit == 'steps' else 'sampled tokens'})")
         values = _floats(one.length if unit == "steps" else one.completion_tokens for one in self._figures)
-        kinds = ["" if known else "missing" for known in np.isfinite(values)]
+        kinds = [
+            "" if known else "missing" if is_counted(one.status) else "unfinished"
+            for one, known in zip(self._figures, np.isfinite(values), strict=True)
+        ]
         cut = np.array([bool(one.truncated) for one in self._figures], dtype=bool)
         return self._over_episodes(ax, values, kinds, _OF_LENGTHS, window, truncated=cut)
 
@@ -157,7 +185,7 @@ class RecordingPlots:
             place for place, one in enumerate(self._figures, 1) if not {*chosen} <= one.components.keys()
         ]
         mark_missing(ax, lacking, name="episodes lacking a score", colour=GREY, height=0.02)
-        return _finish(ax, method)
+        return _finish(ax, method, self._counted[1])
 
     def _component_counts(self) -> dict[str, int]:
         """The number of episodes with a score of each component, the most frequent first."""
@@ -311,7 +339,8 @@ class RecordingPlots:
         for kind, height in _MISSING_HEIGHTS.items():
             chosen = number[[one == kind for one in kinds]]
             mark_missing(ax, chosen, name=names[kind], colour=_MISSING_COLOURS[kind], height=height)
-        return _finish(ax, method if len(runs) == 1 else f"{len(runs)} runs; {method}")
+        method = method if len(runs) == 1 else f"{len(runs)} runs; {method}"
+        return _finish(ax, method, self._counted[1])
 
     def _run_name(self, run_id: str) -> str:
         return next((run.name for run in self._recording.runs if run.id == run_id and run.name), run_id)
@@ -321,7 +350,13 @@ def _returns(figures: Sequence[EpisodeFigures]) -> tuple[Floats, list[str]]:
     """The return of each episode, NaN where it is missing, and why it is missing."""
     values = _floats(one.return_ for one in figures)
     kinds = [
-        one.reward_status if one.reward_status in ("error", "abstained") else "" if known else "missing"
+        "unfinished"
+        if not is_counted(one.status)
+        else one.reward_status
+        if one.reward_status in ("error", "abstained")
+        else ""
+        if known
+        else "missing"
         for one, known in zip(figures, np.isfinite(values), strict=True)
     ]
     values[[kind != "" for kind in kinds]] = math.nan
@@ -343,8 +378,8 @@ def _blocks(episode: Episode) -> Iterator[Tokens]:
     return (step.tokens for step in episode.steps if step.tokens is not None)
 
 
-def _finish(ax: Axes, method: str) -> Axes:
-    """Add the method as a title and the legend; return the axes."""
-    ax.set_title(method, loc="left", fontsize="small", color=GREY)
+def _finish(ax: Axes, method: str, left_out: str = "") -> Axes:
+    """Add the method and what is left out as a title, and the legend; return the axes."""
+    ax.set_title("; ".join(filter(None, (method, left_out))), loc="left", fontsize="small", color=GREY)
     show_legend(ax)
     return ax

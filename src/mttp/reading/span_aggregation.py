@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mttp.codec import segments, summary_fields
 from mttp.codec.kinds import is_call_operation
+from mttp.model.counting import is_return_counted
 from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Aggregate
@@ -326,6 +327,9 @@ class SpanAggregator:
         figures.returns[row] = math.nan if own["return_"] is None else own["return_"]
         if effective is not None:
             figures.labels["specs"].replace(row, spec(effective[1]))
+            figures.is_return_counted[row] = is_return_counted(
+                own["return_"], effective[1].value, effective[1].status
+            )
 
     def _merge_figures(
         self, row: int, theirs: PartialEpisode, counted: FigureCounts, effective: tuple[str, Scored] | None

@@ -14,8 +14,9 @@ from mttp.codec import summary_fields
 from mttp.model.gradings import GraderHealth
 from mttp.model.notebook import html_table
 from mttp.otlp.streams import Progress
-from mttp.reading.aggregate import Aggregate, RunCounts, Trend
+from mttp.reading.aggregate import Aggregate, Codes, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
+from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
 from mttp.reading.source_aggregation import add_other_calls, aggregate_source
 from mttp.reading.sources import Source
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from mttp.model.episodes import Run
 
 __all__ = ["Labels", "Returns", "Summary", "summarize", "summed"]
+
+_LABELS = ("statuses", "outcomes", "envs", "specs", "tasks", "reasons")
 
 
 class _Columns:
@@ -117,8 +120,10 @@ class Summary:
     """
     The figures of a recording.
 
-    Arrays (`start_times`, `durations`, `returns`, `lengths`) and labels (`statuses`, `outcomes`, `envs`,
-    `specs`, `tasks`) have one entry per episode, in order of start, then trace id.
+    Arrays (`start_times`, `durations`, `returns`, `lengths`, `is_counted`) and labels (`statuses`,
+    `outcomes`, `envs`, `specs`, `tasks`, `reasons`) have one entry per episode, in order of start, then
+    trace id.
+    An episode that does not count, by the rule of `mttp.model.counting`, has no return and no outcome.
     `by_run` has a summary of each run; with several runs, the figures of the summary itself are totals.
     `len(summary)` is the number of episodes.
     """
@@ -135,6 +140,8 @@ class Summary:
     """Name and version of the reward spec, separated by a space; empty if there is none."""
     tasks: Labels
     """Id of the task, empty if there is none."""
+    reasons: Labels
+    """Why it counts or not: counted, error, not_finished, cut_off or evaluation."""
     graders: tuple[GraderHealth, ...] = ()
     """
     The health of each grader and component, from the last scoring of each episode, agent and step.
@@ -205,13 +212,38 @@ class Summary:
 
     @property
     def returns(self) -> NDArray[np.float64]:
-        """Returns, shape [episodes]; NaN if unknown."""
+        """Returns, shape [episodes]; NaN if unknown, and of the episodes that do not count."""
         return self.columns.ordered("returns")
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Numbers of environment steps, shape [episodes]."""
+        """Numbers of environment steps, shape [episodes], also of the episodes that do not count."""
         return self.columns.ordered("lengths")
+
+    @property
+    def is_counted(self) -> NDArray[np.bool_]:
+        """Whether each episode counts in means, shape [episodes]."""
+        import numpy as np
+
+        codes = [code for code, word in enumerate(self.reasons.words) if word == "counted"]
+        return np.isin(self.reasons.codes, codes)
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the episodes, which annotations and the format of the file do not change."""
+        columns = self.columns.counted
+        rows = zip(
+            (f"{trace:016x}" for trace in columns["traces"]),
+            columns["start_times"],
+            (self.envs.words[code] for code in columns["envs"]),
+            (self.tasks.words[code] for code in columns["tasks"]),
+            (self.statuses.words[code] for code in columns["statuses"]),
+            columns["lengths"],
+            columns["recorded_returns"],
+            columns["durations"],
+            strict=True,
+        )
+        return episodes_digest(rows)
 
     def __len__(self) -> int:
         return len(self.columns.counted["returns"])
@@ -230,10 +262,10 @@ class Summary:
 
     def _cells(self, run: str) -> tuple[object, ...]:
         known = [value for value in self.columns.counted["returns"] if math.isfinite(value)]
-        lengths = self.columns.counted["lengths"]
+        lengths = self.lengths[self.is_counted].tolist()
         counted = (labels.counts() for labels in (self.statuses, self.outcomes))
         words = [", ".join(f"{word} {count:,}" for word, count in counts.items()) for counts in counted]
-        return run, len(self), _mean(known), len(known), _mean([*lengths]), *words
+        return run, len(self), _mean(known), len(known), _mean(lengths), *words
 
 
 def summarize(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Summary:
@@ -265,14 +297,18 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
         faults = Counter(map(summary_fields.fault_kind, run.faults))
         omissions = Counter(map(summary_fields.omitted_name, run.omissions))
         aggregate.of(run.id).counts.merge(Counts(faults=faults, omissions=omissions))
+    reasons = aggregate.reasons(runs)
     columns = _Columns(
         {
             "traces": aggregate.traces,
             "start_times": aggregate.start_times,
             "durations": aggregate.durations,
-            "returns": aggregate.returns,
+            "returns": aggregate.counted_returns(reasons),
+            "recorded_returns": aggregate.returns,
             "lengths": aggregate.lengths,
             **{name: codes.column for name, codes in aggregate.labels.items()},
+            "reasons": reasons.column,
+            "outcomes": aggregate.counted_outcomes(reasons),
         }
     )
     total = RunCounts()
@@ -282,8 +318,10 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
     codes = aggregate.labels["runs"].words
     for id_ in _in_order(aggregate, runs):
         of_run = columns if [*codes] == [id_] else columns.of("runs", codes.get(id_, len(codes)))
-        by_run[id_] = _of(aggregate, of_run, aggregate.runs[id_], [run for run in runs if run.id == id_])
-    return _of(aggregate, columns, total, list(runs), by_run=by_run, **facts)
+        by_run[id_] = _of(
+            aggregate, of_run, reasons, aggregate.runs[id_], [run for run in runs if run.id == id_]
+        )
+    return _of(aggregate, columns, reasons, total, list(runs), by_run=by_run, **facts)
 
 
 def _in_order(aggregate: Aggregate, runs: Sequence[Run]) -> list[str]:
@@ -299,14 +337,19 @@ def _in_order(aggregate: Aggregate, runs: Sequence[Run]) -> list[str]:
 
 
 def _of(
-    aggregate: Aggregate, columns: _Columns, counted: RunCounts, runs: list[Run], **facts: Any
+    aggregate: Aggregate,
+    columns: _Columns,
+    reasons: Codes,
+    counted: RunCounts,
+    runs: list[Run],
+    **facts: Any,
 ) -> Summary:
     counts = counted.counts
     trends: dict[str, Any] = {**counted.trends()}
     labels: dict[str, Any] = {
         name: Labels(name, tuple(codes.words), columns)
-        for name, codes in aggregate.labels.items()
-        if name != "runs"
+        for name, codes in {**aggregate.labels, "reasons": reasons}.items()
+        if name in _LABELS
     }
     return Summary(
         columns=columns,

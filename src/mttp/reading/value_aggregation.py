@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mttp.codec import summary_fields
 from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.plain import to_json
+from mttp.model.counting import is_return_counted
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
@@ -120,6 +121,9 @@ def _episode_summary(episode: Episode) -> EpisodeSummary:
             env=episode.env,
             spec=label(reward) if reward and reward.spec is not None and is_finished else "",
             task=episode.task or "",
+            split=episode.split or "",
+            stop_reason=episode.stop_reason or "",
+            is_return_counted=not reward or is_return_counted(episode.return_, reward.value, reward.status),
         ),
         counts=_counts(episode),
         gradings=tuple(_gradings(episode)),

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from mttp.codec import components, kinds
 from mttp.codec.pending import TOKENS
+from mttp.model.counting import COMPLETED, is_counted, is_reward_counted
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
@@ -99,6 +100,8 @@ class _MetricsRecorder(SpanProcessor):
     def _episode(self, span: RecordingSpan) -> None:
         attributes, dimensions = span.values, self._dimensions(span.values, _EPISODE)
         self._instruments[metrics.EPISODES_FINISHED].add(1, dimensions)
+        if not is_counted(attributes.get(a.EPISODE_STATUS, COMPLETED)):
+            return
         self._record(
             metrics.EPISODES_RETURN, attributes.get(a.EPISODE_RETURN), dimensions | _subset(attributes, _SPEC)
         )
@@ -118,7 +121,8 @@ class _MetricsRecorder(SpanProcessor):
 
     def _reward(self, attributes: Mapping[str, Any]) -> None:
         dimensions = self._dimensions(attributes, (*_SPEC, a.GRADER_NAME))
-        self._record(metrics.REWARDS_VALUE, attributes.get(a.REWARD_VALUE), dimensions)
+        if is_reward_counted(attributes[a.REWARD_STATUS]):
+            self._record(metrics.REWARDS_VALUE, attributes.get(a.REWARD_VALUE), dimensions)
         if attributes[a.REWARD_STATUS] in ("error", "missing"):
             status = {a.REWARD_STATUS: attributes[a.REWARD_STATUS]}
             self._instruments[metrics.REWARDS_INVALID].add(

@@ -11,9 +11,10 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from mttp.errors import ReadError
-from mttp.model.counting import Reason, counting
+from mttp.model.counting import LEFT_OUT, NOT_COUNTED, Reason
 from mttp.model.episodes import Run
 from mttp.reading import Recording, read
+from mttp.reading.counted import reasons_of, training_of
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.identity import episodes_digest
 from mttp.reading.source_aggregation import read_figures
@@ -25,11 +26,6 @@ __all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load"]
 
 Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Sequence[Any]"
 """A path, glob, directory or trace store, a session, a `Recording`, or a list of these: several seeds."""
-
-_LEFT_OUT: Mapping[Reason, str] = {
-    "cut_off": "cut off by the end of the training, left out",
-    "evaluation": "that evaluate the policy during the training, left out",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +109,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     if not read_episodes:
         raise ReadError(f"{name} holds no episodes: there is nothing to compare")
     distinct, notes = _distinct(read_episodes)
-    training = _training(runs, distinct, updates)
+    training = training_of(runs, distinct, [run for run, times in updates.items() if times])
     episodes, left_out = _counted(distinct, training)
     if not episodes:
         reasons = "; ".join(left_out)
@@ -164,35 +160,19 @@ def _distinct(episodes: Sequence[EpisodeFigures]) -> tuple[list[EpisodeFigures],
     return sorted(distinct, key=attrgetter("start_time", "trace_id")) if nameless else distinct, notes
 
 
-def _training(
-    runs: Iterable[Run], episodes: Iterable[EpisodeFigures], updates: Mapping[str, Sequence[int]]
-) -> frozenset[str]:
-    """Return the ids of the runs that train: with updates, or of kind train with episodes without tasks."""
-    with_tasks = {episode.run for episode in episodes if episode.task is not None}
-    of_kind = {run.id for run in runs if run.kind == "train"}
-    return frozenset(of_kind - with_tasks) | {run for run, times in updates.items() if times}
-
-
 def _counted(
-    episodes: Iterable[EpisodeFigures], training: frozenset[str]
+    episodes: Sequence[EpisodeFigures], training: frozenset[str]
 ) -> tuple[list[EpisodeFigures], list[str]]:
     """Return the episodes that count or are missing, and notes about the others."""
     kept: list[EpisodeFigures] = []
     others: Counter[Reason] = Counter()
-    for episode in episodes:
-        reason = counting(
-            status=episode.status,
-            stop_reason=episode.stop_reason,
-            is_training=episode.run in training,
-            task=episode.task,
-            split=episode.split,
-        )
-        if reason in _LEFT_OUT:
+    for episode, reason in zip(episodes, reasons_of(episodes, training), strict=True):
+        if reason in LEFT_OUT:
             others[reason] += 1
         else:
             kept.append(episode.as_counted())
     return kept, [
-        f"{others[reason]:,} episodes {words}" for reason, words in _LEFT_OUT.items() if others[reason]
+        f"{others[reason]:,} episodes {NOT_COUNTED[reason]}" for reason in LEFT_OUT if others[reason]
     ]
 
 

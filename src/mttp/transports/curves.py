@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec import episodes, kinds, updates
 from mttp.codec.profiles import full
+from mttp.model.counting import LEFT_OUT, counting
 from mttp.model.curves import episode_curves, update_curves
 from mttp.model.episodes import Episode, Update
 from mttp.model.interrupts import raise_interrupt
@@ -55,7 +56,8 @@ class CurveTransport(SpanExporter):
     """
     Writes the curves of ended episodes and updates, in the background thread of a session.
 
-    Episodes of a run are counted in the order in which they are written. It never makes the caller wait.
+    Episodes of a run are counted in the order in which they are written, without those that the end of the
+    training cut off or that evaluate the policy meanwhile. It never makes the caller wait.
     Points that can't be written are lost; they are counted and logged as spans that were rejected.
     """
 
@@ -70,6 +72,8 @@ class CurveTransport(SpanExporter):
         self._forget()
 
     def _forget(self) -> None:
+        self.training: set[str] = set()
+        """Ids of the runs that train, as far as they are known, see `mttp.model.counting`."""
         self._names: dict[str, str] = {}
         self._numbers: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._scorings: OrderedDict[int, list[SpanRecord]] = OrderedDict()
@@ -106,7 +110,10 @@ class CurveTransport(SpanExporter):
             return
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
         if kind in (names.RUN_START, names.RUN):
-            self.name_run(str(span.values[a.RUN_ID]), span.values.get(a.RUN_NAME))
+            run_id = str(span.values[a.RUN_ID])
+            if span.values.get(a.RUN_KIND) == "train":
+                self.training.add(run_id)
+            self.name_run(run_id, span.values.get(a.RUN_NAME))
         elif kind == names.REWARD and a.STEP_INDEX not in span.values:
             self._scorings.setdefault(span.trace_id, []).append(span.as_record(full))
             if len(self._scorings) > _MOST_OPEN:
@@ -115,7 +122,9 @@ class CurveTransport(SpanExporter):
             scorings = self._scorings.pop(span.trace_id, [])
             self.add_episode(episodes.decode([*scorings, span.as_record(full)]))
         elif kind == names.UPDATE:
-            self.add_update(updates.decode(span.as_record(full)))
+            update = updates.decode(span.as_record(full))
+            self.training.add(update.run_id)
+            self.add_update(update)
 
     def name_run(self, run_id: str, name: object) -> None:
         """Set the name of a run, by default its id, and write its points so far."""
@@ -124,32 +133,59 @@ class CurveTransport(SpanExporter):
             write(self._names[run_id])
 
     def add_episode(self, episode: Episode) -> None:
-        """Write the points of an episode."""
-        number = self._next(episode.run_id, "episode")
-        self._write(episode, episode_curves(episode), axis="episode", number=number)
+        """Write the points of an episode, unless it is no part of the learning curve."""
+        is_left_out = partial(
+            self._is_left_out,
+            episode.run_id,
+            episode.status,
+            episode.stop_reason,
+            episode.task,
+            episode.split,
+        )
+        self._write(episode, episode_curves(episode), axis="episode", is_left_out=is_left_out)
+
+    def _is_left_out(
+        self, run_id: str, status: str, stop_reason: str | None, task: str | None, split: str | None
+    ) -> bool:
+        reason = counting(
+            status=status,
+            stop_reason=stop_reason,
+            is_training=run_id in self.training,
+            task=task,
+            split=split,
+        )
+        return reason in LEFT_OUT
 
     def add_update(self, update: Update) -> None:
         """Write the points of an update."""
-        number = self._next(update.run_id, "update") - 1
-        number = number if update.index is None else update.index
-        self._write(update, update_curves(update), axis="update", number=number)
+        self._write(update, update_curves(update), axis="update", index=update.index)
 
-    def _write(self, value: Episode | Update, points: Mapping[str, float], *, axis: str, number: int) -> None:
-        """Write points, or keep them until the run's start marker names the run."""
-        write = partial(
-            self._writer.write,
-            run_id=value.run_id,
-            points={visible(name): point for name, point in points.items()},
-            axis=axis,
-            number=number,
-            time=value.end_time or value.start_time or 0,
-        )
-        if value.run_id in self._names:
-            write(self._names[value.run_id])
+    def _write(
+        self,
+        value: Episode | Update,
+        points: Mapping[str, float],
+        *,
+        axis: str,
+        index: int | None = None,
+        is_left_out: Callable[[], bool] = bool,
+    ) -> None:
+        """Write points, or keep them until the run's start marker names the run and its kind."""
+        run_id, time = value.run_id, value.end_time or value.start_time or 0
+        visibly = {visible(name): point for name, point in points.items()}
+
+        def write(name: str) -> None:
+            if is_left_out():
+                return
+            number = self._next(run_id, axis) - (axis == "update")
+            number = number if index is None else index
+            self._writer.write(name, run_id=run_id, points=visibly, axis=axis, number=number, time=time)
+
+        if run_id in self._names:
+            write(self._names[run_id])
             return
-        self._unnamed[value.run_id].append(write)
-        if len(self._unnamed[value.run_id]) > _MOST_OPEN:
-            self.name_run(value.run_id, None)
+        self._unnamed[run_id].append(write)
+        if len(self._unnamed[run_id]) > _MOST_OPEN:
+            self.name_run(run_id, None)
 
     def _next(self, run_id: str, axis: str) -> int:
         self._numbers[run_id, axis] += 1

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from mttp.errors import MissingExtra
+from mttp.model.counting import LEFT_OUT, Reason, counting, is_counted, is_reward_counted, training_runs
+from mttp.reading.counted import counted_figures
 from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.recording import Recording
+from mttp.reading.source_aggregation import read_figures
+from mttp.reading.sources import Source
+from mttp.reading.value_aggregation import episode_figures
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from mttp.model.episodes import Run
 
 __all__ = ["EpisodeTable", "Floats", "Map", "columns_of", "known", "mean"]
 
@@ -34,6 +42,8 @@ _TEXTS = (
     "failed_checks",
 )
 _NUMBERS = ("return", "reward", "success", "tokens", "duration", "latency", "cost")
+_COUNTED = ("outcome", "success", "length", "tokens", "duration", "latency", "cost", "components", "metrics")
+"""The columns that are missing where an episode did not end."""
 _FIELDS = {"episode": "trace_id", "return": "return_"}
 
 
@@ -51,6 +61,16 @@ class EpisodeTable:
     def of(cls, episodes: Iterable[EpisodeFigures]) -> EpisodeTable:
         """The table of these episodes."""
         return cls(columns_of(episodes))
+
+    @classmethod
+    def of_counted(cls, source: Source | Recording) -> EpisodeTable:
+        """The table of the episodes of a source that count or are missing, see `counted`."""
+        if isinstance(source, Recording):
+            updated = {update.run_id for update in source.updates}
+            return cls.of(counted_figures(map(episode_figures, source), source.runs, updated)[0])
+        found, figures = read_figures(source)
+        updated = {run for run, counts in found.spans.aggregate.runs.items() if counts.update_times}
+        return cls.of(counted_figures(figures, found.runs, updated)[0])
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -91,9 +111,48 @@ class EpisodeTable:
         return {words[code]: int(counted[code]) for code in np.argsort(-counted, kind="stable")}
 
     def invalid_rewards(self) -> Floats:
-        """1 for episodes without a valid reward, 0 for the others, shape [episodes]."""
+        """
+        1 for episodes without a valid reward, 0 for the others, shape [episodes].
+
+        A return from steps needs no reward, and an episode that did not end has none.
+        """
         codes, words = self.labels("reward_status")
-        return (codes != words.index("ok")).astype(float) if "ok" in words else np.ones(len(self))
+        is_valid = np.isin(codes, [place for place, word in enumerate(words) if word == "ok"])
+        is_missing = np.isin(codes, [place for place, word in enumerate(words) if word == "missing"])
+        is_valid |= is_missing & ~np.isnan(self.numbers("return"))
+        codes, words = self.labels("status")
+        ended = [place for place, word in enumerate(words) if is_counted(word)]
+        return (~is_valid & np.isin(codes, ended)).astype(float)
+
+    def reasons(self, runs: Iterable[Run], with_updates: Iterable[str]) -> list[Reason]:
+        """Why each episode counts or not; `with_updates` are the ids of the runs with updates."""
+        names = ("run", "status", "stop_reason", "task", "split")
+        rows = [*zip(*(self.values(name) for name in names), strict=True)]
+        with_tasks = {run for run, _, _, task, _ in rows if task}
+        training = training_runs(runs, with_tasks=with_tasks, with_updates=with_updates)
+        return [
+            counting(status=status, stop_reason=stop, is_training=run in training, task=task, split=split)
+            for run, status, stop, task, split in rows
+        ]
+
+    def counted(self, reasons: Sequence[Reason]) -> EpisodeTable:
+        """The table of the episodes that count or are missing, without the numbers that do not count."""
+        import pyarrow as pa
+
+        rows = np.array([row for row, reason in enumerate(reasons) if reason not in LEFT_OUT], np.int64)
+        table = self._table.take(pa.array(rows))
+        ends = np.array([reasons[row] == "counted" for row in rows], bool)
+        reward, return_ = (_floats(table.column(name)) for name in ("reward", "return"))
+        statuses = table.column("reward_status").to_pylist()
+        is_rewarded = ends & np.array([is_reward_counted(status or "") for status in statuses], bool)
+        masks = dict.fromkeys(_COUNTED, ends)
+        masks |= {"reward": is_rewarded, "return": ends & (is_rewarded | (reward != return_))}
+        for name, mask in masks.items():
+            if not mask.all():
+                place = table.column_names.index(name)
+                kept = pa.array(np.arange(len(rows)), mask=~mask)  # a row that is null gives null
+                table = table.set_column(place, name, table.column(name).take(kept))
+        return EpisodeTable(table)
 
     def slices(self) -> dict[str, np.ndarray[Any, Any]]:
         """Row numbers by the name of a slice."""

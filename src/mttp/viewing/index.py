@@ -17,6 +17,7 @@ import msgspec
 from mttp.codec import runs as run_codec
 from mttp.codec import summary_fields
 from mttp.errors import MissingExtra, ReadError
+from mttp.model.counting import COMPLETED
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import is_parquet
@@ -38,6 +39,8 @@ from mttp.viewing.episode_table import EpisodeTable, columns_of
 __all__ = ["EpisodeIndex"]
 
 _TABLE_COLUMNS = "* EXCLUDE (place, figures)"
+_COUNTS = f"status = '{COMPLETED}' AND reward_status IN ('ok', 'missing')"
+"""Whether the reward or the return of an episode counts, see `mttp.model.counting`."""
 _LATE = frozenset({names.GROUP, names.UPDATE, names.ANNOTATE})
 
 
@@ -181,7 +184,9 @@ class EpisodeIndex:
         """The last groups in order of start, with the rewards of their episodes, without advantages."""
         found = self.query(
             'SELECT "group", any_value(task), list(episode ORDER BY start), '
-            "list(coalesce(reward, \"return\", 'nan') ORDER BY start), min(start) AS first "
+            f"list(CASE WHEN {_COUNTS} THEN coalesce(reward, \"return\", 'nan') ELSE 'nan' END "
+            "ORDER BY start), "
+            "min(start) AS first "
             'FROM episodes WHERE "group" IS NOT NULL GROUP BY "group" ORDER BY first DESC LIMIT ?',
             [limit],
         )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mttp.errors import MttpError, ReadError
 from mttp.model.episodes import Group
 from mttp.model.version import __version__
-from mttp.reading.source_aggregation import read_figures
 from mttp.study import Comparison, Diagnosis, compare, diagnose
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.episode_table import EpisodeTable
@@ -47,7 +46,7 @@ class LivePages:
         self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
     ) -> None:
         self._baseline = baseline
-        self._base_table = None if baseline is None else EpisodeTable.of(_figures(baseline))
+        self._base_table = None if baseline is None else EpisodeTable.of_counted(baseline)
         self._index = EpisodeIndex(sources)
         self._pieces = pieces
         self._lock = threading.Lock()
@@ -196,10 +195,6 @@ class LivePages:
             "columns": [one.to_dict() for one in self._columns],
             "views": views(table, self._columns),
         }
-
-
-def _figures(sources: Sequence[str]) -> Sequence[Any]:
-    return sorted(read_figures(sources)[1], key=lambda one: (one.start_time, one.trace_id))
 
 
 def _result(study: Callable[[], Any]) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from mttp.model.counting import NOT_COUNTED, Reason
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.reading.problems import Problem
@@ -58,7 +60,7 @@ class Contents:
     updates: Sequence[Update] = ()
     problems: Sequence[Problem] = ()
     baseline: EpisodeTable | None = None
-    """The episodes of the baseline."""
+    """The episodes of the baseline that count or are missing."""
     comparison: Comparison | str | None = None
     """A text says why the sides were not compared."""
     diagnosis: Diagnosis | str | None = None
@@ -68,8 +70,10 @@ class Contents:
 
 def sections(contents: Contents) -> list[dict[str, Any]]:
     """The sections of the overview that have contents."""
+    reasons = contents.episodes.reasons(contents.runs, {update.run_id for update in contents.updates})
+    counted = replace(contents, episodes=contents.episodes.counted(reasons))
     makers: tuple[Callable[[Contents], dict[str, Any] | None], ...] = (
-        _summary,
+        lambda one: _summary(one, contents.episodes, reasons),
         lambda one: gate_section(one.gate),
         lambda one: comparison_section(one.comparison),
         _returns,
@@ -83,26 +87,27 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
         lambda one: problems_section(one.problems, one.faults),
     )
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
-        return [found for make in makers if (found := make(contents)) is not None]
+        return [found for make in makers if (found := make(counted)) is not None]
 
 
 # The summary.
 
 
-def _summary(contents: Contents) -> dict[str, Any] | None:
+def _summary(contents: Contents, recorded: EpisodeTable, reasons: Sequence[Reason]) -> dict[str, Any] | None:
     episodes = contents.episodes
-    if not len(episodes):
+    if not len(recorded):
         return section("summary", "Summary", [note("The recording holds no episodes.", "warn")])
     items = [
-        fact("episodes", len(episodes), detail=counted(episodes.counts("status"), "completed")),
-        fact("steps", int(episodes.numbers("length").sum())),
+        fact("episodes", len(recorded), detail=counted(recorded.counts("status"), "completed")),
+        *_uncounted_fact(reasons),
+        fact("steps", int(recorded.numbers("length").sum())),
         _mean_fact("return", episodes.numbers("return")),
         *([_mean_fact("reward", episodes.numbers("reward"))] if _has_rewards(episodes) else []),
         *_success_fact(episodes.numbers("success")),
-        *_invalid_fact(episodes.counts("reward_status")),
+        *_invalid_fact(episodes),
         _mean_fact("length", episodes.numbers("length")),
         *_totals(episodes),
-        fact("runs", len(episodes.counts("run"))),
+        fact("runs", len(recorded.counts("run"))),
     ]
     failures = sum(one.failed for one in contents.graders)
     if failures:
@@ -137,10 +142,17 @@ def _success_fact(values: Floats) -> list[dict[str, Any]]:
     return [fact("success", float(finite.mean()), detail=detail)]
 
 
-def _invalid_fact(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+def _uncounted_fact(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
+    """The number of episodes that do not count, and why."""
+    found = Counter(reason for reason in reasons if reason in NOT_COUNTED)
+    detail = "; ".join(f"{count:,} {NOT_COUNTED[reason]}" for reason, count in found.items())
+    return [fact("not counted", sum(found.values()), detail=detail, state="warn")] if found else []
+
+
+def _invalid_fact(episodes: EpisodeTable) -> list[dict[str, Any]]:
     """Missing and failed rewards, where any episode has a reward."""
-    invalid = {status: count for status, count in counts.items() if status != "ok"}
-    if not invalid or {*counts} == {"missing"}:
+    invalid = episodes.take(np.flatnonzero(episodes.invalid_rewards())).counts("reward_status")
+    if not invalid or {*episodes.counts("reward_status")} == {"missing"}:
         return []
     state = "bad" if "error" in invalid else "warn"
     return [fact("without a valid reward", sum(invalid.values()), detail=counted(invalid), state=state)]
@@ -193,8 +205,7 @@ def _returns(contents: Contents) -> dict[str, Any] | None:
 
 
 def _is_partly_invalid(episodes: EpisodeTable) -> bool:
-    statuses = {*episodes.counts("reward_status")}
-    return "ok" in statuses and len(statuses) > 1
+    return bool(0 < episodes.invalid_rewards().sum() < len(episodes))
 
 
 def _distributions(contents: Contents) -> dict[str, Any] | None:

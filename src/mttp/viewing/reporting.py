@@ -117,7 +117,7 @@ def report(
     figures = _figures(source, progress)
     if len(figures) <= limit and not isinstance(source, Recording):
         source = read(source, progress=progress)
-    base = None if baseline is None else _figures(baseline, None)
+    base = None if baseline is None else EpisodeTable.of_counted(baseline)
     found = _diagnosed(source, len(figures))
     compared = None if baseline is None else _compared(baseline, source, allow)
     gated = None if rules is None else gate(source, rules=rules, baseline=baseline)
@@ -135,7 +135,7 @@ def report(
         groups=recording.groups,
         updates=recording.updates,
         problems=recording.problems,
-        baseline=None if base is None else EpisodeTable.of(base),
+        baseline=base,
         comparison=compared,
         diagnosis=found,
         gate=gated,

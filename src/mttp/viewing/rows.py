@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from mttp.model.counting import COMPLETED
 from mttp.reading.jsonable import jsonable
 from mttp.viewing.episode_table import EpisodeTable, Map
 
@@ -118,20 +119,23 @@ def views(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[dict[str,
     keys = {column.key for column in shown}
     score = "reward" if "reward" in keys else "return"
     outcomes, statuses = table.counts("outcome"), table.counts("status")
+    ended = [("status", "=", COMPLETED)] if {*statuses} - {COMPLETED} else []
+    if {*table.counts("reward_status")} - {"ok", "missing"} and "reward_status" in keys:
+        ended.append(("reward_status", "~", "^(ok|missing)$"))
     found = [_view("All", "every episode, the last one first", "start", descending=True)]
     if "failure" in outcomes:
-        help, filters = "failed episodes, the highest reward first", ("outcome", "=", "failure")
+        help, filters = "failed episodes, the highest reward first", [("outcome", "=", "failure"), *ended]
         found.append(_view("High reward, failed", help, score, filters, descending=True))
     if "success" in outcomes:
-        help, filters = "successful episodes, the lowest reward first", ("outcome", "=", "success")
+        help, filters = "successful episodes, the lowest reward first", [("outcome", "=", "success"), *ended]
         found.append(_view("Low reward, succeeded", help, score, filters))
-    found.append(_view("Worst", "the lowest reward first", score))
-    found.append(_view("Best", "the highest reward first", score, descending=True))
-    if {*statuses} - {"completed"}:
-        help, filters = "episodes that did not complete", ("status", "!=", "completed")
+    found.append(_view("Worst", "the lowest reward first", score, ended))
+    found.append(_view("Best", "the highest reward first", score, ended, descending=True))
+    if {*statuses} - {COMPLETED}:
+        help, filters = "episodes that did not complete", [("status", "!=", COMPLETED)]
         found.append(_view("Errors", help, "start", filters, descending=True))
     if "reward_status" in keys:
-        help, filters = "episodes without a valid reward", ("reward_status", "!=", "ok")
+        help, filters = "episodes without a valid reward", [("reward_status", "!=", "ok")]
         found.append(_view("Not scored", help, "start", filters, descending=True))
     found.append(_view("Longest", "the most steps first", "length", descending=True))
     if "surprise" in keys:
@@ -142,8 +146,13 @@ def views(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[dict[str,
 
 
 def _view(
-    name: str, help: str, sort: str, filter: tuple[str, str, str] | None = None, *, descending: bool = False
+    name: str,
+    help: str,
+    sort: str,
+    filters: Sequence[tuple[str, str, str]] = (),
+    *,
+    descending: bool = False,
 ) -> dict[str, Any]:
     names = ("column", "operator", "value")
-    filters = [] if filter is None else [dict(zip(names, filter, strict=True))]
-    return {"name": name, "help": help, "filters": filters, "sort": sort, "descending": descending}
+    conditions = [dict(zip(names, one, strict=True)) for one in filters]
+    return {"name": name, "help": help, "filters": conditions, "sort": sort, "descending": descending}

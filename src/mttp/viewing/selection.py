@@ -56,8 +56,9 @@ def _tails(episodes: Sequence[EpisodeFigures], size: int) -> Iterator[list[Episo
 
 
 def _score(one: EpisodeFigures) -> float:
-    """The reward, else the return; NaN if neither is known."""
-    found = one.return_ if one.reward is None else one.reward
+    """The reward, else the return; NaN if neither is known or it does not count."""
+    counted = one.as_counted()
+    found = counted.return_ if counted.reward is None else counted.reward
     return math.nan if found is None else found
 
 

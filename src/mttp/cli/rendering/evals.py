@@ -13,7 +13,7 @@ from mttp.cli.rendering.graders import documents
 from mttp.cli.rendering.listing import Listing
 from mttp.cli.rendering.words import NOTHING, count, duration, moment, number, printed, shares
 from mttp.model.estimates import PassEstimate, TimeQuantiles, t_interval
-from mttp.model.evaluations import DELTA_INTERVAL, OTHER_ERROR, OUTCOMES, EvalSummary, Evaluation, TaskResult
+from mttp.model.evaluations import OTHER_ERROR, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.model.gradings import GraderHealth
 from mttp.reading.jsonable import jsonable
 
@@ -49,6 +49,7 @@ def document(
     `sizes` says for which k pass@k and pass^k are estimated.
     """
     found: dict[str, Any] = jsonable(evaluation)
+    found.pop("baseline_samples", None)
     found["summary"] = _summary(evaluation.summary(sizes=sizes))
     found["slices"] = {name: _summary(of) for name, of in evaluation.by_slice(sizes=sizes).items()}
     found["graders"] = grader_documents(evaluation, graders)
@@ -68,8 +69,7 @@ def _summary(summary: EvalSummary) -> dict[str, Any]:
     return found | {
         "pass_rate_interval": _interval(low_high, method, summary.judged_tasks),
         "coverage": summary.coverage,
-        "delta_interval": _interval(summary.delta_interval, DELTA_INTERVAL, summary.compared),
-        "comparison": summary.comparison,
+        "delta_interval": _interval(summary.delta_interval, summary.delta_method or "", summary.compared),
         "bias": summary.bias,
     }
 

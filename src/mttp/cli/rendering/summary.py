@@ -15,6 +15,7 @@ from mttp.cli.rendering.blocks import plot, sparkline
 from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
 from mttp.cli.rendering.problems import problem_lines
 from mttp.cli.rendering.words import cell, count, counted, duration, number, of, printed, shares
+from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
 from mttp.reading.jsonable import jsonable
 from mttp.reading.summary import Summary
@@ -32,6 +33,7 @@ def document(summary: Summary) -> dict[str, Any]:
     """Return the summary as an object of plain data: the figures of each run, and totals."""
     facts = {
         "sources": [*summary.sources, *summary.stores],
+        "sha256": summary.sha256,
         "runs": [_run(id_, of_run) for id_, of_run in summary.by_run.items()],
         "totals": _figures(summary),
         "evals": summary.evals,
@@ -67,27 +69,30 @@ def _seconds(runs: list[Run]) -> float | None:
 
 
 def _figures(summary: Summary) -> dict[str, Any]:
-    episodes = len(summary)
+    episodes, is_counted, reasons = len(summary), summary.is_counted, summary.reasons.counts()
+    curved, durations = summary.returns[is_counted], summary.durations
     returns, interval = figures(summary.returns), _interval(summary)
-    ends = None if len(summary.by_run) > 1 else windows(summary.returns)
+    ends = None if len(summary.by_run) > 1 else windows(curved)
+    of_curve = episodes - sum(reasons.get(reason, 0) for reason in LEFT_OUT)
     return {
         "episodes": episodes,
+        "not_counted": {reason: reasons[reason] for reason in NOT_COUNTED if reason in reasons},
         "steps": int(summary.lengths.sum()),
         "groups": summary.groups,
         "updates": {"count": summary.updates, **{name: getattr(summary, name) for name in _COURSES}},
         "annotations": summary.annotations,
         "return": jsonable(returns)
         | {
-            "of": episodes,
+            "of": of_curve,
             "interval": interval.bounds,
             "interval_method": interval.method,
             "interval_reason": interval.reason,
             "first": ends and ends[0],
             "last": ends and ends[1],
         },
-        "duration": jsonable(figures(summary.durations))
-        | {"of": episodes, "total": np.nansum(summary.durations)},
-        "length": jsonable(figures(summary.lengths.astype(float))) | {"of": episodes},
+        "duration": jsonable(figures(durations[is_counted]))
+        | {"of": of_curve, "total": np.nansum(durations), "total_count": int(np.isfinite(durations).sum())},
+        "length": jsonable(figures(summary.lengths[is_counted].astype(float))) | {"of": of_curve},
         "status": summary.statuses.counts(),
         "outcome": summary.outcomes.counts(),
         "env": summary.envs.counts(),
@@ -108,7 +113,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
             "call_output": summary.call_output_tokens,
         },
         "cost": {"total_usd": summary.cost_usd, "count": summary.cost_count, "of": episodes},
-        "curve": curve(summary.returns),
+        "curve": curve(curved),
     }
 
 
@@ -144,14 +149,19 @@ def _sections(facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a title and figures for each run, then the totals; a single run has no title."""
     if len(facts["runs"]) < 2:
         seconds = facts["runs"][0]["seconds"] if facts["runs"] else None
-        yield "", {**facts["totals"], "seconds": seconds, "duplicates": facts["duplicates"]}
+        yield "", {**facts["totals"], "seconds": seconds, **_once(facts)}
         return
     for run in facts["runs"][:_MOST_RUNS]:
         yield _title(run), run
     yield (
         f"totals of {len(facts['runs']):,} runs",
-        {**facts["totals"], "seconds": None, "duplicates": facts["duplicates"]},
+        {**facts["totals"], "seconds": None, **_once(facts)},
     )
+
+
+def _once(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures that only the whole recording has."""
+    return {name: facts[name] for name in ("duplicates", "sha256")}
 
 
 def _title(run: Mapping[str, Any]) -> str:
@@ -226,6 +236,7 @@ def _facts(facts: Mapping[str, Any]) -> Table:
 
 def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     durations = facts["duration"]
+    timed = {"count": durations["total_count"], "of": facts["episodes"]}
     failures = {
         state: total
         for state in ("error", "invalid", "partial")
@@ -237,20 +248,23 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "return": _mean(facts["return"]),
         "": _spread(facts["return"], number),
         "status": shares(facts["status"]),
+        "not counted": "; ".join(
+            f"{times:,} {NOT_COUNTED[reason]}" for reason, times in facts["not_counted"].items()
+        ),
         "outcome": shares(facts["outcome"]),
         "env": shares(facts["env"]),
         "reward spec": _specs(facts["spec"]),
         "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
         "faults": shares(facts["faults"]) if facts["faults"] else "",
         "omitted": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
-        "duration": f"{duration(durations['total'])} in all{_part(durations)}; "
-        f"{_spread(durations, duration)}",
+        "duration": f"{duration(durations['total'])} in all{_part(timed)}; {_spread(durations, duration)}",
         "length": _spread(facts["length"], number),
         "run time": duration(facts["seconds"]) if facts["seconds"] is not None else "",
         "updates": _updates(facts["updates"]),
         "tokens": _tokens(facts["tokens"]),
         "cost": _cost(facts["cost"]),
         "duplicates": f"{count(facts['duplicates'], 'span')} ignored" if facts.get("duplicates") else "",
+        "digest": f"sha256 {facts['sha256']}" if facts.get("sha256") else "",
     }
 
 

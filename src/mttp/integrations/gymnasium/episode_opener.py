@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from mttp.codec.plain import Faults, Written, to_json
+from mttp.integrations.gymnasium.evaluating import split_of
 from mttp.integrations.options import Options
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode, Template
@@ -46,7 +47,7 @@ class EpisodeOpener:
         metadata = {**(start.get("metadata") or {}), **(options.metadata or {})}
         if self._template is None or self._template[0] is not session._recorder:
             self._template = session._recorder, session._template(self._env_facts, faults)
-        facts = {**options.identity(), **start, "metadata": metadata or None}
+        facts = {"split": split_of(session), **options.identity(), **start, "metadata": metadata or None}
         episode = session._episode_from_template(self._template[1], facts)
         return OpenEnvEpisode(episode, session, session._recorder) if episode else None
 

@@ -70,7 +70,9 @@ class RunnerRecorder:
             "in_evaluation": bool(runner.config.in_evaluation),
         }
         version = getattr(runner, "_weights_seq_no", None)
-        known = {"metadata": metadata, "policy_version": version}
+        known: dict[str, Any] = {"metadata": metadata, "policy_version": version}
+        if metadata["in_evaluation"]:
+            known["split"] = "eval"
         self._envs[index].start(episode, self._clock.now(), **known)
 
     def _recorded(self, runner: Any, index: int) -> _EpisodeEvents:

@@ -37,12 +37,13 @@ def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[s
     if baseline is None or isinstance(baseline, bool):
         return stated, {}
     if isinstance(baseline, Mapping):
-        return stated, {str(task): _score(task, value) for task, value in baseline.items()}
+        scores = {str(task): _score(task, value) for task, value in baseline.items()}
+        return stated.with_baseline(scores), scores
     if isinstance(baseline, Evaluation):
         earlier = baseline
     else:
         earlier = chosen(_evaluations(baseline), stated, where=_named(baseline))
-    return replace(stated, baseline_counts=stated.counted(earlier)), earlier.scores()
+    return stated.with_baseline(earlier), earlier.scores()
 
 
 def _score(task: object, value: object) -> float:
