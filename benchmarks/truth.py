@@ -1,5 +1,5 @@
 """
-How often verdicts are right: error rates, coverage and power, on simulated recordings with a known answer.
+How often verdicts are right: error rates, coverage and power, on simulated recordings.
 
 `python benchmarks/truth.py` prints the table of docs/truth.md; `--draws 200` is quicker, `--docs FILE` writes.
 """
@@ -277,21 +277,86 @@ def _tenth(passed: Floats, rng: np.random.Generator) -> Floats:
 
 
 ROWS: Sequence[Row] = (
-    Row("200 tasks, no effect, half of the failures missing", "better", lambda rng: _missing(rng, _half_of_failures), most=0.025),
-    Row("200 tasks, no effect, a fifth of the failures missing", "better", lambda rng: _missing(rng, _fifth_of_failures), most=0.025),
-    Row("200 tasks, no effect, a tenth missing at random", "better", lambda rng: _missing(rng, _tenth), most=0.025),
-    Row("200 tasks of shared difficulty, gain .2, complete", "better", lambda rng: _power(rng, shared=True, missing=0), least=0.99),
-    Row("200 tasks of shared difficulty, gain .2, 2 % missing on both sides", "better", lambda rng: _power(rng, shared=True, missing=0.02), least=0.98),
-    Row("200 tasks, independent, .5 to .7, complete", "better", lambda rng: _power(rng, shared=False, missing=0), least=0.97),
-    Row("200 tasks, independent, .5 to .7, 2 % missing on both sides", "better", lambda rng: _power(rng, shared=False, missing=0.02), least=0.92),
-    Row("paired passes, 200 tasks, gain .05", "95 % interval covers", lambda rng: _covers(rng, 200, 0.05), least=0.94),
-    Row("paired passes, 50 tasks, gain .1", "95 % interval covers", lambda rng: _covers(rng, 50, 0.1), least=0.94),
-    Row("paired passes, 12 tasks, gain .5", "95 % interval covers", lambda rng: _covers(rng, 12, 0.5), least=0.94),
+    Row(
+        "200 tasks, no effect, half of the failures missing",
+        "better",
+        lambda rng: _missing(rng, _half_of_failures),
+        most=0.025,
+    ),
+    Row(
+        "200 tasks, no effect, a fifth of the failures missing",
+        "better",
+        lambda rng: _missing(rng, _fifth_of_failures),
+        most=0.025,
+    ),
+    Row(
+        "200 tasks, no effect, a tenth missing at random",
+        "better",
+        lambda rng: _missing(rng, _tenth),
+        most=0.025,
+    ),
+    Row(
+        "200 tasks of shared difficulty, gain .2, complete",
+        "better",
+        lambda rng: _power(rng, shared=True, missing=0),
+        least=0.99,
+    ),
+    Row(
+        "200 tasks of shared difficulty, gain .2, 2 % missing on both sides",
+        "better",
+        lambda rng: _power(rng, shared=True, missing=0.02),
+        least=0.98,
+    ),
+    Row(
+        "200 tasks, independent, .5 to .7, complete",
+        "better",
+        lambda rng: _power(rng, shared=False, missing=0),
+        least=0.97,
+    ),
+    Row(
+        "200 tasks, independent, .5 to .7, 2 % missing on both sides",
+        "better",
+        lambda rng: _power(rng, shared=False, missing=0.02),
+        least=0.92,
+    ),
+    Row(
+        "paired passes, 200 tasks, gain .05",
+        "95 % interval covers",
+        lambda rng: _covers(rng, 200, 0.05),
+        least=0.94,
+    ),
+    Row(
+        "paired passes, 50 tasks, gain .1",
+        "95 % interval covers",
+        lambda rng: _covers(rng, 50, 0.1),
+        least=0.94,
+    ),
+    Row(
+        "paired passes, 12 tasks, gain .5",
+        "95 % interval covers",
+        lambda rng: _covers(rng, 12, 0.5),
+        least=0.94,
+    ),
     Row("200 tasks, true loss = margin = .05", "gate passes", lambda rng: _margin(rng, 200, 0.05), most=0.05),
     Row("50 tasks, true loss = margin = .1", "gate passes", lambda rng: _margin(rng, 50, 0.1), most=0.05),
-    Row("200 tasks, true loss = margin = .05", "equivalent", lambda rng: _equivalent(rng, 200, 0.05), most=0.025),
-    Row("20 returns of 0 or 1, true mean = min = .95", "gate passes", lambda rng: _limit(rng, 20, 0.95), most=0.05),
-    Row("50 returns of 0 or 1, true mean = min = .9", "gate passes", lambda rng: _limit(rng, 50, 0.9), most=0.05),
+    Row(
+        "200 tasks, true loss = margin = .05",
+        "equivalent",
+        lambda rng: _equivalent(rng, 200, 0.05),
+        most=0.025,
+    ),
+    Row(
+        "20 returns of 0 or 1, true mean = min = .95",
+        "gate passes",
+        lambda rng: _limit(rng, 20, 0.95),
+        most=0.05,
+    ),
+    Row(
+        "50 returns of 0 or 1, true mean = min = .9",
+        "gate passes",
+        lambda rng: _limit(rng, 50, 0.9),
+        most=0.05,
+    ),
     Row("one learning curve a side, no effect", "better or worse", _one_curve, most=0.0),
     Row("three learning curves a side, no effect", "better or worse", lambda rng: _curves(rng, 3), most=0.05),
     Row("three training runs, true mean = min", "gate passes", _runs_min, most=0.05),
@@ -299,8 +364,13 @@ ROWS: Sequence[Row] = (
     Row("25 tasks with 8 samples, no effect", "better or worse", _samples, most=0.05),
     Row("8 against 60 lognormal returns, no effect", "better or worse", _skewed, most=0.05),
     Row("10 tasks of which a tenth leaks in all of 20 samples, cap 5 %", "gate passes", _leak, most=0.05),
-    Row("30 lognormal token counts a side, true ratio 1", "bound below 1", lambda rng: _ratio(rng, 30), most=0.08),
-)  # fmt: skip
+    Row(
+        "30 lognormal token counts a side, true ratio 1",
+        "bound below 1",
+        lambda rng: _ratio(rng, 30),
+        most=0.08,
+    ),
+)
 
 
 def table(draws: int) -> Iterator[tuple[Row, float]]:

@@ -93,7 +93,8 @@ def test_a_delta_has_its_interval(after: str):
 
     assert (
         "delta +0 [-0.621, +0.621]: inconclusive, 3 of 5 tasks compared, 1 higher and 1 lower "
-        "(paired t over 3 differences; p by exact permutation of signs, p = 1); errors may bias it: 1 here, 1 in the baseline"
+        "(paired t over 3 differences; p by exact permutation of signs, p = 1); "
+        "errors may bias it: 1 here, 1 in the baseline"
     ) in " ".join(output.split())
 
 
