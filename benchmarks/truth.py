@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - the table of questions has a row a line
 """
 How often verdicts are right: error rates, coverage and power, on simulated recordings.
 

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mttp.cli.files import beside, write_whole
+from mttp.cli.files import beside, late_facts, write_whole
 from mttp.cli.output import Json, print_json, progress, say
 from mttp.cli.rendering.words import count, visible
-from mttp.codec import annotations as codec
 from mttp.errors import ConfigureError
-from mttp.model import ids
 from mttp.model.episodes import Annotation
-from mttp.model.spans import Link, Scope, SpanRecord
-from mttp.model.version import __version__
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
-from mttp.semconv import SCHEMA_URL
-from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
 
-__all__ = ["annotate", "records"]
+__all__ = ["annotate"]
 
 _MOST = 20
 """Number of invalid rows that are printed."""
@@ -112,7 +104,7 @@ def annotate(
     if not annotations:
         raise ConfigureError("there is nothing to write: no row has a value")
     if not dry_run:
-        write_whole(target, list(records(annotations, known)))
+        write_whole(target, list(late_facts(annotations, known)))
     _print_result(annotations, invalid, None if dry_run else target, json=json)
 
 
@@ -168,29 +160,6 @@ def _report_invalid(invalid: Sequence[_InvalidRow], rows: Sequence[labels.LabelR
         raise ConfigureError(
             f"{places:,} of {count(len(rows), 'row')} can't be written, so nothing was written; "
             "correct these rows, or skip them with --skip-bad"
-        )
-
-
-def records(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
-    """Yield a span for each annotation, in the run of its episode; later rows have higher revisions."""
-    scopes: dict[str, Scope] = {}
-    now = time.time_ns()
-    for position, annotation in enumerate(annotations):
-        run_id = annotation.run_id
-        resource = {a.SERVICE_NAME: "mttp", a.RUN_ID: run_id}
-        scope = scopes.setdefault(
-            run_id, Scope(name="mttp", version=__version__, schema_url=SCHEMA_URL, resource=resource)
-        )
-        place = annotation.step_span_id or known.roots.get(annotation.episode, "")
-        yield SpanRecord(
-            trace_id=f"{ids.trace_id():032x}",
-            span_id=f"{ids.span_id():016x}",
-            name=names.ANNOTATE,
-            start_time=now + position,
-            end_time=now + position,
-            attributes=codec.encode(replace(annotation, revision=now + position), []),
-            links=[Link(annotation.episode, place, {})] if place else (),
-            scope=scope,
         )
 
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
+from mttp.codec import annotations as codec
 from mttp.errors import ConfigureError, MissingExtra, MttpError
-from mttp.model.spans import SpanRecord
+from mttp.model import ids
+from mttp.model.episodes import Annotation
+from mttp.model.spans import Link, Scope, SpanRecord
+from mttp.model.version import __version__
 from mttp.otlp.json import encode_records
 from mttp.otlp.recording_files import part, whole
 from mttp.otlp.whole_files import replacing
-from mttp.reading import parquet
+from mttp.reading import labels, parquet
+from mttp.semconv import SCHEMA_URL
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
-__all__ = ["Format", "Refuse", "Write", "beside", "write_whole", "writer"]
+__all__ = ["Format", "Refuse", "Write", "beside", "late_facts", "write_whole", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file and returns their number."""
@@ -147,3 +155,26 @@ def _open_zstd(path: Path) -> Any:
     except ImportError as error:
         raise MissingExtra(package="zstandard", extra="zstd", purpose=f"writing {path}") from error
     return zstandard.open(path, "wb")
+
+
+def late_facts(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
+    """Yield a span for each annotation, in the run of its episode; later rows have higher revisions."""
+    scopes: dict[str, Scope] = {}
+    now = time.time_ns()
+    for position, annotation in enumerate(annotations):
+        run_id = annotation.run_id
+        resource = {a.SERVICE_NAME: "mttp", a.RUN_ID: run_id}
+        scope = scopes.setdefault(
+            run_id, Scope(name="mttp", version=__version__, schema_url=SCHEMA_URL, resource=resource)
+        )
+        place = annotation.step_span_id or known.roots.get(annotation.episode, "")
+        yield SpanRecord(
+            trace_id=f"{ids.trace_id():032x}",
+            span_id=f"{ids.span_id():016x}",
+            name=names.ANNOTATE,
+            start_time=now + position,
+            end_time=now + position,
+            attributes=codec.encode(replace(annotation, revision=now + position), []),
+            links=[Link(annotation.episode, place, {})] if place else (),
+            scope=scope,
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.files import beside, write_whole
+from mttp.cli.files import beside, late_facts, write_whole
 from mttp.cli.output import Json, console, fail, print_json, progress, say
 from mttp.errors import ConfigureError, MttpError
 
@@ -157,7 +157,6 @@ def _init(path: Path, setting: Setting) -> None:
 
 def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
     """Write the verdict to a new file, as a fact about the last episode of the candidate."""
-    from mttp.cli.annotate import records
     from mttp.cli.rendering.gate import evidence
     from mttp.model.episodes import Annotation
     from mttp.reading import labels
@@ -172,7 +171,7 @@ def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
         explanation=evidence(result),
     )
     known = labels.known(Scan(path, arrays=False), [fact])
-    write_whole(target, list(records([known.resolve(fact)], known)))
+    write_whole(target, list(late_facts([known.resolve(fact)], known)))
 
 
 def _to_github(summary: str, commands: list[str]) -> None:
