@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -73,7 +74,7 @@ def _answers(
     count: int = 300,
     success: tuple[float, float] = (0.3, 0.6),
     reward: Callable[[bool, float, int, Rng], float] = lambda right, *_: float(right),
-    length: Callable[[bool, float, Rng], int] = lambda right, time, rng: int(rng.integers(40, 80)),
+    length: Callable[[bool, float, Rng], int] = lambda _, __, rng: int(rng.integers(40, 80)),
     has_outcome: bool = True,
     held_out: float = 0.0,
 ) -> Made:
@@ -191,7 +192,7 @@ def _climb(
     best, highest, scale = rng.normal(size=size), -math.inf, 1.0
     for _ in range(count):
         weights = best + scale * rng.normal(size=size)
-        steps = _played(made, env, name, spaces, lambda seen: act(weights, seen), int(rng.integers(2**31)))
+        steps = _played(made, env, name, spaces, partial(act, weights), int(rng.integers(2**31)))
         total = sum(reward for _, _, reward in steps)
         if total >= highest:
             best, highest, scale = weights, total, max(0.05, 0.8 * scale)
@@ -213,6 +214,11 @@ def _pendulum_climber(rng: Rng) -> Made:
     return _climb(rng, "Pendulum-v1", PENDULUM, act, 6, 60)
 
 
+def _sampled(rng: Rng, policy: Floats, seen: Floats) -> int:
+    """Draw an action of a logistic policy."""
+    return int(rng.random() < 1 / (1 + math.exp(-float(policy @ seen))))
+
+
 def _cartpole_reinforce(rng: Rng) -> Made:
     """REINFORCE with a linear policy and a linear critic, an update every four episodes."""
     import gymnasium
@@ -231,7 +237,7 @@ def _cartpole_reinforce(rng: Rng) -> Made:
                 env,
                 "CartPole-v1",
                 CARTPOLE,
-                lambda seen: int(rng.random() < 1 / (1 + math.exp(-float(policy @ seen)))),
+                partial(_sampled, rng, policy),
                 int(rng.integers(2**31)),
             )
             target = 0.0
@@ -346,7 +352,27 @@ class Row:
             yield frozenset(one.kind for one in self.draw(rng).diagnose().at_least("medium"))
 
 
-def _steep(right: bool, time: float, size: int, rng: Rng) -> float:
+def _noisy(right: bool, _: float, __: int, rng: Rng) -> float:
+    return right + float(rng.normal())
+
+
+def _less_noisy(right: bool, _: float, __: int, rng: Rng) -> float:
+    return right + float(rng.normal(0, 0.3))
+
+
+def _growing(right: bool, time: float, rng: Rng) -> int:
+    return int(rng.integers(40, 80) * (1 + 0.5 * right * time))
+
+
+def _held_out(rng: Rng) -> Made:
+    return _answers(rng, has_outcome=False, held_out=0.2)
+
+
+def _level(rng: Rng) -> Made:
+    return _answers(rng, success=(0.5, 0.5), reward=_less_noisy)
+
+
+def _steep(right: bool, time: float, _: int, rng: Rng) -> float:
     return 2 * time + 0.2 * right + 0.2 * float(rng.normal())
 
 
@@ -354,11 +380,11 @@ HEALTHY = (
     Row("answers, exact reward, success .3 to .6", _answers),
     Row("answers, steep dense reward, success .3 to .6", lambda rng: _answers(rng, count=240, reward=_steep)),
     Row("the same, 1,200 episodes", lambda rng: _answers(rng, count=1_200, reward=_steep)),
-    Row("answers, noisy reward", lambda rng: _answers(rng, reward=lambda right, *_: right + float(rng.normal()))),
-    Row("answers, quality is a fifth of held-out episodes", lambda rng: _answers(rng, has_outcome=False, held_out=0.2)),
-    Row("answers, length grows with success", lambda rng: _answers(rng, length=lambda right, time, rng: int(rng.integers(40, 80) * (1 + 0.5 * right * time)))),
+    Row("answers, noisy reward", lambda rng: _answers(rng, reward=_noisy)),
+    Row("answers, quality is a fifth of held-out episodes", _held_out),
+    Row("answers, length grows with success", lambda rng: _answers(rng, length=_growing)),
     Row("plateau at 95 %", lambda rng: _answers(rng, success=(0.95, 0.95))),
-    Row("plateau at 50 %", lambda rng: _answers(rng, success=(0.5, 0.5), reward=lambda right, *_: right + float(rng.normal(0, 0.3)))),
+    Row("plateau at 50 %", _level),
     Row("plateau, autocorrelation .9", lambda rng: _drifting(rng, 0.9)),
     Row("plateau, autocorrelation .98", lambda rng: _drifting(rng, 0.98)),
     Row("spec with verifier, rubric and penalty", _with_components),
