@@ -278,7 +278,7 @@ def test_promotion_rules_are_shown_with_their_evidence() -> None:
     record("new.jsonl", groups=3)
     found = report("new.jsonl", rules={"aggregate": [{"metric": "success", "min": 0.99}]})
 
-    assert "gate: reject" in found.headlines
+    assert "gate: inconclusive" in found.headlines  # one training run alone
     assert "success" in sections(found)["gate"]
     with pytest.raises(StudyError):
         report("new.jsonl", rules={"agregate": []})

@@ -50,6 +50,10 @@ def _is_language(run: RunEvidence) -> bool:
     return run.is_language
 
 
+def _has_prompts(run: RunEvidence) -> bool:
+    return run.is_language or run.has_prompts
+
+
 def _is_control(run: RunEvidence) -> bool:
     return not run.is_language
 
@@ -212,7 +216,7 @@ DETECTORS: Final = (
     Detector(
         kind="leakage",
         detect=tasks.leakage,
-        applies=_is_language,
+        applies=_has_prompts,
         advice="take leaked tasks out of one of the splits and evaluate again",
     ),
     Detector(

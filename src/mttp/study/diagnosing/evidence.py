@@ -96,6 +96,11 @@ class RunEvidence:
         )
 
     @cached_property
+    def has_prompts(self) -> bool:
+        """Whether an episode's first observation is text."""
+        return any(text_of(step.observation) for one in self.episodes for step in one.steps[:1])
+
+    @cached_property
     def has_groups(self) -> bool:
         """Whether episodes are compared within groups."""
         return bool(self.recording.groups) or any(one.group is not None for one in self.episodes)
