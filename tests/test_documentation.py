@@ -129,7 +129,7 @@ def test_learning_rates_are_compared_over_seeds() -> None:
     done = subprocess.run(command, check=True, capture_output=True, text=True)
 
     assert 2 == done.stdout.count("Welch t over 2 and 2 runs")
-    assert 1 == done.stdout.count("inconclusive; no interval: 1 and 1 runs\none run a side proves little")
+    assert 1 == done.stdout.count("inconclusive; no interval: 1 and 1 runs\none run alone is no evidence")
     assert 4 == len(mttp.read("runs/seeds").runs)
 
 

@@ -514,7 +514,7 @@ def test_an_encoding_process_that_can_not_start_is_named(monkeypatch: pytest.Mon
         (finding,) = process.encoding_process()
         assert ("warning", True) == (finding.status, "can't start one" in finding.found)
     with monkeypatch.context() as patched:
-        patched.setattr(processes.subprocess, "Popen", fails)
+        patched.setattr(processes.orphans, "start", fails)
         (finding,) = process.encoding_process()
         assert ("warning", True) == (finding.status, "no more processes" in finding.found)
     with monkeypatch.context() as patched:

@@ -68,7 +68,8 @@ def test_a_summary_is_a_document():
         "omissions": {},
         "tokens": {"prompt": 0, "completion": 0, "call_input": 0, "call_output": 0},
         "cost": {"total_usd": None, "count": 0, "of": 5},
-        "curve": [0.0, 0.5, 1.0, 1.5, None],
+        "not_counted": {"cut_off": 1},
+        "curve": [0.0, 0.5, 1.0, 1.5],
     } == {key: totals[key] for key in totals.keys() - {"return", "duration", "length", "spec", "graders"}}
     figures = {"count": 4, "of": 5, "mean": 0.75, "min": 0.0, "median": 0.75, "max": 1.5}
     assert figures.items() <= totals["return"].items()
@@ -114,7 +115,8 @@ def test_a_summary_is_text(terminal: bool):
 
     for words in (
         "5 episodes, 11 steps, 1 run",
-        "mean 0.75 (4 of 5); first 1: 0, last 1 (0 of 1): -",
+        "mean 0.75 (n = 4); first 1: 0, last 1: 1.5",
+        "not counted  1 cut off by the end of the training, left out",
         "completed 4, unfinished 1",
         "correct  0.375    0  0.75  4 of 5",
         "1 problem:",
@@ -122,7 +124,7 @@ def test_a_summary_is_text(terminal: bool):
     ):
         assert words in text
     assert ("│" in text) == terminal
-    assert ("0 ▁▃▆█  1.5" in text) == (not terminal)
+    assert ("0 ▁▃▆█ 1.5" in text) == (not terminal)
 
 
 def test_a_summary_of_nothing_is_text_too():

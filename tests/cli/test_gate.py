@@ -145,7 +145,7 @@ def test_other_commands_keep_theirs(command: str) -> None:
         (("empty.jsonl", "--rules", "rules.yaml"), "holds no episodes"),
         (
             ("new.jsonl", "--rules", "rules.yaml", "--baseline", "fewer.jsonl"),
-            "`allow: [tasks]` in the rules",
+            "the sides differ in their tasks",
         ),
         (("new.jsonl", "--rules", "rules.yaml", "--baseline", "new.jsonl"), "compared with itself"),
     ],
@@ -276,7 +276,7 @@ def test_a_narrow_terminal_shows_it_all() -> None:
     """
     _, out, _ = run("new.jsonl", "--rules", rules(0.9), width=80)
 
-    assert "Wilson over 100 episodes" in " ".join(out.split())
+    assert "Wilson over 100 tasks" in " ".join(out.split())
 
 
 def test_the_fixture_fails_a_test(pytester: pytest.Pytester, tmp_path: Path) -> None:

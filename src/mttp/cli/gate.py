@@ -98,7 +98,7 @@ def gate(
       0  Everything is fine: promote, or inconclusive with --lenient.
       1  A rule failed: reject.
       2  The verdict is inconclusive.
-      3  No verdict: wrong usage, sides that differ, or input that can't be read or is empty.
+      3  No verdict: wrong usage, sides that differ, input that can't be read.
     """
     if init:
         _init(rules, for_)

@@ -60,7 +60,7 @@ def replay(
     Exit codes:
       0  Everything is fine: reproduced, or equal.
       1  The replay diverged, or the episodes differ.
-      2  Wrong usage, an episode that can't be played, or one without observations: rewards only.
+      2  Wrong usage, an episode that can't be played, or rewards only.
     """
     from mttp.cli.rendering import replay as report
     from mttp.reading import read
