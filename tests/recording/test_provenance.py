@@ -420,4 +420,4 @@ def test_an_invalid_description_never_raises() -> None:
 
     (found,) = mttp.read(session).runs
     assert None is found.optimizer
-    assert "int_out_of_range" in " ".join(found.faults)
+    assert "policy_parameters_invalid" in " ".join(found.faults)

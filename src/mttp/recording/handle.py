@@ -224,7 +224,7 @@ class Handle(Live):
         is_left = False
         if self._attached is not None:
             token, context, outer = self._attached
-            is_left = not (current() is context and detach(token))
+            is_left = not (_may_restore(context) and detach(token))
             if is_left:
                 self._move_out()
             self._attached = outer
@@ -332,6 +332,19 @@ def detach(token: Token[Context]) -> bool:
         raise_interrupt(error)
         return False
     return True
+
+
+def _may_restore(context: Context) -> bool:
+    """
+    Return whether the end of a block may restore what was current before it.
+
+    Not where an open step of another block is current by now, such as that of another generator.
+    """
+    here = current()
+    span, own = here.get(SPAN_KEY), context.get(SPAN_KEY)
+    if here is context or span is own or not isinstance(span, RecordingSpan) or span._end_time is not None:
+        return True
+    return isinstance(own, RecordingSpan) and span._parent == own.identity
 
 
 def settled(context: Context) -> Context:
