@@ -36,7 +36,7 @@ def row(**said: Any) -> Row:
     if "reward" in said:
         value, status, raw = assess(said["reward"])
         found |= steps.reward(value, status, raw)
-    found |= steps.facts(**{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
+    found |= steps.facts([], **{name: said.get(name) for name in ("terminated", "logprob", "value_estimate")})
     found |= templates.encode(a.METRIC, said.get("metrics", {}))
     found |= templates.encode(a.METADATA, said.get("metadata", {}))
     for key, listed in ((a.FAULTS, said.get("faults")), (a.OMISSIONS, omissions)):

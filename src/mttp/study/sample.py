@@ -109,6 +109,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     if not read_episodes:
         raise ReadError(f"{name} holds no episodes: there is nothing to compare")
     distinct, notes = _distinct(read_episodes)
+    played = {episode.run for episode in distinct}
     training = training_of(runs, distinct, [run for run, times in updates.items() if times])
     episodes, left_out = _counted(distinct, training)
     if not episodes:
@@ -123,9 +124,9 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
         updates={run: sorted({*times}) for run, times in updates.items()},
         training=training,
         identity=SampleIdentity(
-            runs=tuple(sorted({run.id for run in runs})),
-            names=tuple(sorted({run.name for run in runs if run.name})),
-            revisions=tuple(sorted({run.revision for run in runs if run.revision})),
+            runs=tuple(sorted(played)),
+            names=tuple(sorted({run.name for run in runs if run.name and run.id in played})),
+            revisions=tuple(sorted({run.revision for run in runs if run.revision and run.id in played})),
             last_start=distinct[-1].start_time,
             last_episode=distinct[-1].trace_id,
             sha256=episodes_digest(
