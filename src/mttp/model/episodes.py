@@ -155,6 +155,8 @@ def _token_array(name: str, given: Any, *, integer: bool) -> Any:
     """Return a one-dimensional copy of `given`: int64, or float64, or float32 if it was float32."""
     import numpy as np
 
+    if type(given) in (list, tuple) and given and type(given[0]) in (list, tuple):
+        raise ValueError(f"tokens: {name} is a list of lists, expected one dimension")  # it may hold itself
     if type(given) is not np.ndarray:  # unmasks a masked array, too
         given = np.asarray(_to_numpy(given))
     if given.ndim != 1:

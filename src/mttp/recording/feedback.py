@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
-from mttp.codec.plain import Faults, mapped, nanoseconds, number, plain, scalar_text, text
+from mttp.codec.plain import Faults, listed, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model import clock
 from mttp.model.episodes import Annotation, Call, Grade, Spec
 from mttp.model.keys import name_key
@@ -199,7 +199,8 @@ def _preference(faults: Faults, rejected: object, explanation: str | None) -> An
 
 
 def _rejected(given: object, faults: Faults) -> Iterator[str]:
-    for item in given if isinstance(given, (list, tuple, set, frozenset)) else (given,):
+    is_several = issubclass(type(given), (list, tuple, set, frozenset))  # without asking a foreign object
+    for item in listed("target", given, faults) or () if is_several else (given,):
         try:
             yield _episode_target(targets.target(item)).trace_id
         except ValueError as error:

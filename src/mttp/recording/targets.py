@@ -11,6 +11,7 @@ from opentelemetry.trace import Link, SpanContext
 
 from mttp.codec.plain import scalar_text
 from mttp.model.episodes import Episode, Step
+from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
@@ -41,6 +42,16 @@ def target(given: object) -> Target:
 
     In (episode, step) the step is its index, span id, handle or value. Raises ValueError for anything else.
     """
+    try:
+        return _target(given)
+    except ValueError:
+        raise
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
+        raise ValueError(f"{scalar_text(given):.80} is not a recorded episode or step") from error
+
+
+def _target(given: object) -> Target:
     if isinstance(given, OpenStep) and given:
         trace_id = cast(RecordingSpan, given._span).trace_id
         return Target(trace_id=f"{trace_id:032x}", span_id=given.span_id, step=given.index, is_step=True)
@@ -49,7 +60,7 @@ def target(given: object) -> Target:
     if isinstance(given, str):
         return Target(trace_id=_id(given, _TRACE_ID))
     if isinstance(given, (tuple, list)) and len(given) == 2:
-        return _step(target(given[0]).trace_id, given[1])
+        return _step(_target(given[0]).trace_id, given[1])
     raise ValueError(f"{scalar_text(given):.80} is not a recorded episode or step, or a trace id")
 
 
