@@ -71,7 +71,9 @@ def of_sdk(name: str) -> tuple[trace.Span, Callable[[], ReadableSpan]]:
 
 def own(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the user said: ours, and the facts of a call, are besides."""
-    return {key: value for key, value in (attributes or {}).items() if not key.startswith(("mttp.", "gen_ai."))}
+    return {
+        key: value for key, value in (attributes or {}).items() if not key.startswith(("mttp.", "gen_ai."))
+    }
 
 
 def shown(span: ReadableSpan) -> dict[str, Any]:
