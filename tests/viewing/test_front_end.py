@@ -174,7 +174,7 @@ def test_views_begin_with_both_tails(opened: Opened) -> None:
     opened.go("#/episodes")
     names = [one.inner_text() for one in page.locator("main .views a").all()]
     page.get_by_role("link", name="High reward, failed").click()
-    expect(page.locator(".chip")).to_have_count(1)
+    expect(page.locator(".chip")).to_have_count(2)  # the outcome, and that the episode ended
 
     assert ["All", "High reward, failed", "Low reward, succeeded"] == names[:3]
     assert {"✗ failure"} == {*column(page, "outcome")}
