@@ -9,7 +9,7 @@ __all__ = ["FALSE_ALARMS", "FALSE_ALARM_METHOD"]
 
 FALSE_ALARM_METHOD: Final = (
     "share of healthy runs with a finding of this kind, medium or high: the largest over the kinds of run of "
-    "benchmarks/diagnoses.py"
+    "benchmarks/diagnoses.py, of 20 draws each, so that 0 means below 14 %; rules were tuned on some of them"
 )
 FALSE_ALARMS: Final[Mapping[str, float]] = {
     "reward_hacking": 0.000,
