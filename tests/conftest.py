@@ -13,6 +13,7 @@ from hypothesis import settings
 from opentelemetry import context as otel_context
 
 import mttp
+from mttp.integrations import instrumentation
 from mttp.recording import configuration
 
 os.environ.setdefault("HYPOTHESIS_NO_NPM", "1")
@@ -43,7 +44,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No session before or after, no variable that configures one."""
+    """No session and no instrumented library before or after, no variable that configures a session."""
     for name in list(os.environ):
         if name.startswith(("MTTP_", "OTEL_", "SLURM_", "TORCHELASTIC_")) or name in ("RANK", "WORLD_SIZE"):
             monkeypatch.delenv(name)
@@ -53,6 +54,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     logging.getLogger("mttp").setLevel(logging.NOTSET)  # a documented example changes it
     before = otel_context.get_current()
     yield
+    if instrumentation._everything is not None:
+        instrumentation._everything.detach()
     configuration.forget()
     assert before == otel_context.get_current(), "the test left something current behind"
 

@@ -9,8 +9,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from polling import eventually
-
 from faults.account import Account, arrived_at, arrived_in_files, recording
 from faults.scene import fault
 from mttp.testing import Behaviour, OtlpReceiver
@@ -178,9 +176,9 @@ def retry_after(folder: Path) -> Account:
     with OtlpReceiver() as receiver:
         with recording(receiver.http_address, account) as loop:
             receiver.behave(Behaviour(status=503, retry_after=1))
-            loop.train(0.6)
-            assert 1 == len(receiver.requests)
-            assert eventually(lambda: len(receiver.requests) > 1)
+            loop.train(60, until=lambda: len(receiver.requests) > 1)
+            refused, taken = receiver.requests[:2]
+            assert taken.time - refused.time >= 1
             loop.train()
         account.arrived = arrived_at(receiver)
     account.check()

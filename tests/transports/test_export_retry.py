@@ -318,7 +318,7 @@ def test_an_episode_whose_first_spans_were_rejected_is_forgotten_with_its_last(r
         session.flush()
         assert session.stats.lost_episodes == number + 1
     (sent,) = [
-        each for each in gc.get_objects() if isinstance(each, losses.Losses) if each._stats is only(session)
+        each for each in gc.get_objects() if type(each) is losses.Losses and each._stats is only(session)
     ]
     assert sent._counted == set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,8 @@ class ReceivedRequest:
     """The number of spans."""
     status: int | str
     """The status of the response."""
+    time: float
+    """When it was received: seconds of `time.monotonic`."""
 
 
 class OtlpReceiver:
@@ -223,6 +226,7 @@ class OtlpReceiver:
                     bytes=len(message),
                     spans=len(records),
                     status=behaviour.status,
+                    time=time.monotonic(),
                 )
             )
             self._changed.notify_all()
