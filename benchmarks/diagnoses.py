@@ -3,6 +3,7 @@ How often diagnoses alarm on healthy runs, simulated and trained, and how often 
 
 `python benchmarks/diagnoses.py` prints the tables of docs/diagnosing.md and writes them between its markers,
 and the rates of detectors into the source; `--draws 20` is quicker, `--dry` writes nothing.
+Rules were tuned on draws of other seeds than the default one.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from mttp.reading import Recording
 from mttp.study.diagnosing.detectors import DETECTORS
 from mttp.study.diagnosis import Diagnosis
 
-DRAWS = 20
-"""Runs of each kind: as many as a test can afford; more narrow the bounds."""
+DRAWS = 200
+"""Runs of each kind."""
+SEED = 2026
+"""Another than the seeds on whose draws rules were tuned."""
 MOST = 0.05
 """The largest share of healthy runs with a finding of the severity medium or high."""
 ROOT = Path(__file__).parent.parent
@@ -58,8 +61,9 @@ class Made:
 
     def diagnose(self, **options: Any) -> Diagnosis:
         """Return the diagnosis of the run."""
-        recording = Recording(episodes=self.episodes, updates=self.updates, runs=[Run(id="r")])
-        return mttp.diagnose(recording, **options)
+        runs = [Run(id=run) for run in sorted({str(episode.run_id) for episode in self.episodes})]
+        recording = Recording(episodes=self.episodes, updates=self.updates, runs=runs)
+        return mttp.diagnose(recording, run=runs[0].id, **options)
 
 
 Draw: TypeAlias = Callable[[Rng], Made]
@@ -207,6 +211,17 @@ def _cartpole_climber(rng: Rng) -> Made:
     return _climb(rng, "CartPole-v1", CARTPOLE, lambda weights, seen: int(weights @ seen > 0), 4, 120)
 
 
+def _five_seeds(rng: Rng) -> Made:
+    """Five seeds of a policy that learns, each with a plateau of its own."""
+    made = Made()
+    for seed in range(5):
+        plateau = rng.normal(400, 25)
+        for number in range(120):
+            reached = plateau * (1 - math.exp(-number / 25))
+            made.episode(run_id=f"seed{seed}", return_=float(rng.normal(reached, 40)), length=number)
+    return made
+
+
 def _pendulum_climber(rng: Rng) -> Made:
     def act(weights: Floats, seen: Floats) -> Floats:
         return np.clip(weights[:3] @ seen + weights[3:] @ (seen * seen[0]), -2, 2).reshape(1)
@@ -345,9 +360,9 @@ class Row:
     kind: str | None = None
     """The finding that a broken run must have; None for a healthy one."""
 
-    def findings(self, draws: int) -> Iterator[frozenset[str]]:
+    def findings(self, draws: int, seed: int = SEED) -> Iterator[frozenset[str]]:
         """Yield the kinds of findings of each run that are medium or high."""
-        rng = np.random.default_rng(1)
+        rng = np.random.default_rng(seed)
         for _ in range(draws):
             yield frozenset(one.kind for one in self.draw(rng).diagnose().at_least("medium"))
 
@@ -388,6 +403,7 @@ HEALTHY = (
     Row("plateau, autocorrelation .9", lambda rng: _drifting(rng, 0.9)),
     Row("plateau, autocorrelation .98", lambda rng: _drifting(rng, 0.98)),
     Row("spec with verifier, rubric and penalty", _with_components),
+    Row("five seeds of one plateau", _five_seeds),
     Row("trained: GRPO, 30 tasks", _grpo),
     Row("trained: CartPole, hill climbing", _cartpole_climber),
     Row("trained: CartPole, REINFORCE with critic", _cartpole_reinforce),
@@ -400,10 +416,10 @@ BROKEN = (
 )
 
 
-def measured(draws: int) -> Iterator[tuple[Row, list[frozenset[str]]]]:
+def measured(draws: int, seed: int) -> Iterator[tuple[Row, list[frozenset[str]]]]:
     """Yield each kind of run with the findings of its draws."""
     for row in (*HEALTHY, *BROKEN):
-        yield row, list(row.findings(draws))
+        yield row, list(row.findings(draws, seed))
 
 
 def alarm_rate(found: list[frozenset[str]]) -> float:
@@ -441,10 +457,11 @@ def main() -> None:
     """Measure, print and write, and exit with 1 if healthy runs alarm too often."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--dry", action="store_true", help="write nothing")
     options = parser.parse_args()
     results = {}
-    for row, found in measured(options.draws):
+    for row, found in measured(options.draws, options.seed):
         results[row] = found
         counts = Counter(kind for kinds in found for kind in kinds)
         print(f"{alarm_rate(found):.3f} of {len(found)}  {row.name}: {dict(counts)}", flush=True)
@@ -452,6 +469,7 @@ def main() -> None:
         _write(DOCS, ("<!-- false alarms -->\n", "\n<!-- /false alarms -->"), markdown(results))
         table = "".join(f'    "{kind}": {rate:.3f},\n' for kind, rate in rates(results).items())
         _write(SOURCE, ("float]] = {\n", "}\n"), table)
+        _write(SOURCE, ("DRAWS: Final = ", "\n"), str(options.draws))
     raise SystemExit(any(row.kind is None and alarm_rate(found) > MOST for row, found in results.items()))
 
 

@@ -55,13 +55,12 @@ def encode(call: Call, faults: Faults) -> dict[str, Plain]:
         attributes[a.GEN_AI_TOOL_NAME] = ""  # the conventions require a name
     if kinds.named(call.operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
+    attributes |= encode_fields(call.operation, call, faults)
+    if not call.parameters:
+        return attributes
     parameters = {name: given for name, given in call.parameters.items() if not fields.is_absent(given)}
     faults.extend(f"parameter_unknown: {text(name, [])}" for name in parameters if name not in _PARAMETERS)
-    return (
-        attributes
-        | encode_fields(call.operation, call, faults)
-        | fields.encode(_PARAMETERS, {name: parameters.get(name) for name in _PARAMETERS}, faults)
-    )
+    return attributes | fields.encode(_PARAMETERS, parameters, faults)
 
 
 def encode_fields(operation: str, source: object, faults: Faults) -> dict[str, Plain]:

@@ -159,13 +159,17 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
     `keys` has the attribute for each field. Absent fields have no attribute, nor have empty lists of text.
     """
     attributes: dict[str, Plain] = {}
+    is_dict = type(source) is dict
     for name, key in keys.items():
-        given = source.get(name) if type(source) is dict else getattr(source, name)
-        if given is None:
+        value = source.get(name) if is_dict else getattr(source, name)  # type: ignore[attr-defined]
+        kind = type(value)
+        if value is None or (kind is tuple and not value):
             continue
         type_ = wanted(key) or "any"
-        is_exact = type(given) is _EXACT.get(type_)
-        value = given if is_exact else convert(name, _BY_TYPE[type_], given, faults)
+        if kind is str and type_ == "string":
+            value = text(value, faults)
+        elif kind is not _EXACT.get(type_) and not (kind is int and type_ == "int" and value in INT64):
+            value = convert(name, _BY_TYPE[type_], value, faults)
         if value is not None and (value or not type_.endswith("[]")):
             attributes[key] = value
     return attributes

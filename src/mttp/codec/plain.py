@@ -73,6 +73,8 @@ def plain(value: Any, faults: Faults) -> Plain:
         return text(value, faults)
     if kind in _UNCHANGED or (kind is int and value in INT64):
         return value
+    if kind is np.ndarray and value.ndim and value.dtype in _KEPT and not is_inflated(value):
+        return value.copy()
     return _Conversion(faults).converted(value, 0, arrays=True)
 
 
@@ -95,8 +97,6 @@ class _Conversion:
             return value
         if kind is int:
             return self._integer(value)
-        if kind is np.ndarray and arrays and value.ndim and value.dtype in _KEPT and not is_inflated(value):
-            return value.copy()
         try:
             return (
                 self._contained(value, depth) if kind in _CONTAINERS else self._foreign(value, depth, arrays)

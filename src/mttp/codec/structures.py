@@ -32,6 +32,8 @@ _NUMBERS: dict[type, Any] = {bool: np.bool_, int: np.int64, float: np.float64}
 _NAMES = {bool: "bool", int: "int", float: "float"}
 _SEQUENCES = {"tuple": tuple, "list": list}
 _CONTAINERS = frozenset({dict, tuple, list})
+_FLAT = frozenset({np.ndarray, str, int, float, bool, type(None)})
+"""Types of values without members: the most frequent ones."""
 _MAX_BYTES = 1 << 28
 """The maximum size of arrays that are shared with others, in bytes."""
 
@@ -66,10 +68,11 @@ def flatten(value: object, faults: Faults, *, max_bytes: int | None = None) -> F
     None with a fault for a value with arrays and a member that a flat array can't hold.
     Beyond `max_bytes` the numbers are not copied.
     """
-    found = _Members()
+    kind = type(value)
     try:
-        if not issubclass(type(value), (Mapping, tuple, list)):
+        if kind in _FLAT or not issubclass(kind, (Mapping, tuple, list)):
             return None
+        found = _Members()
         part = found.part(value, 0)
         if not found.has_arrays and not (found.numbers and _is_tuple(part)):
             return None

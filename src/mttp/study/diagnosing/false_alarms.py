@@ -7,9 +7,12 @@ from typing import Final
 
 __all__ = ["FALSE_ALARMS", "FALSE_ALARM_METHOD"]
 
+DRAWS: Final = 20
+"""Healthy runs of each kind; the benchmark writes it."""
 FALSE_ALARM_METHOD: Final = (
     "share of healthy runs with a finding of this kind, medium or high: the largest over the kinds of run of "
-    "benchmarks/diagnoses.py, of 20 draws each, so that 0 means below 14 %; rules were tuned on some of them"
+    f"benchmarks/diagnoses.py, of {DRAWS} draws each, so that 0 means below {1 - 0.05 ** (1 / DRAWS):.1%} "
+    "(Clopper-Pearson, one-sided 95 %); rules were tuned on draws of other seeds"
 )
 FALSE_ALARMS: Final[Mapping[str, float]] = {
     "reward_hacking": 0.000,
