@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otlp import names
+from polling import SECONDS
 from programs import told
 
 import mttp
@@ -248,7 +249,7 @@ def test_shutdown_ends_the_wait_before_the_next_attempt(
     exporter.shutdown()
     exporter.shutdown()
 
-    thread.join(20)
+    thread.join(SECONDS)
     assert [SpanExportResult.FAILURE] == found
     assert SpanExportResult.FAILURE is exporter.export(spans)
     assert 1 == len(receiver.requests)

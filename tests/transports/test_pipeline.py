@@ -22,7 +22,7 @@ from exporters import Exporter, raising, refusing
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from polling import eventually
+from polling import SECONDS, eventually
 
 import mttp
 from mttp.model import clock
@@ -152,7 +152,7 @@ def test_an_idle_session_sleeps(exporter: Exporter) -> None:
 
         assert not woken.wait(2.5 * thread.INTERVAL)
         play()
-        assert woken.wait(30.0)
+        assert woken.wait(SECONDS)
 
 
 def test_a_wake_up_during_a_check_is_not_lost(exporter: Exporter) -> None:
@@ -251,7 +251,7 @@ def test_a_slow_look_at_the_machine_holds_up_nothing(
     """
     go = threading.Event()
     monkeypatch.setattr(
-        "mttp.recording.provenance.DETECTORS", (lambda directory: go.wait(30) and {"revision": "abc"},)
+        "mttp.recording.provenance.DETECTORS", (lambda directory: go.wait(SECONDS) and {"revision": "abc"},)
     )
     with mttp.configure(exporter) as session:
         play()

@@ -13,7 +13,7 @@ import pytest
 from exporters import Exporter, raising, refusing
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from polling import eventually
+from polling import SECONDS, eventually
 
 import mttp
 from mttp.errors import ConfigureError, ReadError, TransportError
@@ -323,7 +323,7 @@ def test_a_flush_succeeds_when_all_have_everything(exporter: Exporter, troubled:
     go = threading.Event()
 
     def trouble(segment: Sequence[SpanRecord]) -> None:
-        go.wait(30)
+        go.wait(SECONDS)
 
     with mttp.configure([troubled, exporter]) as session:
         troubled.trouble = trouble
@@ -344,7 +344,7 @@ def test_exporters_that_flush_the_session_do_not_wait_for_each_other(
     It can't be done, which is the answer, and at once.
     """
     answers: list[bool] = []
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=SECONDS)
 
     with mttp.configure([exporter, troubled]) as session:
 
@@ -403,7 +403,7 @@ def test_a_transport_that_can_not_even_be_released_blocks_no_caller(troubled: Ex
 
     assert not closed
     assert spent < 10
-    assert released.wait(30)
+    assert released.wait(SECONDS)
 
 
 def test_who_closes_during_another_close_waits_along(troubled: Exporter) -> None:
@@ -438,7 +438,7 @@ def test_of_several_who_close_the_least_patient_decides(troubled: Exporter) -> N
     patient.start()
     assert eventually(lambda: session.closed)
     answers.append(session.close(0.1))
-    patient.join(30)
+    patient.join(SECONDS)
 
     assert [False, False] == answers
     assert 0 == session.stats.pending
