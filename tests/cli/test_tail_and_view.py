@@ -136,7 +136,7 @@ def test_view_serves_until_it_is_interrupted() -> None:
     with start("view", "run.jsonl", "--port", "0", "--json") as program:
         assert program.stdout is not None
         address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
-        until = time.monotonic() + 20
+        until = time.monotonic() + SECONDS
         while not overview.get("views", [])[1:] and time.monotonic() < until:
             with opener.open(f"{address}api/overview", timeout=SECONDS) as answer:
                 overview = json.load(answer)
@@ -168,7 +168,7 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
-        until = time.monotonic() + 60
+        until = time.monotonic() + SECONDS
         while '"views":[]' in urllib.request.urlopen(f"{address}api/overview").read().decode():
             assert time.monotonic() < until
             time.sleep(0.1)
@@ -184,7 +184,7 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
         assert "searching\n" == program.stdout.readline()
         program.send_signal(number)
         program.send_signal(number)
-        _, complaints = program.communicate(timeout=60)
-        asking.join(60)
+        _, complaints = program.communicate(timeout=SECONDS)
+        asking.join(SECONDS)
 
     assert (0, "") == (program.returncode, complaints)

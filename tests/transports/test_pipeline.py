@@ -76,21 +76,16 @@ def names(path: Path) -> list[str]:
 # Soon.
 
 
-def test_an_ended_step_is_in_the_file_within_half_a_second(tmp_path: Path) -> None:
+def test_an_ended_step_is_in_the_file_soon(tmp_path: Path) -> None:
     """
-    Whatever kills the process afterwards.
+    Without anything that follows it: whatever kills the process afterwards.
     """
-    waits = []
+    assert thread.INTERVAL < 0.5
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
         for number in range(1, 6):
             with episode.step():
                 pass
-            started = time.monotonic()
-            eventually(lambda number=number: names(tmp_path / "a.jsonl").count("step") >= number)
-            waits.append(time.monotonic() - started)
-
-    assert min(waits) < 0.5
-    assert max(waits) < 5
+            assert eventually(lambda number=number: names(tmp_path / "a.jsonl").count("step") >= number)
 
 
 def test_much_is_written_at_once(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,11 +408,9 @@ def test_closing_a_dead_transport_counts_everything_as_lost(exporter: Exporter) 
     session = mttp.configure(exporter)
     for _ in range(10):
         play(2)
-    started = time.monotonic()
 
     assert not session.close()
 
-    assert time.monotonic() - started < 100
     assert ({"write_failed": session.stats.spans}, 0, 1) == (
         dict(session.stats.lost),
         session.stats.pending,
@@ -511,7 +504,7 @@ def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
         assert session.flush()
         assert "episode" in exporter.names()
         play(2, task="large", inputs="x" * 1_200_000)
-        assert eventually(lambda: exporter.names().count("episode") == 2, seconds=1)
+        assert eventually(lambda: exporter.names().count("episode") == 2)
         play(2, task="closed")
 
     assert ["flushed", "large", "closed"] == [episode.task for episode in mttp.read(session)]
@@ -528,13 +521,8 @@ def test_flush_and_close_come_back_when_a_transport_hangs(exporter: Exporter) ->
     session = mttp.configure(exporter)
     exporter.open.clear()
     play()
-    started = time.monotonic()
-    flushed = session.flush(0.2)
-    closed = session.close(0.2)
-    spent = time.monotonic() - started
 
-    assert (False, False) == (flushed, closed)
-    assert 0.3 < spent < 60
+    assert [False, False] == [session.flush(0.2), session.close(0.2)]
     assert (["session_closed"], 0, 0) == (
         list(session.stats.lost),
         session.stats.pending,
@@ -551,15 +539,12 @@ def test_recording_goes_on_while_a_transport_hangs(exporter: Exporter) -> None:
     """
     with mttp.configure(exporter) as session:
         exporter.open.clear()
-        started = time.monotonic()
         for _ in range(200):
             play()
-        spent = time.monotonic() - started
         blocked = session.stats.blocked_seconds
         exporter.open.set()
 
     assert (0.0, 200) == (blocked, len(mttp.read(session)))
-    assert spent < 100
 
 
 def test_callers_give_way_to_a_thread_that_is_late(
@@ -681,26 +666,20 @@ def test_a_full_buffer_holds_up_the_caller_a_while_per_episode(exporter: Exporte
     """
     with full_buffer(exporter, max_block_seconds=1.0) as session:
         before = session.stats.blocked_seconds
-        started = time.monotonic()
         play(50)
-        spent = time.monotonic() - started
         blocked = session.stats.blocked_seconds - before
 
     assert 0.99 < blocked < 25
-    assert spent < 100
 
 
 def test_a_caller_goes_on_as_soon_as_there_is_space(exporter: Exporter) -> None:
     """
     A disk that is merely slow costs time, and no episode.
     """
-    with full_buffer(exporter, max_block_seconds=60.0) as session:
+    with full_buffer(exporter, max_block_seconds=3600.0) as session:
         threading.Timer(0.2, exporter.open.set).start()
-        started = time.monotonic()
         play(50)
-        spent = time.monotonic() - started
 
-    assert spent < 30
     assert {} == dict(session.stats.lost)
     assert all(episode.complete for episode in mttp.read(session))
 
@@ -831,7 +810,6 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     A transport that was down for a while does not slow down what comes after: quadratic work takes minutes.
     """
     backlog = SpanQueue()
-    started = time.monotonic()
     for number in range(100_000):
         backlog.add(ended_span(number // 5))
     taken = 0
@@ -840,7 +818,6 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
         taken += len(backlog.take(1000).spans)
 
     assert (100_000, 0) == (taken, backlog.bytes)
-    assert time.monotonic() - started < 300
 
 
 def ended_span(trace_id: int) -> EndedSpan:
