@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SECONDS = 30.0
+SECONDS = 100.0
 """How long something may take before it counts as never."""
 
 

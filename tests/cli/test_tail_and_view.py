@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import SECONDS
 from typer.testing import CliRunner
 
 import mttp
@@ -119,7 +120,7 @@ def test_tail_follows_until_it_is_interrupted() -> None:
         record("runs/b.jsonl", [0.25])
         second = json.loads(program.stdout.readline())
         program.send_signal(signal.SIGTERM)
-        _, complaints = program.communicate(timeout=20)
+        _, complaints = program.communicate(timeout=SECONDS)
 
     assert (1.0, 0.25) == (first["return"], second["return"])
     assert (0, "") == (program.returncode, complaints)
@@ -135,13 +136,13 @@ def test_view_serves_until_it_is_interrupted() -> None:
     with start("view", "run.jsonl", "--port", "0", "--json") as program:
         assert program.stdout is not None
         address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
-        until = time.monotonic() + 20
+        until = time.monotonic() + SECONDS
         while not overview.get("views", [])[1:] and time.monotonic() < until:
-            with opener.open(f"{address}api/overview", timeout=10) as answer:
+            with opener.open(f"{address}api/overview", timeout=SECONDS) as answer:
                 overview = json.load(answer)
             time.sleep(0.2)
         program.send_signal(signal.SIGTERM)
-        _, complaints = program.communicate(timeout=20)
+        _, complaints = program.communicate(timeout=SECONDS)
 
     assert "run.jsonl" in overview["sources"]
     assert (0, "") == (program.returncode, complaints)
@@ -167,7 +168,7 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
-        until = time.monotonic() + 60
+        until = time.monotonic() + SECONDS
         while '"views":[]' in urllib.request.urlopen(f"{address}api/overview").read().decode():
             assert time.monotonic() < until
             time.sleep(0.1)
@@ -176,14 +177,14 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
 
         def ask() -> None:
             with suppress(OSError):
-                urllib.request.urlopen(asked, timeout=60)
+                urllib.request.urlopen(asked, timeout=SECONDS)
 
         asking = threading.Thread(target=ask)
         asking.start()
         assert "searching\n" == program.stdout.readline()
         program.send_signal(number)
         program.send_signal(number)
-        _, complaints = program.communicate(timeout=60)
-        asking.join(60)
+        _, complaints = program.communicate(timeout=SECONDS)
+        asking.join(SECONDS)
 
     assert (0, "") == (program.returncode, complaints)

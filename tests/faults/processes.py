@@ -7,20 +7,16 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polling import SECONDS
+from polling import SECONDS, eventually
 
 from faults.account import Account, arrived_in_files
 from faults.scene import fault
 
-LAG_SECONDS = 0.5
-"""Spans that ended so long before a kill are in the file."""
-_SLACK_SECONDS = 1.5
-"""On a machine that is busy with other tests the writing thread may wait for its turn."""
 _HEAD = """
     import json, multiprocessing, os, signal, sys, time
     sys.path.insert(0, {tests!r})
@@ -37,7 +33,7 @@ _HEAD = """
     def moment(loop):
         '''Say how many spans have ended by now.'''
         now = loop.session.stats.as_dict()
-        say(account, at=time.time(), now=now["recorded"], counted=now["steps"])
+        say(account, now=now["recorded"], counted=now["steps"])
 """
 
 
@@ -53,15 +49,17 @@ class Program:
             text=True,
         )
 
-    def lines(self, *, kill: signal.Signals | None = None, after: float = 0.0) -> list[dict[str, Any]]:
-        """What it said until it ended; it gets a signal some seconds after its first line."""
+    def lines(
+        self, *, kill: signal.Signals | None = None, once: Callable[[dict[str, Any]], bool] = bool
+    ) -> list[dict[str, Any]]:
+        """What it said until it ended; it gets a signal after its first line, once that is true of it."""
         assert self.process.stdout is not None
         found = []
         with self.process:
             try:
                 if kill is not None:
                     found.append(json.loads(self.process.stdout.readline()))
-                    time.sleep(after)
+                    assert eventually(lambda: once(found[0]))
                     self.process.send_signal(kill)
                 out, _ = self.process.communicate(timeout=SECONDS)
             finally:
@@ -83,15 +81,16 @@ _TRAIN_FOREVER = """
 
 
 def _killed(folder: Path, how: signal.Signals) -> Account:
-    """The account of a process that gets a signal: what ended earlier than the lag before it has arrived."""
+    """The account of a process that gets a signal: what ended a moment before has arrived."""
     path = folder / "a.jsonl"
-    lines = Program(_TRAIN_FOREVER, f"file://{path}").lines(kill=how, after=2.0)
+    lines = Program(_TRAIN_FOREVER, f"file://{path}").lines(
+        kill=how, once=lambda line: path.exists() and arrived_in_files(path).total() >= line["now"]
+    )
     last = lines[-1]
     arrived = arrived_in_files(path)
     account = _account(last)
     account.recorded, account.arrived = max(last["now"], len(arrived)), arrived
-    earlier = [line["now"] for line in lines if line["at"] < last["at"] - LAG_SECONDS - _SLACK_SECONDS]
-    assert arrived.total() == len(arrived) >= (earlier[-1] if earlier else 1)
+    assert arrived.total() == len(arrived) >= lines[0]["now"]
     account.delivered = len(arrived)
     account.pending = account.recorded - account.delivered
     return account

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import mttp
 from mttp import formats
+from mttp.cli.app import app
 from mttp.errors import ReadError
 from mttp.formats import inspect_ai
 from mttp.formats.records import UnreadableRecord
@@ -139,6 +141,44 @@ def test_a_damaged_archive_loses_only_what_is_damaged(tmp_path: Path) -> None:
 
     with pytest.raises(ReadError, match=r"header\.json"):
         list(formats.read(damaged))
+
+
+def killed_archive(path: Path, *samples: dict[str, Any]) -> None:
+    """A log whose process was killed before it wrote the header."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "_journal/start.json", json.dumps({"version": 2, "eval": HEADER["eval"], "plan": {}})
+        )
+        for number, sample in enumerate(samples):
+            archive.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+
+
+def killed_document(path: Path, *samples: dict[str, Any]) -> None:
+    """A log as one document that ends within a sample."""
+    document = json.dumps({"version": 2, "eval": HEADER["eval"], "samples": [*samples, SAMPLE]}, indent=2)
+    path.write_text(document[:-500])
+
+
+@pytest.mark.parametrize("write", [killed_archive, killed_document])
+def test_a_log_that_was_killed_before_its_header_is_unfinished(write: Any, tmp_path: Path) -> None:
+    """
+    The samples that had ended are completed episodes, those under way and the evaluation are unfinished;
+    a recording of them has an end, with which they are aborted.
+    """
+    ended = {name: SAMPLE[name] for name in SAMPLE if name not in ("completed_at", "scores")}
+    write(tmp_path / "killed", SAMPLE, {**ended, "epoch": 2, "uuid": "b"})
+    read = [one for one in formats.read(tmp_path / "killed") if not isinstance(one, UnreadableRecord)]
+    assert ["completed", "unfinished", "unfinished"] == [one.status for one in read]
+
+    imported = CliRunner().invoke(app, ["import", "killed", "--output", "imported.jsonl"])
+    assert 0 == imported.exit_code, imported.output
+    recording = mttp.read("imported.jsonl")
+    first, second = sorted(recording, key=lambda episode: episode.attempt or 0)
+
+    assert ("completed", "aborted") == (first.status, second.status)
+    assert first.return_ is not None
+    assert second.return_ is None
+    assert ["aborted"] == [evaluation.status for evaluation in recording.evals]
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLE.keys() - {"id"}))

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from otlp import Outcome, outcome, span
-from polling import eventually
+from polling import SECONDS, eventually
 from programs import told
 
 import mttp
@@ -87,7 +87,7 @@ def test_a_full_channel_holds_up_its_sender() -> None:
         thread.start()
         assert eventually(lambda: receiver.pending == 2)
         found = [int(next(receiver).id) for _ in range(5)]
-        thread.join(20)
+        thread.join(SECONDS)
 
     assert [0, 1, 2, 3, 4] == found
 
@@ -182,7 +182,7 @@ def test_a_receiver_that_waits_is_let_go_by_its_end() -> None:
         receiver.close()
         receiver.close()
 
-        assert [] == found.result(20)
+        assert [] == found.result(SECONDS)
 
 
 def test_many_senders_and_receivers_lose_nothing() -> None:
@@ -199,7 +199,7 @@ def test_many_senders_and_receivers_lose_nothing() -> None:
                     sender.close(),
                 ]
             )
-        taken = [number for each in found for number in each.result(60)]
+        taken = [number for each in found for number in each.result(SECONDS)]
 
     assert list(range(1000)) == sorted(taken)
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from polling import eventually
+from polling import SECONDS, eventually
 from vectors import LINES
 
 import mttp
@@ -139,7 +139,7 @@ def followed() -> Iterator[SimpleNamespace]:
             yield SimpleNamespace(receiver=receiver, found=found, done=done)
         finally:
             receiver.close()
-            done.result(20)
+            done.result(SECONDS)
 
 
 def append(content: bytes) -> None:
@@ -170,7 +170,7 @@ def test_a_half_line_is_an_error_at_the_end_alone(followed: SimpleNamespace) -> 
     assert eventually(lambda: followed.found == ["0"])
     assert {} == dict(followed.receiver.stats.errors)
     followed.receiver.close()
-    followed.done.result(20)
+    followed.done.result(SECONDS)
 
     assert {"envelope": 1} == dict(followed.receiver.stats.errors)
 
@@ -182,7 +182,7 @@ def test_a_whole_line_without_its_end_is_a_message_at_the_end(followed: SimpleNa
     append(line(0) + line(1)[:-1])
     assert eventually(lambda: followed.found == ["0"])
     followed.receiver.close()
-    followed.done.result(20)
+    followed.done.result(SECONDS)
 
     assert ["0", "1"] == followed.found
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from polling import eventually
+from polling import SECONDS, eventually
 from vectors import LINES
 
 import mttp
@@ -41,7 +41,7 @@ def inbox() -> Iterator[mttp.mist.Receiver]:
 
 def connected(inbox: mttp.mist.Receiver, **options: Any) -> http.client.HTTPConnection:
     """A connection to it."""
-    return http.client.HTTPConnection(inbox.address.removeprefix("mttp+http://"), timeout=20, **options)
+    return http.client.HTTPConnection(inbox.address.removeprefix("mttp+http://"), timeout=SECONDS, **options)
 
 
 def asked(
@@ -59,7 +59,7 @@ def asked(
 
 def raw(inbox: mttp.mist.Receiver, *pieces: bytes, end: bool = False) -> bytes:
     """What is answered to bytes, until the connection is closed or says nothing more."""
-    with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port(inbox)), timeout=SECONDS) as connection:
         for piece in pieces:
             connection.sendall(piece)
         if end:
@@ -267,7 +267,7 @@ def test_a_full_inbox_asks_to_come_again() -> None:
         with ThreadPoolExecutor(1) as pool, mttp.mist.dial(inbox.address) as sender:
             sent = pool.submit(lambda: [sender.send(message) for message in pings(3)])
             found = [next(inbox).id for _ in range(5)]
-            sent.result(20)
+            sent.result(SECONDS)
 
     assert ["0", "1", "2"] == found[2:]
     assert inbox.stats.refused["http_503"] >= 1
@@ -285,7 +285,7 @@ def test_a_slow_message_is_given_up(slow: bytes) -> None:
     However slowly its bytes come: it is the whole that must come in time.
     """
     with mttp.mist.receive("mttp+http://127.0.0.1:0?timeout=0.3") as inbox:
-        with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", port(inbox)), timeout=SECONDS) as connection:
             connection.sendall(slow)
             stop = threading.Event()
 
@@ -313,7 +313,7 @@ def test_a_connection_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(app_server, "IDLE_SECONDS", 0.2)
     with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
         for begun in (b"", b"POST /mist HTTP/1.1\r\nX: "):
-            with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
+            with socket.create_connection(("127.0.0.1", port(inbox)), timeout=SECONDS) as connection:
                 connection.sendall(begun)
 
                 assert b"" == connection.recv(1)
@@ -334,7 +334,7 @@ def test_many_connections_at_once(inbox: mttp.mist.Receiver) -> None:
         done = [pool.submit(send, pings(240)[place::40]) for place in range(40)]
         found = sorted((next(inbox).id for _ in expected), key=int)
         for each in done:
-            each.result(20)
+            each.result(SECONDS)
 
     assert expected == found
 
@@ -354,7 +354,7 @@ def test_one_connection_too_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not second.done()
         first.close()
 
-        assert 202 == second.result(20)[0]
+        assert 202 == second.result(SECONDS)[0]
 
 
 def test_what_was_received_may_be_read(inbox: mttp.mist.Receiver) -> None:
@@ -402,14 +402,14 @@ def test_the_end_lets_go_of_whoever_waits(inbox: mttp.mist.Receiver) -> None:
         found = pool.submit(list, inbox)
         inbox.close()
 
-        assert [] == found.result(20)
+        assert [] == found.result(SECONDS)
 
 
 def test_a_message_that_comes_at_the_end_is_asked_to_come_again(inbox: mttp.mist.Receiver) -> None:
     """
     Half a message is none, and is the listener's fault.
     """
-    with socket.create_connection(("127.0.0.1", port(inbox)), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port(inbox)), timeout=SECONDS) as connection:
         connection.sendall(b"POST /mist HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
         assert eventually(lambda: inbox._origin._inbox._reading)
         inbox.close()

@@ -7,12 +7,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from polling import eventually
+from polling import SECONDS, eventually
 from vectors import LINES
 
 import mttp
@@ -33,7 +32,7 @@ def inbox() -> Iterator[mttp.mist.Receiver]:
 
 def connected(inbox: mttp.mist.Receiver) -> socket.socket:
     """A connection to it."""
-    return socket.create_connection(("127.0.0.1", int(inbox.address.rpartition(":")[2])), timeout=20)
+    return socket.create_connection(("127.0.0.1", int(inbox.address.rpartition(":")[2])), timeout=SECONDS)
 
 
 def until_end(connection: socket.socket) -> bytes:
@@ -130,23 +129,33 @@ def test_a_body_without_an_end_is_not_read_forever(inbox: mttp.mist.Receiver) ->
     assert {"http_413": 1} == dict(inbox.stats.refused)
 
 
-def test_what_comes_in_small_chunks_holds_up_no_other_client(inbox: mttp.mist.Receiver) -> None:
+def test_what_comes_in_small_chunks_holds_up_no_other_client() -> None:
     """
-    Half a million chunks of a byte each, while others send.
+    Half a million chunks of a byte each, while others send: these are answered before it is.
     """
-    with connected(inbox) as connection, connected(inbox) as other:
+    answers: list[bytes] = []
+
+    def flood(connection: socket.socket) -> None:
         head = b"POST /mist HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-        flood = threading.Thread(target=connection.sendall, args=(head + b"1\r\n \r\n" * 500_000,))
-        flood.start()
-        waits = []
-        for _ in range(20):
-            start = time.perf_counter()
+        connection.sendall(head + b"1\r\n \r\n" * 500_000 + b"0\r\n\r\n")
+        answers.append(connection.recv(1 << 12))
+
+    with (
+        mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox,
+        connected(inbox) as connection,
+        connected(inbox) as other,
+    ):
+        flooding = threading.Thread(target=flood, args=(connection,))
+        flooding.start()
+        meanwhile = 0
+        while not answers:
             other.sendall(REQUEST)
             assert other.recv(1 << 12).startswith(b"HTTP/1.1 202 ")
-            waits.append(time.perf_counter() - start)
-        flood.join()
+            meanwhile += 1
+        flooding.join()
 
-    assert sorted(waits)[10] < 0.5
+    assert answers[0].startswith(b"HTTP/1.1 400 ")
+    assert meanwhile > 5
 
 
 @pytest.mark.parametrize("stated", ["", "Authorization: Bearer other\r\n", "Authorization: secret\r\n"])
@@ -225,7 +234,7 @@ def test_what_an_app_raises_is_logged_and_ends_no_server(caplog: pytest.LogCaptu
 
     server = AppServer(app, name="broken")
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert until_end(connection).startswith(b"HTTP/1.1 500 ")
     server.close()
@@ -234,7 +243,7 @@ def test_what_an_app_raises_is_logged_and_ends_no_server(caplog: pytest.LogCaptu
     assert 2 == caplog.text.count("LookupError: a bug")
 
 
-def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
+def test_an_end_while_others_connect_loses_nothing() -> None:
     """
     Whatever was answered 202 is in the inbox; no connection stays open, or holds up the end.
     """
@@ -246,9 +255,7 @@ def test_an_end_while_others_connect_is_quick_and_loses_nothing() -> None:
         for thread in threads:
             thread.start()
         eventually(lambda: accepted)  # noqa: B023 - called in this round
-        start = time.perf_counter()
         inbox.close()
-        assert time.perf_counter() - start < 4
         end.set()
         for thread in threads:
             thread.join()
@@ -273,7 +280,7 @@ def printed(program: str) -> list[str]:
     head = f"""
 import os, socket, sys, time
 import mttp
-def ask(port, request={REQUEST!r}, timeout=20):
+def ask(port, request={REQUEST!r}, timeout=100):
     connection = socket.create_connection(("127.0.0.1", port), timeout=timeout)
     connection.sendall(request)
     return connection
@@ -281,7 +288,10 @@ inbox = mttp.mist.receive("mttp+http://127.0.0.1:0")
 port = int(inbox.address.rpartition(":")[2])
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", head + program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", head + program],
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS,
     )
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout.splitlines()
@@ -329,7 +339,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
 senders = []
 try:
     while True:
-        senders.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+        senders.append(socket.create_connection(("127.0.0.1", port), timeout=100))
 except OSError:
     pass
 try:
@@ -338,7 +348,7 @@ except mttp.errors.TransportError as error:
     print(str(error).rpartition(": ")[2])
 before = time.process_time()
 time.sleep(0.5)
-print(time.process_time() - before < 0.2)
+print(time.process_time() - before < 0.4)
 for sender in senders:
     sender.close()
 print(ask(port).recv(4096).split()[1].decode())
@@ -367,7 +377,9 @@ for code in ("mttp.mist.receive('mttp+http://127.0.0.1:0')", "mttp.testing.OtlpR
     except mttp.errors.MissingExtra as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=2 * SECONDS
+    )
 
     said = "listening needs starlette, uvicorn and httptools: pip install 'mttp[receive]'"
     assert [said, said] == done.stdout.splitlines(), done.stderr

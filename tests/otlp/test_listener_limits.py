@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from polling import SECONDS
 
 import mttp
 from mttp.otlp import app_server
@@ -59,7 +60,7 @@ def ask(
         port, path = stack.enter_context(LISTENERS[request.param]())
 
         def asked(headers: bytes, body: bytes) -> int:
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS))
             head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
             connection.sendall(head.encode() + headers + body)
             answer = connection.recv(1 << 16)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,6 @@ from polling import SECONDS, eventually
 import mttp
 
 NAMES = ("a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "runs/")
-LAG = 0.5
-SLACK = 2.5
-"""On a machine that is busy with other tests the writing thread may wait for its turn."""
 
 PLAY = """
 import os, random, signal, sys, threading, time
@@ -129,7 +125,7 @@ def test_a_killed_process_leaves_what_ended_before(name: str, how: signal.Signal
             while True:
                 with episode.step() as step:
                     step.reward(1.0)
-                print(time.monotonic(), flush=True)
+                print("stepped", flush=True)
                 time.sleep(0.005)
         """,
     )
@@ -139,10 +135,10 @@ def test_a_killed_process_leaves_what_ended_before(name: str, how: signal.Signal
         return any(run.python for run in found.runs) and any(len(episode.steps) > 20 for episode in found)
 
     assert eventually(enough)
-    now = time.monotonic()
+    seen = len(recorded(tmp_path / name).episodes[-1].steps)
     printed = program.killed(how)
     told = how == signal.SIGTERM
-    due = len(printed) if told else sum(float(line) < now - LAG - SLACK for line in printed)
+    due = len(printed) if told else seen
 
     recording = mttp.read(tmp_path / name)
     first, left = recording.episodes
@@ -170,11 +166,9 @@ def test_a_killed_process_leaves_what_ended_before(name: str, how: signal.Signal
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_a_process_that_is_killed_at_work_leaves_what_ended_half_a_second_before(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_process_that_is_killed_at_work_leaves_what_ended_before(name: str, tmp_path: Path) -> None:
     """
-    Of some megabytes a second, compressed or not, nothing that is older is lost.
+    Of some megabytes a second, compressed or not, nothing that had reached the file is lost.
     """
     program = Program(
         tmp_path,
@@ -189,7 +183,7 @@ def test_a_process_that_is_killed_at_work_leaves_what_ended_half_a_second_before
                 for step in range(4):
                     with episode.step() as step_handle:
                         step_handle.tokens(ids[number % 50], logprobs=logprobs[number % 49])
-            print(time.time(), flush=True)
+            print("played", flush=True)
             time.sleep(0.002)
         """,
     )
@@ -197,12 +191,11 @@ def test_a_process_that_is_killed_at_work_leaves_what_ended_half_a_second_before
     assert program.process.stdout is not None
     while len(printed) < 2000:
         printed.append(program.process.stdout.readline())
-    now = time.time()
-    printed += program.killed(signal.SIGKILL)
-    due = sum(float(line) < now - LAG - SLACK for line in printed if line.endswith("\n"))
+    due = set(map(str, range(len(printed))))
+    assert eventually(lambda: due <= tasks(recorded(tmp_path / name)).keys())
+    program.killed(signal.SIGKILL)
 
-    assert due > 500
-    assert set(map(str, range(due))) <= tasks(recorded(tmp_path / name)).keys()
+    assert due <= tasks(recorded(tmp_path / name)).keys()
 
 
 def test_a_run_that_is_started_again_goes_on_where_a_kill_ended_it(tmp_path: Path) -> None:
@@ -547,8 +540,7 @@ def test_a_signal_handler_may_record_flush_and_close(tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.003)
         played = 0
-        deadline = time.monotonic() + 20
-        while handled < 40 and time.monotonic() < deadline:
+        while handled < 40:
             play("main")
             played += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -575,7 +567,7 @@ def test_a_signal_handler_may_record_flush_and_close(tmp_path: Path) -> None:
     assert [0, 0] == rest
     assert (played, handled) == (counts["main"], counts["handler"])
     assert {"late", None} >= {episode.task for episode in recording if not episode.complete}
-    assert handled >= 20
+    assert handled >= 40
 
 
 def test_an_interrupt_ends_the_run_as_aborted(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from pathlib import Path
 
 import pytest
@@ -52,11 +51,9 @@ def test_a_pipe_is_refused_without_waiting() -> None:
     Opening it would wait for a writer.
     """
     os.mkfifo("pipe")
-    before = time.monotonic()
 
     with pytest.raises(OSError, match=r"it is a pipe, not a regular file: 'pipe'"):
         regular_files.read(Path("pipe"), 1000)
-    assert time.monotonic() - before < 5
 
 
 def test_a_file_that_becomes_a_pipe_is_refused_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,10 +139,8 @@ def test_what_can_not_be_reached(bucket: str, endpoint: str, monkeypatch: pytest
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         place = f"s3://bucket/runs?endpoint=http://127.0.0.1:{silent.getsockname()[1]}&timeout=0.2"
-        begun = time.monotonic()
         with pytest.raises(ReadError, match=r"^s3://bucket/runs.*[Tt]imeout") as caught:
             mttp.summarize(place)
-    assert time.monotonic() - begun < 15
     messages = [str(caught.value)]
     for wrong in (f"s3://bucket/none?endpoint={endpoint}", f"s3://other/runs?endpoint={endpoint}"):
         with pytest.raises(ReadError, match=r"is not a dataset of mttp, or does not exist") as caught:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from polling import eventually
+from programs import told
 from rewards.factories import answering
 
 import mttp
+from mttp.otlp.processes import can_start
 from mttp.rewards.locking import write_lock
 
 GRADERS = """
-import os, re, signal, time
+import os, re, signal, subprocess, time
 
 def fine(completion):
     print("to standard output")
@@ -34,6 +36,9 @@ def stopped(completion):
 
 def dying(completion):
     os._exit(7)
+
+def shell(completion):
+    return float(subprocess.run(["sh", "-c", "exit 3"]).returncode)
 
 class Own:
     def __repr__(self):
@@ -229,6 +234,94 @@ os.kill(os.getpid(), signal.SIGKILL)
     worker = int(done.stdout)
 
     assert eventually(lambda: not _runs(worker))
+
+
+CHILDREN = """
+import ctypes, json, os, signal, sys, threading, time
+import mttp
+reaped, done = [], threading.Event()
+def reap(*_):
+    while True:
+        try:
+            pid = os.waitpid(-1, os.WNOHANG)[0]
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        reaped.append(pid)
+{before}
+spec = mttp.RewardSpec.load({path!r})
+values = [spec.score(completion=text).value for text in ("a", "ab")]
+{after}
+print(json.dumps([values, reaped]))
+"""
+REAPS_IN_A_THREAD = """
+def loop():
+    while not done.is_set():
+        reap()
+        time.sleep(0.0005)
+thread = threading.Thread(target=loop)
+thread.start()
+"""
+WAITS_FOR_ALL = """
+started = os.fork() or os._exit(0)
+while True:
+    try:
+        reaped.append(os.wait()[0])
+    except ChildProcessError:
+        break
+reaped.remove(started)
+"""
+
+
+@pytest.mark.skipif(not can_start(), reason="no orphan can be started here")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", WAITS_FOR_ALL),
+        (REAPS_IN_A_THREAD, "done.set()\nthread.join()"),
+        ("signal.signal(signal.SIGCHLD, reap)", ""),
+        ("signal.signal(signal.SIGCHLD, signal.SIG_IGN)", ""),
+    ],
+    ids=["waits for all", "reaps in a thread", "reaps in a handler", "ignores children"],
+)
+def test_a_worker_is_no_child_that_the_program_can_wait_for(apart, before: str, after: str) -> None:
+    """
+    Its own children have their exit codes, as everywhere.
+    """
+    code = CHILDREN.format(before=before, after=after, path=str(apart("shell").path))
+
+    assert [[3.0, 3.0], []] == told(code)
+
+
+@pytest.mark.parametrize("use", ["fine", "dying", "stuck"])
+def test_where_orphans_come_back_a_worker_is_a_child(apart, use: str) -> None:
+    """
+    As in containers; it leaves no process behind, however it ends.
+    """
+    made = apart(use, timeout=1.0)
+    code = f"""
+        import ctypes, gc, json, os
+        import mttp
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+        spec = mttp.RewardSpec.load({str(made.path)!r})
+        result = spec.score(completion="abc")
+        del spec
+        gc.collect()
+        children = []
+        try:
+            children.append(os.waitpid(-1, os.WNOHANG)[0])
+        except ChildProcessError:
+            pass
+        print(json.dumps([result.value or result.error, children]))
+    """
+    expected = {
+        "fine": 3.0,
+        "dying": "it: the worker ended with exit code 7",
+        "stuck": "it: timed out after 1 s",
+    }
+
+    assert [expected[use], []] == told(code, warned="to standard output")
 
 
 def _runs(pid: int) -> bool:

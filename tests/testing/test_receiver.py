@@ -17,6 +17,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.trace.export import SpanExportResult
 from otlp import DELIVERED, PROTOCOLS, names, outcome, recorded, span, transport
+from polling import SECONDS
 
 import mttp
 from mttp.errors import ConfigureError, MttpError
@@ -243,7 +244,7 @@ def test_closing_releases_hanging_requests(protocol: str) -> None:
         thread = threading.Thread(target=outcome, args=(opened, [span()]))
         thread.start()
         assert receiver.wait(1)
-    thread.join(30)
+    thread.join(SECONDS)
 
     assert not thread.is_alive()
     opened.shutdown()

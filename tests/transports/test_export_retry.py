@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from exporters import Exporter, Receiver, raising
 from opentelemetry.sdk.trace import ReadableSpan
-from polling import eventually
+from polling import SECONDS, eventually
 
 import mttp
 from mttp.codec.redaction import ContentRule
@@ -647,7 +647,7 @@ def test_a_view_that_takes_its_time_is_given_up_with_the_rest(monkeypatch: pytes
     A redaction hook that hangs can't hold up the end, and what it was looking at is counted.
     """
     exporter, go = Exporter(), threading.Event()
-    hiding(exporter, monkeypatch, Hiding([], lambda values: not go.wait(30)))
+    hiding(exporter, monkeypatch, Hiding([], lambda values: not go.wait(SECONDS)))
     session = mttp.configure(exporter)
     observe("secret")
     written = session.close(0.2)

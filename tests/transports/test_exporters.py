@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from otlp import names
+from polling import SECONDS
 from programs import told
 
 import mttp
@@ -205,13 +205,12 @@ def test_a_receiver_that_is_busy_is_tried_again(make: Any, receiver: OtlpReceive
     """
     receiver.behave(*[Behaviour(status=busy(make), retry_after=0.3)] * 2)
     exporter = make(receiver)
-    began = time.monotonic()
 
     assert SpanExportResult.SUCCESS is exporter.export(spans)
 
-    assert time.monotonic() - began >= 0.6
     exporter.shutdown()
-    assert 3 == len(receiver.requests)
+    first, second, third = (request.time for request in receiver.requests)
+    assert first + 0.3 <= second <= third - 0.3
 
 
 def test_a_receiver_that_asks_to_wait_longer_than_the_timeout_is_given_up(
@@ -220,13 +219,11 @@ def test_a_receiver_that_asks_to_wait_longer_than_the_timeout_is_given_up(
     """
     At once, since the exporter has more to send.
     """
-    receiver.behave(Behaviour(status=busy(make), retry_after=3000))
-    exporter = make(receiver, timeout=20)
-    began = time.monotonic()
+    receiver.behave(Behaviour(status=busy(make), retry_after=7200))
+    exporter = make(receiver, timeout=3600)
 
     assert SpanExportResult.FAILURE is exporter.export(spans)
 
-    assert time.monotonic() - began < 10
     exporter.shutdown()
     assert 1 == len(receiver.requests)
     assert "spans not delivered: 1: " in caplog.text
@@ -238,8 +235,8 @@ def test_shutdown_ends_the_wait_before_the_next_attempt(
     """
     From another thread; what is exported after it fails, and a second call does nothing.
     """
-    receiver.behave(Behaviour(status=busy(make), retry_after=50))
-    exporter = make(receiver, timeout=60)
+    receiver.behave(Behaviour(status=busy(make), retry_after=3000))
+    exporter = make(receiver, timeout=3600)
     found: list[SpanExportResult] = []
     thread = threading.Thread(target=lambda: found.append(exporter.export(spans)))
     thread.start()
@@ -248,7 +245,7 @@ def test_shutdown_ends_the_wait_before_the_next_attempt(
     exporter.shutdown()
     exporter.shutdown()
 
-    thread.join(20)
+    thread.join(SECONDS)
     assert [SpanExportResult.FAILURE] == found
     assert SpanExportResult.FAILURE is exporter.export(spans)
     assert 1 == len(receiver.requests)

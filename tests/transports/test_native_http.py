@@ -36,7 +36,7 @@ def mist() -> Iterator[Mist]:
 @pytest.fixture
 def transport(mist: Mist) -> Iterator[Any]:
     """A transport to it."""
-    opened = transports.open(mist.address, timeout=20)
+    opened = transports.open(mist.address, timeout=SECONDS)
     yield opened
     opened.shutdown()
 
@@ -360,7 +360,7 @@ def test_the_end_breaks_off_what_hangs(mist: Mist) -> None:
     thread.start()
     assert eventually(lambda: mist.bodies)
     transport.shutdown()
-    thread.join(20)
+    thread.join(SECONDS)
 
     assert [3] == [each.kept for each in found]
 
@@ -477,10 +477,10 @@ def test_over_tls() -> None:
     with Mist() as mist:
         mist._server.socket = context.wrap_socket(mist._server.socket, server_side=True)
         address = mist.address.replace("http", "https")
-        trusting = transports.open(address, certificate="ca.pem", timeout=20)
+        trusting = transports.open(address, certificate="ca.pem", timeout=SECONDS)
         assert DELIVERED == outcome(trusting, SPANS)
         trusting.shutdown()
-        found = outcome(transports.open(address, timeout=20), SPANS, message=True)
+        found = outcome(transports.open(address, timeout=SECONDS), SPANS, message=True)
 
     assert 3 == found.kept
     assert "check certificates" in found.message

@@ -17,6 +17,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import RetryInfo
 from otlp import DELIVERED, PROTOCOLS, Outcome, names, outcome, span, transport
+from polling import SECONDS
 from stores import answering, dripping, redirecting, serving
 
 from mttp import transports
@@ -499,7 +500,7 @@ def test_where_no_receiver_is_everything_is_kept(protocol: str, host: str) -> No
     """
     A receiver may come later, and so may a name.
     """
-    made = transports.open(f"{protocol}://{host}", timeout=20)
+    made = transports.open(f"{protocol}://{host}", timeout=SECONDS)
 
     assert KEPT == outcome(made, SPANS)  # type: ignore[arg-type]
 
@@ -517,7 +518,7 @@ def test_why_there_is_no_answer_is_reported_in_plain_words(address: str, words: 
     """
     What was tried, what came back and what to try, and nothing of the libraries in between.
     """
-    found = outcome(transports.open(address, timeout=20), SPANS, message=True)  # type: ignore[arg-type]
+    found = outcome(transports.open(address, timeout=SECONDS), SPANS, message=True)  # type: ignore[arg-type]
 
     assert found.message.startswith(address)
     assert words in found.message
@@ -642,7 +643,7 @@ def test_the_other_protocol_s_port_is_pointed_out(receiver: OtlpReceiver, protoc
     4317 and 4318 are easily confused.
     """
     other = receiver.grpc_address if protocol == "http" else receiver.http_address
-    made = transports.open(f"{protocol}://{other.partition('://')[2]}", timeout=20)
+    made = transports.open(f"{protocol}://{other.partition('://')[2]}", timeout=SECONDS)
 
     found = outcome(made, SPANS, message=True)  # type: ignore[arg-type]
 
@@ -656,7 +657,7 @@ def test_tls_with_a_receiver_that_has_none_is_pointed_out(receiver: OtlpReceiver
     The spans are kept: a certificate can be mended.
     """
     address = receiver.http_address if protocol == "http" else receiver.grpc_address
-    made = transports.open(address.replace("://", "s://"), timeout=20)
+    made = transports.open(address.replace("://", "s://"), timeout=SECONDS)
 
     found = outcome(made, SPANS, message=True)  # type: ignore[arg-type]
 
@@ -729,7 +730,7 @@ def test_shutdown_does_not_wait_for_a_receiver_that_hangs(receiver: OtlpReceiver
 
     if protocol == "http":
         receiver.release()
-    thread.join(30)
+    thread.join(SECONDS)
     assert [DELIVERED if protocol == "http" else KEPT] == found
 
 

@@ -22,7 +22,7 @@ from exporters import Exporter, raising, refusing
 from opentelemetry import context as otel_context
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from polling import eventually
+from polling import SECONDS, eventually
 
 import mttp
 from mttp.model import clock
@@ -76,21 +76,16 @@ def names(path: Path) -> list[str]:
 # Soon.
 
 
-def test_an_ended_step_is_in_the_file_within_half_a_second(tmp_path: Path) -> None:
+def test_an_ended_step_is_in_the_file_soon(tmp_path: Path) -> None:
     """
-    Whatever kills the process afterwards.
+    Without anything that follows it: whatever kills the process afterwards.
     """
-    waits = []
+    assert thread.INTERVAL < 0.5
     with mttp.configure("file://a.jsonl"), mttp.episode() as episode:
         for number in range(1, 6):
             with episode.step():
                 pass
-            started = time.monotonic()
-            eventually(lambda number=number: names(tmp_path / "a.jsonl").count("step") >= number)
-            waits.append(time.monotonic() - started)
-
-    assert min(waits) < 0.5
-    assert max(waits) < 5
+            assert eventually(lambda number=number: names(tmp_path / "a.jsonl").count("step") >= number)
 
 
 def test_much_is_written_at_once(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +147,7 @@ def test_an_idle_session_sleeps(exporter: Exporter) -> None:
 
         assert not woken.wait(2.5 * thread.INTERVAL)
         play()
-        assert woken.wait(30.0)
+        assert woken.wait(SECONDS)
 
 
 def test_a_wake_up_during_a_check_is_not_lost(exporter: Exporter) -> None:
@@ -251,7 +246,7 @@ def test_a_slow_look_at_the_machine_holds_up_nothing(
     """
     go = threading.Event()
     monkeypatch.setattr(
-        "mttp.recording.provenance.DETECTORS", (lambda directory: go.wait(30) and {"revision": "abc"},)
+        "mttp.recording.provenance.DETECTORS", (lambda directory: go.wait(SECONDS) and {"revision": "abc"},)
     )
     with mttp.configure(exporter) as session:
         play()
@@ -413,11 +408,9 @@ def test_closing_a_dead_transport_counts_everything_as_lost(exporter: Exporter) 
     session = mttp.configure(exporter)
     for _ in range(10):
         play(2)
-    started = time.monotonic()
 
     assert not session.close()
 
-    assert time.monotonic() - started < 100
     assert ({"write_failed": session.stats.spans}, 0, 1) == (
         dict(session.stats.lost),
         session.stats.pending,
@@ -511,7 +504,7 @@ def test_where_no_thread_can_be_started_everything_is_written_all_the_same(
         assert session.flush()
         assert "episode" in exporter.names()
         play(2, task="large", inputs="x" * 1_200_000)
-        assert eventually(lambda: exporter.names().count("episode") == 2, seconds=1)
+        assert eventually(lambda: exporter.names().count("episode") == 2)
         play(2, task="closed")
 
     assert ["flushed", "large", "closed"] == [episode.task for episode in mttp.read(session)]
@@ -528,13 +521,8 @@ def test_flush_and_close_come_back_when_a_transport_hangs(exporter: Exporter) ->
     session = mttp.configure(exporter)
     exporter.open.clear()
     play()
-    started = time.monotonic()
-    flushed = session.flush(0.2)
-    closed = session.close(0.2)
-    spent = time.monotonic() - started
 
-    assert (False, False) == (flushed, closed)
-    assert 0.3 < spent < 60
+    assert [False, False] == [session.flush(0.2), session.close(0.2)]
     assert (["session_closed"], 0, 0) == (
         list(session.stats.lost),
         session.stats.pending,
@@ -551,15 +539,12 @@ def test_recording_goes_on_while_a_transport_hangs(exporter: Exporter) -> None:
     """
     with mttp.configure(exporter) as session:
         exporter.open.clear()
-        started = time.monotonic()
         for _ in range(200):
             play()
-        spent = time.monotonic() - started
         blocked = session.stats.blocked_seconds
         exporter.open.set()
 
     assert (0.0, 200) == (blocked, len(mttp.read(session)))
-    assert spent < 100
 
 
 def test_callers_give_way_to_a_thread_that_is_late(
@@ -576,17 +561,18 @@ def test_callers_give_way_to_a_thread_that_is_late(
         with episode.step() as step:
             step.reward(1.0)
 
-    with mttp.configure(exporter), mttp.episode() as episode:
+    monkeypatch.setattr(thread, "LATE", 1 << 62)
+    with mttp.configure(exporter) as session, mttp.episode() as episode:
         exporter.open.clear()
         step()
         assert eventually(lambda: exporter.offers)
         step()
         in_time = list(breaths)
-        time.sleep(thread.LATE / 1e9)
+        session._pipeline._due = 0
         late = time.time_ns()
         for _ in range(20):
             step()
-        took = time.time_ns() - late
+        took, breaths = time.time_ns() - late, [*breaths]
         exporter.open.set()
 
     assert [] == in_time
@@ -681,26 +667,20 @@ def test_a_full_buffer_holds_up_the_caller_a_while_per_episode(exporter: Exporte
     """
     with full_buffer(exporter, max_block_seconds=1.0) as session:
         before = session.stats.blocked_seconds
-        started = time.monotonic()
         play(50)
-        spent = time.monotonic() - started
         blocked = session.stats.blocked_seconds - before
 
     assert 0.99 < blocked < 25
-    assert spent < 100
 
 
 def test_a_caller_goes_on_as_soon_as_there_is_space(exporter: Exporter) -> None:
     """
     A disk that is merely slow costs time, and no episode.
     """
-    with full_buffer(exporter, max_block_seconds=60.0) as session:
+    with full_buffer(exporter, max_block_seconds=3600.0) as session:
         threading.Timer(0.2, exporter.open.set).start()
-        started = time.monotonic()
         play(50)
-        spent = time.monotonic() - started
 
-    assert spent < 30
     assert {} == dict(session.stats.lost)
     assert all(episode.complete for episode in mttp.read(session))
 
@@ -831,7 +811,6 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     A transport that was down for a while does not slow down what comes after: quadratic work takes minutes.
     """
     backlog = SpanQueue()
-    started = time.monotonic()
     for number in range(100_000):
         backlog.add(ended_span(number // 5))
     taken = 0
@@ -840,7 +819,6 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
         taken += len(backlog.take(1000).spans)
 
     assert (100_000, 0) == (taken, backlog.bytes)
-    assert time.monotonic() - started < 300
 
 
 def ended_span(trace_id: int) -> EndedSpan:

@@ -13,7 +13,7 @@ import pytest
 from exporters import Exporter, raising, refusing
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from polling import eventually
+from polling import SECONDS, eventually
 
 import mttp
 from mttp.errors import ConfigureError, ReadError, TransportError
@@ -137,17 +137,12 @@ def test_one_that_hangs_holds_up_no_other(exporter: Exporter, troubled: Exporter
     for number in range(20):
         play(task=number)
     assert eventually(lambda: exporter.names().count("episode") == 20)
-    started = time.monotonic()
     seen = len(mttp.read(session))
-    read_seconds = time.monotonic() - started
     flushed = session.flush(0.2)
     closed = session.close(0.5)
-    spent = time.monotonic() - started
     memory, hanging, healthy = counters(session)
 
     assert (20, False, False) == (seen, flushed, closed)
-    assert read_seconds < 10
-    assert spent < 20
     assert ({}, {}) == (dict(healthy.lost), dict(memory.lost))
     assert "run" in exporter.names()
     assert {"session_closed": hanging.recorded} == dict(hanging.lost)
@@ -161,13 +156,9 @@ def test_a_file_is_read_while_another_transport_hangs(troubled: Exporter) -> Non
     session = mttp.configure([troubled, "file://a.jsonl"])
     troubled.open.clear()
     play()
-    started = time.monotonic()
-    found = len(mttp.read(session))
-    spent = time.monotonic() - started
-    session.close(0.1)
 
-    assert 1 == found
-    assert spent < 10
+    assert 1 == len(mttp.read(session))
+    session.close(0.1)
 
 
 def test_a_span_that_waits_for_space_in_one_is_given_to_all(exporter: Exporter, troubled: Exporter) -> None:
@@ -323,7 +314,7 @@ def test_a_flush_succeeds_when_all_have_everything(exporter: Exporter, troubled:
     go = threading.Event()
 
     def trouble(segment: Sequence[SpanRecord]) -> None:
-        go.wait(30)
+        go.wait(SECONDS)
 
     with mttp.configure([troubled, exporter]) as session:
         troubled.trouble = trouble
@@ -344,23 +335,20 @@ def test_exporters_that_flush_the_session_do_not_wait_for_each_other(
     It can't be done, which is the answer, and at once.
     """
     answers: list[bool] = []
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=SECONDS)
 
     with mttp.configure([exporter, troubled]) as session:
 
         def trouble(segment: Sequence[SpanRecord]) -> None:
             if len(answers) < 2:
                 together.wait()
-                answers.append(session.flush(60.0))
+                answers.append(session.flush(3600.0))
 
-        started = time.monotonic()
         exporter.trouble = troubled.trouble = trouble
         play()
         assert eventually(lambda: len(answers) == 2)
-        spent = time.monotonic() - started
 
     assert [False, False] == answers
-    assert spent < 30
 
 
 def test_closing_takes_no_longer_than_the_slowest_may(exporter: Exporter, troubled: Exporter) -> None:
@@ -372,12 +360,8 @@ def test_closing_takes_no_longer_than_the_slowest_may(exporter: Exporter, troubl
         each.open.clear()
     session = mttp.configure([exporter, troubled])
     play()
-    started = time.monotonic()
-    closed = session.close()
-    spent = time.monotonic() - started
 
-    assert not closed
-    assert 0.69 < spent < 15
+    assert not session.close()
     assert [{"session_closed": each.recorded} for each in counters(session)] == [
         dict(each.lost) for each in counters(session)
     ]
@@ -397,13 +381,9 @@ def test_a_transport_that_can_not_even_be_released_blocks_no_caller(troubled: Ex
     session = mttp.configure(troubled)
     troubled.open.clear()
     play()
-    started = time.monotonic()
-    closed = session.close(0.2)
-    spent = time.monotonic() - started
 
-    assert not closed
-    assert spent < 10
-    assert released.wait(30)
+    assert not session.close(0.2)
+    assert released.wait(SECONDS)
 
 
 def test_who_closes_during_another_close_waits_along(troubled: Exporter) -> None:
@@ -438,7 +418,7 @@ def test_of_several_who_close_the_least_patient_decides(troubled: Exporter) -> N
     patient.start()
     assert eventually(lambda: session.closed)
     answers.append(session.close(0.1))
-    patient.join(30)
+    patient.join(SECONDS)
 
     assert [False, False] == answers
     assert 0 == session.stats.pending

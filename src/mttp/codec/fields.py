@@ -12,13 +12,18 @@ from dataclasses import MISSING, fields, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+import numpy as np
+
 from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
+from mttp.errors import MttpError
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.values import Value
 from mttp.semconv.registry import INT64, wanted
 
 __all__ = [
+    "check_switches",
+    "checked_text",
     "checked",
     "convert",
     "encode",
@@ -132,6 +137,22 @@ def integer(name: str, value: object, faults: Faults) -> int | None:
 def flag(name: str, value: object, faults: Faults) -> bool | None:
     """Return an argument as true or false; None if it is absent, and without a truth value, with a fault."""
     return cast("bool | None", convert(name, _flag, value, faults))
+
+
+def checked_text(error: type[MttpError], name: str, value: object) -> str:
+    """Return an argument of set-up as text, empty if it is absent; raises the error if it is none."""
+    faults: Faults = []
+    found = optional_text(name, value, faults)
+    if any(fault.startswith(f"{name}_invalid") for fault in faults):
+        raise error(f"{name}={scalar_text(value):.80} is no text")
+    return found
+
+
+def check_switches(error: type[MttpError], switches: Mapping[str, object]) -> None:
+    """Raise the error for an argument of set-up or reading that is neither True nor False, nor absent."""
+    for name, switch in switches.items():
+        if switch is not None and not (type(switch) in (bool, int, np.bool_) and switch in (0, 1)):
+            raise error(f"{name}={scalar_text(switch):.80} is neither True nor False")
 
 
 def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:

@@ -9,7 +9,11 @@ __all__ = ["record_evaluation"]
 
 
 def record_evaluation(value: Evaluation) -> None:
-    """Record an evaluation with its results, which name the trace ids of recorded episodes."""
+    """
+    Record an evaluation with its results, which name the trace ids of recorded episodes.
+
+    One that is unfinished ends as aborted, as an unfinished episode does.
+    """
     with evaluate(
         value.suite,
         value.suite_version,
@@ -34,5 +38,4 @@ def record_evaluation(value: Evaluation) -> None:
                 outcome=one.outcome,
                 episode=one.episode or None,
             )
-        if value.status not in ("completed", "unfinished"):
-            opened.end(status=value.status)
+        opened.end(status="aborted" if value.status == "unfinished" else value.status)

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import wrapt
 from typing_extensions import Self
 
+from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError
 from mttp.integrations.faults import fault, guard
 from mttp.integrations.nesting import is_suppressed
@@ -50,10 +51,12 @@ class FunctionOptions(Options):
     inputs: bool = True
     """Whether the arguments are recorded as the episode's inputs."""
 
+    _SWITCHES: ClassVar = (*Options._SWITCHES, "inputs")
+
     def __post_init__(self) -> None:
         Options.__post_init__(self)
-        if self.records is not None and self.records not in KINDS:
-            raise InstrumentError(f"records={self.records!r} is not one of {', '.join(KINDS)}")
+        if self.records is not None and not (isinstance(self.records, str) and self.records in KINDS):
+            raise InstrumentError(f"records={scalar_text(self.records):.80} is not one of {', '.join(KINDS)}")
 
 
 class RecordedFunction(wrapt.FunctionWrapper):  # type: ignore[type-arg]  # generic since wrapt 2 only

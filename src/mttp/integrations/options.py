@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from mttp.codec.fields import check_switches
+from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError
 from mttp.model.episodes import Episode
 
@@ -33,6 +35,8 @@ class Options:
     metadata: Mapping[str, object] | None = None
     """Metadata of the user, recorded on every episode."""
 
+    _SWITCHES: ClassVar = ("observations", "actions")
+
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """Build options from keyword arguments; raises InstrumentError for an unknown name."""
@@ -44,9 +48,12 @@ class Options:
 
     def __post_init__(self) -> None:
         if type(self.max_bytes) is not int or self.max_bytes < 0:
-            raise InstrumentError(f"max_bytes={self.max_bytes!r} is not a non-negative integer")
+            raise InstrumentError(
+                f"max_bytes={scalar_text(self.max_bytes):.80} is not a non-negative integer"
+            )
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
-            raise InstrumentError(f"metadata={self.metadata!r} is not a mapping")
+            raise InstrumentError(f"metadata={scalar_text(self.metadata):.80} is not a mapping")
+        check_switches(InstrumentError, {name: getattr(self, name) for name in self._SWITCHES})
 
     def applied(self, episode: Episode) -> Episode:
         """Return a finished episode with the stated ids and metadata, and the content that is wanted."""

@@ -53,6 +53,17 @@ class Orphan:
         state, started = _status(self.pid)
         return state in ("", "Z", "X") or started != self._started
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        return not self.has_ended and _status(self.pid)[0] in ("T", "t")
+
+    def kill_group(self) -> None:
+        """Kill the process and all others of its group, which is not this process's."""
+        if not self.has_ended:
+            with suppress(OSError):
+                os.killpg(os.getpgid(self.pid), signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill the process."""
         if not self.has_ended:

@@ -2,9 +2,10 @@
 Worker processes that encode, decode, and call isolated reward components.
 
 Each is a new Python process that runs a module of mttp: neither a fork, nor `multiprocessing`, which would
-run unguarded scripts again. It is no child, which a program that waits for its children would get, unless it
-is a `ChildProcess`. Both sides talk over a pair of sockets, with one message per request and reply,
-and one system call each way if possible, since each call waits for the interpreter's lock.
+run unguarded scripts again. It is no child, which a program that waits for its children would get; only a
+`WatchedProcess` is one where there is no other way. Both sides talk over a pair of sockets, with one message
+per request and reply, and one system call each way if possible, since each call waits for the interpreter's
+lock.
 A process ends when its socket closes, so it can't outlive its parent.
 """
 
@@ -36,10 +37,10 @@ from mttp.otlp.orphans import Orphan, can_start_orphans
 __all__ = [
     "DONE",
     "FAILED",
-    "ChildProcess",
     "Process",
     "ProcessLostError",
     "SilentProcessError",
+    "WatchedProcess",
     "can_start",
     "can_start_children",
     "own_environment",
@@ -51,6 +52,8 @@ T = TypeVar("T")
 DONE: Final = 0
 FAILED: Final = 1
 """The reply is an error message."""
+_ENDED: Final = 2
+"""The process has ended, with this exit code."""
 
 _HEAD = struct.Struct("<BQ")
 MOST_BYTES = 2**31
@@ -70,8 +73,9 @@ _PID_BYTES = 20
 _SILENT = "it did not answer for {:.1f} s"
 _RUN = f"""\
 import sys
-end, module, sys.path[:] = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+end, is_watched, module, sys.path[:] = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
 import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 if end:
     os.setsid()
     os.dup2(end, 0)
@@ -82,6 +86,14 @@ if end:
             except OSError:
                 pass
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+if is_watched:
+    if worker := os.fork():
+        code = b"%d" % os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+        try:
+            os.write(0, bytes([{_ENDED}]) + len(code).to_bytes(8, "little") + code)
+        finally:
+            os._exit(0)
+    os.setsid()
 os.write(0, b"%{_PID_BYTES}d" % os.getpid())
 from runpy import run_module
 run_module(module, run_name="__main__")
@@ -89,7 +101,8 @@ run_module(module, run_name="__main__")
 """
 Runs a module like `python -m`, without the working directory on the module path.
 
-First it says its process id. An orphan has a session of its own, and no files of the program.
+First it says its process id. An orphan has a session of its own, and no files of the program. A process that
+is watched has a parent, which says how it has ended.
 """
 _NOT_PASSED_ON = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONSTARTUP")
 _VARIABLES = {
@@ -128,12 +141,12 @@ def can_start() -> bool:
 class Process:
     """Starts a worker process, sends requests and receives replies; one thread at a time."""
 
-    _with_site = False
+    _is_watched = False
     """
-    Whether the `site` module is imported.
+    Whether another process says how it has ended.
 
-    Without it a process starts in half the time, finds only what is on this process's path, and what it
-    prints is lost; with it, that goes to this process's standard error.
+    Such a process imports the `site` module, and what it prints goes to this process's standard error.
+    Others start in half the time, find only what is on this process's path, and what they print is lost.
     """
 
     def __init__(self, module: str, *, environment: Mapping[str, str] | None = None) -> None:
@@ -166,10 +179,11 @@ class Process:
         gone = [name for name in os.environ if name not in kept and name.isidentifier()]
         changed = {name: value for name, value in kept.items() if os.environ.get(name) != value}
         words = [*(f"{name}={shlex.quote(value)}" for name, value in changed.items())]
-        words += map(shlex.quote, _command(module, end, with_site=self._with_site))
+        words += map(shlex.quote, _command(module, end, is_watched=self._is_watched))
         unset = f"unset {' '.join(gone)}; " if gone else ""
         os.set_inheritable(end, True)
-        orphans.start(f"{unset}{' '.join(words)} </dev/null >/dev/null 2>&1 &")
+        errors = "" if self._is_watched else " 2>&1"
+        orphans.start(f"{unset}{' '.join(words)} </dev/null >/dev/null{errors} &")
 
     def _tick(self, seconds: float) -> None:
         """Limit the next call on the socket to these seconds, or to a part of them."""
@@ -204,8 +218,17 @@ class Process:
     def _wait_until_ready(self, seconds: float) -> None:
         self._identify(seconds)
         with _starting():
-            _received(self._socket, clock.seconds() + seconds)
+            self._reply(clock.seconds() + seconds)
         self._is_ready = True
+
+    def _reply(self, until: float, looks: Callable[[], None] | None = None) -> tuple[int, bytes]:
+        """Wait for a message; raises ProcessLostError for the one that the process has ended."""
+        kind, content = _received(self._socket, until, looks)
+        if kind == _ENDED:
+            code = content[:9].decode("ascii", "replace")
+            how = f"signal {code[1:]}" if code.startswith("-") else f"exit code {code}"
+            raise ProcessLostError(f"the worker ended with {how}")
+        return kind, content
 
     def _check_descriptor(self, looks: Callable[[], None] | None = None) -> None:
         """Raise ProcessLostError if the socket's number is another file's by now."""
@@ -245,8 +268,9 @@ class Process:
             self._tick(seconds)
             if not self._is_ready:
                 self._wait_until_ready(seconds)
-            _send(self._socket, kind, request, until, looks)
-            answer = _received(self._socket, until, looks)
+            with suppress(BrokenPipeError, ConnectionResetError):  # its last message says why
+                _send(self._socket, kind, request, until, looks)
+            answer = self._reply(until, looks)
         except TimeoutError as error:
             raise SilentProcessError(_SILENT.format(seconds)) from error
         except ValueError:
@@ -264,10 +288,15 @@ class Process:
             self._killed = _SILENT.format(seconds)
             self._kill()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped the process."""
+        return self._orphan is not None and self._orphan.is_stopped
+
     def _kill(self) -> None:
         """Kill the process and its children."""
         if self._orphan is not None:
-            self._orphan.kill()
+            self._orphan.kill_group()
 
     def close(self) -> None:
         """Kill the process, also if it is stopped by a signal."""
@@ -291,14 +320,22 @@ class Process:
         self._close_socket()
 
 
-class ChildProcess(Process):
-    """A worker process that is a child, with the `site` module and an exit code."""
+class WatchedProcess(Process):
+    """
+    A worker process whose end is reported: ProcessLostError has its exit code or signal.
 
-    _with_site = True
+    It is a child of this process where an orphan would come back to it as one, or can't be started.
+    """
+
+    _is_watched = True
+    _child: subprocess.Popen[bytes] | None = None
 
     def _launch(self, module: str, end: int, environment: Mapping[str, str] | None) -> None:
-        self._process: subprocess.Popen[bytes] = subprocess.Popen(
-            _command(module, 0, with_site=True),
+        if can_start_orphans():
+            super()._launch(module, end, environment)
+            return
+        self._child = subprocess.Popen(
+            _command(module, 0, is_watched=True),
             stdin=end,
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -306,34 +343,27 @@ class ChildProcess(Process):
         )
 
     def _kill(self) -> None:
-        if self._process.returncode is None:
+        if self._child is None:
+            super()._kill()
+        elif self._child.poll() is None:
             with suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
-    def is_stopped(self) -> bool:
-        """Whether a signal has stopped the process."""
-        with suppress(OSError):
-            stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self._process.pid, stopped) is not None
-        return False
-
-    def exit_code(self, seconds: float) -> int | None:
-        """Wait for the exit code, a signal as a negative number; None after the timeout."""
-        with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(seconds)
-        return None
+                if self._orphan is None:
+                    self._child.kill()
+                else:  # and its parent takes note of its end, and ends
+                    os.killpg(self._orphan.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill the process, also if it is stopped by a signal."""
-        self._kill()
-        self._close_socket()
-        with suppress(subprocess.TimeoutExpired):  # the system does not end it
-            self._process.wait(_END_SECONDS)
+        super().close()
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):  # the system does not end it
+                self._child.wait(_END_SECONDS)
 
     def forget(self) -> None:
         """In a forked child, drop the process of the parent."""
         super().forget()
-        self._process.returncode = 0  # the parent waits for it
+        if self._child is not None:
+            self._child.returncode = 0  # the parent waits for it
 
 
 @contextmanager
@@ -345,9 +375,10 @@ def _starting() -> Iterator[None]:
         raise ProcessLostError(f"it does not start: {error}") from error
 
 
-def _command(module: str, end: int, *, with_site: bool) -> list[str]:
+def _command(module: str, end: int, *, is_watched: bool) -> list[str]:
     """Return the command of a process whose end of the sockets has this number."""
-    return [sys.executable, *([] if with_site else ["-S"]), "-c", _RUN, str(end), module, *_path()]
+    options = [] if is_watched else ["-S"]
+    return [sys.executable, *options, "-c", _RUN, str(end), str(int(is_watched)), module, *_path()]
 
 
 def own_environment() -> dict[str, str]:

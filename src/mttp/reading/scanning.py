@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
+from mttp.codec.fields import check_switches
+from mttp.codec.plain import scalar_text
 from mttp.errors import ReadError
 from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.otlp.recording_files import File, is_parquet
@@ -68,6 +70,10 @@ class Scan:
         as_written: bool = False,
         traces: Set[str] | None = None,
     ) -> None:
+        check_switches(ReadError, {"arrays": arrays, "strict": strict})
+        if progress is not None and not callable(progress):
+            reason = "is not a function; give a function of a number of bytes"
+            raise ReadError(f"progress={scalar_text(progress):.80} {reason}")
         self._items = find(source)
         self._traces = traces
         """Ids of the traces that are wanted; sources that can't select yield all."""

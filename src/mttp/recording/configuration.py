@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry.sdk.trace import SpanProcessor
 from typing_extensions import ParamSpec, Unpack
 
+from mttp.codec.fields import check_switches, checked_text
+from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt, suppress_errors
@@ -113,10 +115,12 @@ def configure(
     transport can't be opened.
     """
     global _active, _implicit, _is_implicit_off
+    check_switches(ConfigureError, {"provenance": provenance, "mirror": mirror})
+    kind = checked_text(ConfigureError, "kind", kind)
     if kind not in _KINDS:
-        raise ConfigureError(f"kind {kind!r} is not one of {', '.join(_KINDS)}")
+        raise ConfigureError(f"kind {scalar_text(kind):.80} is not one of {', '.join(_KINDS)}")
     if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
-        raise ConfigureError(f"meter_provider={meter_provider!r} is not a meter provider")
+        raise ConfigureError(f"meter_provider={scalar_text(meter_provider):.80} is not a meter provider")
     provider.check()
     with _lock:
         if _active is not None and not _active.closed and not _implicit:
@@ -159,7 +163,7 @@ def configure(
 def _listed(argument: str, given: Sequence[_T]) -> Sequence[_T]:
     if isinstance(given, (list, tuple)):
         return given
-    raise ConfigureError(f"{argument}={given!r} is not a list; write {argument}=[...]")
+    raise ConfigureError(f"{argument}={scalar_text(given):.80} is not a list; write {argument}=[...]")
 
 
 def _close_at_exit() -> None:

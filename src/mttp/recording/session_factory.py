@@ -10,7 +10,8 @@ from typing import Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
-from mttp.codec.plain import text
+from mttp.codec.fields import checked_text
+from mttp.codec.plain import scalar_text, text
 from mttp.codec.secrets import VARIABLE as SECRETS_VARIABLE
 from mttp.codec.secrets import Secrets
 from mttp.codec.withholding import Withholding
@@ -79,17 +80,24 @@ def open_session(
 
     Raises ConfigureError if an argument is wrong, and TransportError if a transport can't be opened.
     """
+    steps = checked_text(ConfigureError, "steps", steps)
     if steps not in STEP_MODES:
-        raise ConfigureError(f"steps={steps!r} is not one of {', '.join(STEP_MODES)}")
+        raise ConfigureError(f"steps={scalar_text(steps):.80} is not one of {', '.join(STEP_MODES)}")
     launch_facts = provenance.launch()
     launch_id = launch_facts.pop("run_id", None)
-    identity = text(run_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
+    stated_id = checked_text(ConfigureError, "run_id", run_id)
+    identity = text(stated_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
     if "\0" in identity:
         raise ConfigureError(
             f"run_id={identity!r:.80} has a null character, which no environment variable can have, "
             "and child processes get the id in one; leave it out"
         )
-    facts = {"kind": "train", "name": run, **facts, **launch_facts}
+    facts = {
+        "kind": "train",
+        "name": checked_text(ConfigureError, "run", run) or None,
+        **facts,
+        **launch_facts,
+    }
     if is_off():
         log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
@@ -175,7 +183,7 @@ def _profiled(routes: Sequence[Route], profile: str) -> list[Route]:
     found = [route.with_profile(profile) for route in routes]
     if not any(route.has_profile for route in found):
         raise ConfigureError(
-            f"profile={profile!r} is for receivers, http://HOST:PORT or grpc://HOST:PORT; "
+            f"profile={scalar_text(profile):.80} is for receivers, http://HOST:PORT or grpc://HOST:PORT; "
             f"there is none in {', '.join(map(repr, routes)) or 'the transports'}"
         )
     return found

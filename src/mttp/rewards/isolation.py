@@ -14,9 +14,9 @@ from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.processes import (
     FAILED,
-    ChildProcess,
     ProcessLostError,
     SilentProcessError,
+    WatchedProcess,
     can_start_children,
 )
 from mttp.rewards.component_results import ComponentResult, failed
@@ -113,7 +113,7 @@ class _Worker:
 
     def __init__(self, identity: tuple[object, ...]) -> None:
         """Start the process and load the spec in it; raises _WorkerLostError on failure."""
-        self._process = ChildProcess("mttp.rewards.worker")
+        self._process = WatchedProcess("mttp.rewards.worker")
         self._checked = 0.0
         problem = self.ask(pickle.dumps(identity), START_SECONDS, kind=LOAD)
         if problem is not None:
@@ -130,9 +130,8 @@ class _Worker:
             self.end()
             raise _WorkerLostError(f"timed out after {seconds:g} s", "TimeoutError") from None
         except ProcessLostError as error:
-            code = self._process.exit_code(1.0)
             self.end()
-            raise _WorkerLostError(_cause(code) if code is not None else str(error)) from None
+            raise _WorkerLostError(str(error)) from None
         except ValueError as error:
             raise _WorkerLostError(f"can't send the sample to a worker: {error}", "ValueError") from None
         if status == FAILED:
@@ -148,14 +147,9 @@ class _Worker:
         """Raise if the process was stopped by a signal, which no time limit would detect."""
         if clock.seconds() - self._checked >= STOPPED_SECONDS:
             self._checked = clock.seconds()
-            if self._process.is_stopped():
+            if self._process.is_stopped:
                 raise ProcessLostError("the worker was stopped by a signal")
 
     def end(self) -> None:
         """Kill the process."""
         self._process.close()
-
-
-def _cause(code: int) -> str:
-    """Return the message for a worker that ended by itself."""
-    return f"the worker ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"

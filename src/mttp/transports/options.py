@@ -126,7 +126,8 @@ def parse(parser: Callable[[Any], object], value: object, source: str) -> Any:
     """Parse a value; raises TransportError with the name of its source."""
     try:
         return parser(value.strip() if isinstance(value, str) else value)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # whatever a foreign object raises when it is asked
+        raise_interrupt(error)
         shown = source if may_be_secret(source, value) else f"{source}={_shown(value)}"
         raise TransportError(f"{shown}: {error}") from error
 
@@ -219,7 +220,11 @@ def _directory(value: object) -> str:
     if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise ValueError("expected the path of a directory")
     try:
-        return str(Path(value).expanduser().absolute())
+        path = str(Path(value).expanduser().absolute())
+        path.encode()
+        if "\0" in path:
+            raise ValueError("a path has no null characters")
+        return path
     except (OSError, RuntimeError) as error:  # the home or the working directory is unknown
         raise ValueError(str(error)) from error
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from mttp import transports
+from mttp.codec.fields import check_switches
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model.interrupts import raise_interrupt
@@ -105,13 +106,12 @@ class Route:
             return transports.open(address, **self.options)
         if isinstance(address, type) or not callable(getattr(address, "export", None)):
             raise ConfigureError(
-                f"transport {address!r} is neither an address nor an object that exports spans; "
-                "write 'file://runs/a.jsonl', or pass an exporter"
+                f"transport {scalar_text(address):.80} is neither an address nor an object that exports "
+                "spans; write 'file://runs/a.jsonl', or pass an exporter"
             )
         if self.options:
-            raise ConfigureError(
-                f"{address!r} is already open and takes no options: {', '.join(sorted(self.options))}"
-            )
+            names = ", ".join(sorted(self.options))
+            raise ConfigureError(f"{scalar_text(address):.200} is already open and takes no options: {names}")
         return address
 
 
@@ -125,11 +125,10 @@ _MAX_BITS = 64
 
 def check(switches: Mapping[str, object], redact: object, close_timeout: object = None) -> None:
     """Raise ConfigureError for an invalid value."""
-    for name, switch in switches.items():
-        if switch not in (None, True, False):
-            raise ConfigureError(f"{name}={switch!r} is neither True nor False")
+    check_switches(ConfigureError, switches)
     if redact is not None and not callable(redact):
-        raise ConfigureError(f"redact={redact!r} is not a function; give a function of key and value")
+        reason = "is not a function; give a function of key and value"
+        raise ConfigureError(f"redact={scalar_text(redact):.80} {reason}")
     if close_timeout is None:
         return
     is_number = isinstance(close_timeout, (int, float)) and 0 <= close_timeout <= math.inf

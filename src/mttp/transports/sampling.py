@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
@@ -63,7 +64,7 @@ class Sampling:
     ) -> None:
         value: object = ratio
         if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
-            raise ConfigureError(f"sampling ratio {ratio!r} is not a number from 0 to 1")
+            raise ConfigureError(f"sampling ratio {scalar_text(ratio):.80} is not a number from 0 to 1")
         self.ratio = float(ratio)
         self.keep = tuple(map(_rule, keep if isinstance(keep, (list, tuple, set, frozenset)) else [keep]))
 
@@ -99,9 +100,11 @@ class Sampling:
 def _rule(given: str | Rule) -> Rule:
     if callable(given):
         return given
-    known = [rule for name, rule in RULES.items() if name == given]
+    known = [RULES[given]] if isinstance(given, str) and given in RULES else []
     if not known:
-        raise ConfigureError(f"sampling rule {given!r} is not one of {', '.join(RULES)}, nor a function")
+        raise ConfigureError(
+            f"sampling rule {scalar_text(given):.80} is not one of {', '.join(RULES)}, nor a function"
+        )
     return known[0]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from mttp.codec.plain import scalar_text
 from mttp.codec.withholding import Withholding
 from mttp.errors import TransportError
 from mttp.transports.options import known_are
@@ -99,7 +100,8 @@ _VICTORIA_TRACES: Final = "/insert/opentelemetry"
 def named(name: object) -> Profile:
     """Return the profile with this name; raises TransportError if there is none."""
     if not isinstance(name, str) or name not in PROFILES:
-        raise TransportError(f"unknown profile {name!r}{known_are(str(name), PROFILES)}")
+        shown = scalar_text(name)[:80]
+        raise TransportError(f"unknown profile {shown}{known_are(shown, PROFILES)}")
     return PROFILES[name]
 
 
