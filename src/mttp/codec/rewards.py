@@ -403,22 +403,9 @@ def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
 
 def grades(reward: Reward) -> list[Grade]:
     """Return what is recorded as grade spans: the grades, and components beyond `MAX_INLINE`."""
-    rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
-    graded = {grade.name for grade in reward.grades}
-    return [
-        *reward.grades,
-        *[
-            Grade(
-                name=name,
-                kind="",
-                value=reward.components.get(name),
-                status=reward.component_statuses.get(name, "ok"),
-                weight=reward.weights.get(name),
-            )
-            for name in rest
-            if name not in graded
-        ],
-    ]
+    rest = {*[*reward.components, *reward.component_statuses][MAX_INLINE:]}
+    plain = [one for one in reward.all_grades[len(reward.grades) :] if one.name in rest] if rest else []
+    return [*reward.grades, *plain]
 
 
 def decode(
