@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
+from mttp.codec.plain import from_json
 from mttp.codec.segments import StepFacts
 from mttp.model.gradings import Graded, Scored
 from mttp.model.scorings import Spec
@@ -203,6 +204,7 @@ def reward(record: SpanRecord) -> Scored:
         record.span_id,
         record.start_time,
         record.end_time,
+        found.get(a.REWARD_ERROR),
     )
 
 
@@ -236,6 +238,10 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
             for one in children.get(record.span_id, ())
             if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
         ),
+        found.get(a.REWARD_ERROR),
+        from_json(str(found[a.REWARD_EVIDENCE]))
+        if {a.REWARD_ERROR, a.REWARD_EVIDENCE} <= found.keys()
+        else None,
     )
 
 

@@ -100,8 +100,8 @@ class SpanAggregator:
         """Those that are not in the figures yet."""
         self._new_members: set[str] = set()
         """Trace ids of members of groups whose figures do not name the group yet."""
-        self._late: list[tuple[str, str, Scored]] = []
-        """Scores of annotations, with their run and trace id."""
+        self._late: list[tuple[str, str, str, Scored]] = []
+        """Scores of annotations, with their run, their trace id and that of the episode."""
         self._groups: dict[str, tuple[tuple[int, str], str]] = {}
         """Start, span id and id of the last group of each member, by trace id."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
@@ -175,7 +175,8 @@ class SpanAggregator:
         scored = None
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
             scored = summary_fields.reward(record)
-            self._late.append((summary_fields.run(record), record.trace_id, scored))
+            target = str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))
+            self._late.append((summary_fields.run(record), record.trace_id, target, scored))
         stated = summary_fields.statement(record)
         if stated is None or (stated.kind != "outcome" and not self._has_figures):
             return
@@ -231,7 +232,7 @@ class SpanAggregator:
                 episode.steps.steps = steps
                 episode.first = min(filter(None, (episode.first, theirs.first)), key=_start)
             self._close(episode.ended(trace_id))
-            self._merge_part(len(self._roots) - 1, theirs)
+            self._merge_part(len(self._roots) - 1, trace_id, theirs)
         for trace_id, theirs in self._theirs.items():
             place = self._rows.get(int(trace_id, 16))
             if place is None:
@@ -240,11 +241,12 @@ class SpanAggregator:
                 continue
             if lacking := theirs.parts.lacking():
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
-            self._merge_part(place, theirs)
+            self._merge_part(place, trace_id, theirs)
         for row, scoring in self._undecided.items() if self._has_counts else ():
             self.aggregate.run_of(row).add_gradings(scoring.gradings)
-        for run, trace_id, scored in self._late:
-            self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
+        for run, trace_id, target, scored in self._late:
+            graded = self._graded(trace_id, scored)
+            self.aggregate.of(run).add_gradings(gradings(graded, scope="late", episode=target))
         self._add_late()
 
     def settle(self) -> None:
@@ -256,7 +258,7 @@ class SpanAggregator:
         for trace_id in [*self._theirs]:
             place = self._rows.get(int(trace_id, 16))
             if place is not None:
-                self._merge_part(place, self._theirs.pop(trace_id))
+                self._merge_part(place, trace_id, self._theirs.pop(trace_id))
         self._add_late()
 
     def _add_late(self) -> None:
@@ -303,10 +305,10 @@ class SpanAggregator:
     def _replace(self, row: int, **changes: Any) -> None:
         self.figures[row] = self.figures[row]._replace(**changes)
 
-    def _merge_part(self, row: int, theirs: PartialEpisode) -> None:
+    def _merge_part(self, row: int, trace_id: str, theirs: PartialEpisode) -> None:
         """Merge the part that other processes recorded into an episode."""
         self.duplicates += theirs.duplicates
-        effective, graded = theirs.scored()
+        effective, graded = theirs.scored(trace_id)
         effective = self._effective(row, effective)
         if theirs.figured is not None:
             self._merge_figures(row, theirs, theirs.figured, effective)
@@ -316,7 +318,7 @@ class SpanAggregator:
         run = figures.run_of(row)
         run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
-        run.add_gradings(() if effective is None else gradings(effective[1]))
+        run.add_gradings(() if effective is None else gradings(effective[1], episode=trace_id))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]

@@ -51,7 +51,7 @@ def aggregate_values(
         run.annotations += 1
         _add_faults(aggregate, annotation.run_id, annotation.faults)
         if annotation.reward is not None:
-            run.add_gradings(gradings(annotation.reward, scope="late"))
+            run.add_gradings(gradings(annotation.reward, scope="late", episode=annotation.episode))
     return aggregate
 
 
@@ -152,10 +152,10 @@ def _counts(episode: Episode) -> Counts:
 def _gradings(episode: Episode) -> Iterator[Grading]:
     """The gradings of the last scoring of the episode, of each agent and of each step."""
     if episode.rewards:
-        yield from gradings(episode.reward)
+        yield from gradings(episode.reward, episode=episode.trace_id)
     for agent in episode.agents:
         if agent.rewards:
-            yield from gradings(agent.reward, scope="agent")
+            yield from gradings(agent.reward, scope="agent", episode=episode.trace_id)
     for step in episode.steps:
         if step.rewards:
-            yield from gradings(step.rewards[-1], scope="step")
+            yield from gradings(step.rewards[-1], scope="step", episode=episode.trace_id)

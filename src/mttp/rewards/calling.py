@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.model.clock import seconds
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
+from mttp.rewards import batch_errors
 from mttp.rewards.call_log import CallLog
 from mttp.rewards.component_results import (
     ComponentResult,
@@ -137,6 +138,7 @@ class Caller:
         return _logged(answers, log)
 
     def _answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
+        args, kwargs = (), {}
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -145,7 +147,7 @@ class Caller:
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return [_failed(error)] * len(samples)
+            return _failed_batch(error, (*args, *kwargs.values()), len(samples))
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
@@ -153,6 +155,7 @@ class Caller:
         return _logged(answers, log)
 
     async def _awaited_answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
+        args, kwargs = (), {}
         try:
             args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
@@ -161,7 +164,7 @@ class Caller:
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return [_failed(error)] * len(samples)
+            return _failed_batch(error, (*args, *kwargs.values()), len(samples))
 
     def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         """Call the function in a worker process, which is killed at the time limit."""
@@ -230,6 +233,11 @@ def _failed(error: BaseException) -> ComponentResult:
     if isinstance(error, _CallError):
         return failed(str(error), error.error_type)
     return failed(str(error), "TimeoutError") if isinstance(error, TimeLimitError) else failed(error)
+
+
+def _failed_batch(error: BaseException, columns: Iterable[object], size: int) -> list[ComponentResult]:
+    raised = batch_errors.raised_at(error, columns)
+    return [_failed(error)._replace(**batch_errors.about(row, raised, size)) for row in range(size)]
 
 
 def _reader(entry: ComponentEntry) -> Callable[[object], ComponentResult]:
