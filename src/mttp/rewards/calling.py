@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.model.clock import seconds
@@ -67,6 +67,14 @@ class Caller:
     def is_batch(self) -> bool:
         """Whether one call takes many samples."""
         return self._columns
+
+    def lacking(self, names: Collection[str]) -> list[str]:
+        """Return the inputs that the function needs, and that are not among these names."""
+        if self._entry.arity == "output-truth":
+            return [name for name in self._inputs[:2] if name not in names]
+        plurals = {f"{name}s" for name in names} if self._columns else set()
+        rest = sorted(self._required - {*names, *plurals, *self._params})
+        return [name.removesuffix("s") for name in rest] if self._columns else rest
 
     # One sample.
 
