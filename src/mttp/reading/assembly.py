@@ -275,6 +275,7 @@ class PartialEpisode:
             split=place.text(a.TASK_SPLIT),
             stop_reason=place.text(a.EPISODE_STOP_REASON),
             is_return_counted=scored is None or is_return_counted(return_, scored.value, scored.status),
+            advantage=math.nan if (number := summary_fields.number(found, a.ADVANTAGE)) is None else number,
         )
 
 

@@ -124,6 +124,7 @@ def _episode_summary(episode: Episode) -> EpisodeSummary:
             split=episode.split or "",
             stop_reason=episode.stop_reason or "",
             is_return_counted=not reward or is_return_counted(episode.return_, reward.value, reward.status),
+            advantage=math.nan if episode.advantage is None else episode.advantage,
         ),
         counts=_counts(episode),
         gradings=tuple(_gradings(episode)),
