@@ -224,7 +224,7 @@ def _error_text(error: object, faults: Faults) -> str:
     return text(error if issubclass(type(error), str) else scalar_text(error), faults)
 
 
-def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Faults) -> dict[str, str | None]:
+def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Faults) -> dict[str, Any]:
     """Return message and class of the error: of the exception, else of the first component that failed."""
     message = None if error is None else _error_text(error, faults)
     if status != "error":

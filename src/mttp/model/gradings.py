@@ -140,13 +140,13 @@ class GraderHealth:
 class _FailureCounts(NamedTuple):
     """The gradings with one error so far; places are start times and trace ids."""
 
-    count: int
+    times: int
     first: tuple[int, str]
     raised: set[tuple[int, str]]
 
     def merged(self, other: _FailureCounts) -> _FailureCounts:
         raised = set(sorted(self.raised | other.raised)[:MAX_RAISED])
-        return _FailureCounts(self.count + other.count, min(self.first, other.first), raised)
+        return _FailureCounts(self.times + other.times, min(self.first, other.first), raised)
 
 
 class _GraderCounts:
@@ -238,12 +238,12 @@ class _GraderCounts:
                 GraderFailure(
                     error_type=kind,
                     message=message,
-                    count=failure.count,
+                    count=failure.times,
                     first=failure.first[1],
                     raised_by=tuple(episode for _, episode in sorted(failure.raised)),
                 )
                 for (kind, message), failure in sorted(
-                    self.failures.items(), key=lambda item: (-item[1].count, item[0])
+                    self.failures.items(), key=lambda item: (-item[1].times, item[0])
                 )
             ),
             invalid=self.invalid,
@@ -381,9 +381,9 @@ class _Place(NamedTuple):
     time: int
 
     def grading(self, component: str, *facts: Any, **more: Any) -> Grading:
-        return Grading(
-            self.scope, self.grader, component, *facts, episode=self.episode, time=self.time, **more
-        )
+        """Return the grading of one component; `facts` are from its status on."""
+        grading = Grading(self.scope, self.grader, component, *facts, **more)
+        return grading._replace(episode=self.episode, time=self.time)
 
 
 def label(reward: Reward | Scored) -> str:

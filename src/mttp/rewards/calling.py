@@ -146,16 +146,16 @@ class Caller:
         return _logged(answers, log)
 
     def _answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
-        args, kwargs = (), {}
+        arguments: _Arguments = (), {}
         try:
-            args, kwargs = self._column_arguments(samples)
+            arguments = args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return _failed_batch(error, (*args, *kwargs.values()), len(samples))
+            return _failed_batch(error, (*arguments[0], *arguments[1].values()), len(samples))
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
@@ -163,16 +163,16 @@ class Caller:
         return _logged(answers, log)
 
     async def _awaited_answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
-        args, kwargs = (), {}
+        arguments: _Arguments = (), {}
         try:
-            args, kwargs = self._column_arguments(samples)
+            arguments = args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return _failed_batch(error, (*args, *kwargs.values()), len(samples))
+            return _failed_batch(error, (*arguments[0], *arguments[1].values()), len(samples))
 
     def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         """Call the function in a worker process, which is killed at the time limit."""

@@ -81,7 +81,9 @@ def _exchange(episode: Episode) -> dict[str, Any]:
     if not steps or len({step.agent for step in steps}) > 1:
         return {}
     texts = _texts(steps)
-    values = _chat(steps) if texts is None else {"prompt": texts[0], "completion": "".join(texts[1:])}
+    values: dict[str, Any] = (
+        _chat(steps) if texts is None else {"prompt": texts[0], "completion": "".join(texts[1:])}
+    )
     if not values:
         return {}
     if (ids := _completion_ids(steps)) is not None:
