@@ -795,6 +795,83 @@ def test_messages_are_kept_as_messages(session: mttp.Session, model: str) -> Non
     assert (prompt, "assistant") == (step.observation, step.action["role"])
 
 
+# What is recorded is enough to score it again.
+
+
+def scoring(**inputs: str) -> mttp.RewardSpec:
+    """Return a spec with an input for each of TRL's arguments that it reads."""
+
+    def size(**values: Any) -> float:
+        return sum(len(str(values[name])) for name in inputs) / 7
+
+    def odd(**values: Any) -> float | None:
+        count = sum(len(str(value)) for value in values.values())
+        return None if count % 5 == 0 else count % 2 / 3
+
+    return mttp.RewardSpec(
+        name="sizes",
+        version="1.0.0",
+        inputs=inputs,
+        combine="weighted_sum",
+        on_invalid="skip",
+        components=[
+            {"name": "size", "kind": "rubric", "use": size, "version": "1"},
+            {"name": "odd", "kind": "rubric", "use": odd, "weight": 0.3, "version": "1"},
+        ],
+    )
+
+
+ANY = {"prompt": "any", "completion": "any", "completion_ids": "array"}
+
+
+@pytest.mark.parametrize("inputs", [ANY, {"prompt": "string", "completion": "string", "answer": "string"}])
+@pytest.mark.parametrize("others", [[], [length]])
+def test_a_run_is_scored_again_by_its_own_spec(
+    session: mttp.Session, model: str, inputs: dict[str, str], others: list[Any]
+) -> None:
+    """
+    No reward changes, also where the spec is one of several reward functions.
+    """
+    spec = scoring(**inputs)
+    teacher = trainer(model, functions=[spec.for_trl(), *others])
+    mttp.instrument(teacher)
+
+    teacher.train()
+
+    again = mttp.rescore(mttp.read(session), spec=spec)
+    assert (16, 0, {}) == (len(again.changes), sum(one.changed for one in again.changes), again.invalid)
+    assert 1 < len({one.new for one in again.changes})
+    assert {name for one in again.changes for name in [one.old is None]} == {False}
+
+
+@pytest.mark.parametrize("inputs", [ANY, {"completion": "string"}])
+def test_a_run_with_tools_is_scored_again_by_its_own_spec(
+    session: mttp.Session, model: str, inputs: dict[str, str]
+) -> None:
+    """
+    The completion has the messages of the policy and of the tools.
+    """
+    tokens, data = conversations()
+    call = CALL.format("multiply", '{"a": 6, "b": 7}')
+    spec = scoring(**inputs)
+    teacher = trainer(
+        model,
+        kind=scripted,
+        functions=[spec.for_trl()],
+        data=data,
+        max_completion_length=400,
+        max_steps=1,
+        given={"tools": [multiply], "processing_class": tokens},
+    )
+    type(teacher).says = staticmethod(lambda turn, row: call if turn == 0 and row < 3 else f"{row}<|im_end|>")
+    mttp.instrument(teacher)
+
+    teacher.train()
+
+    again = mttp.rescore(mttp.read(session), spec=spec)
+    assert (8, 0, {}) == (len(again.changes), sum(one.changed for one in again.changes), again.invalid)
+
+
 # The training is the same.
 
 

@@ -256,7 +256,7 @@ def test_parts_of_groups_are_named_episode_by_episode(session: mttp.Session) -> 
 
 def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
     """
-    A function may abstain or fail; the reward is the sum of the others.
+    A function may abstain or fail; the reward is the sum of the others, and partial.
     """
 
     def moody(completions: list[str], **_: Any) -> list[float | None]:
@@ -272,9 +272,9 @@ def test_none_and_nan_are_no_zeros(session: mttp.Session) -> None:
 
     rewards = [episode.reward for episode in by_row(session)]
     assert [
-        ("ok", 1.0, {"absent": 1.0}, {"moody": "abstained"}),
+        ("partial", 1.0, {"absent": 1.0}, {"moody": "abstained"}),
         ("error", None, {}, {"moody": "error", "absent": "abstained"}),
-        ("ok", 0.0, {"moody": 0.0}, {"absent": "abstained"}),
+        ("partial", 0.0, {"moody": 0.0}, {"absent": "abstained"}),
         ("abstained", None, {}, {"moody": "abstained", "absent": "abstained"}),
     ] == [(one.status, one.value, one.components, one.component_statuses) for one in rewards]
     assert {} == dict(session.stats.faults)

@@ -176,7 +176,7 @@ def test_episodes_without_inputs_are_counted() -> None:
     nothing = record([{"reward": 1.0}], "nothing.jsonl", "r2")
 
     assert 1 == mttp.rescore(path, spec="new.yaml").without_inputs
-    with pytest.raises(StudyError, match="none of 1 episodes recorded inputs"):
+    with pytest.raises(StudyError, match="none of 1 episodes recorded the inputs answer, truth, which maths"):
         mttp.rescore(nothing, spec="new.yaml")
 
 

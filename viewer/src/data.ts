@@ -169,9 +169,11 @@ export interface Step {
   facts: Facts["items"];
   warnings: string[];
   rewards: Scoring[];
-  calls: { name: string; kind: string; facts: Facts["items"]; error: string; input: Content | null; output: Content | null }[];
+  calls: Call[];
   tokens: Tokens | null;
 }
+
+export interface Call { name: string; kind: string; facts: Facts["items"]; error: string; input: Content | null; output: Content | null }
 
 export type Content =
   | { type: "chat"; messages: Message[] }
@@ -197,7 +199,12 @@ export interface Scoring {
   status: string;
   explanation: string;
   error: string;
+  /** Calls of models and tools that belong to no component. */
+  calls: Call[];
   components: {
+    /** Parts follow the component that they are part of, one deeper. */
+    depth: number;
+    calls: Call[];
     name: string; kind: string; value: number | null; status: string; weight: number | null;
     /** Weighted part of the reward. */
     contribution: number | null;

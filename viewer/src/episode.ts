@@ -2,7 +2,7 @@
 
 import { facts } from "./blocks";
 import { colour, sparkline } from "./charts";
-import type { Content, Episode, Message, Scoring, Step, TimelineSpan } from "./data";
+import type { Call, Content, Episode, Message, Scoring, Step, TimelineSpan } from "./data";
 import { append, folded, h, link } from "./dom";
 import { number, seconds } from "./format";
 import { compareAddress, episodeAddress } from "./state";
@@ -56,12 +56,19 @@ export function scoring(found: Scoring): HTMLElement {
     found.components.length ? h("div", { class: "scroll" }, h("table", { class: "components" },
       h("thead", {}, h("tr", {}, ...["component", "part of the reward", "score", "weight", "explanation"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...found.components.map((one) => h("tr", {},
-        h("th", { scope: "row" }, one.name, one.kind ? h("small", {}, ` ${one.kind}`) : null),
+        indented(h("th", { scope: "row" }, one.name, one.kind ? h("small", {}, ` ${one.kind}`) : null), one.depth),
         h("td", {}, bar(one.contribution ?? (one.weight === null ? null : one.value), size), one.contribution === null ? "" : (one.contribution >= 0 ? "+" : "") + number(one.contribution)),
         h("td", { class: one.status === "ok" ? "number" : "bad" }, one.status === "ok" && one.value !== null ? number(one.value) : `✗ ${one.status}`),
         h("td", { class: "number" }, one.weight === null ? "" : number(one.weight)),
         h("td", { class: "why" }, one.explanation, one.error ? h("span", { class: "bad" }, ` ✗ ${one.error}`) : null),
-      ))))) : null);
+      ))))) : null,
+    graderCalls(found.grader || "the grader", found.calls),
+    ...found.components.map((one) => graderCalls(one.name, one.calls)));
+}
+
+function indented(cell: HTMLElement, depth: number): HTMLElement {
+  if (depth) cell.style.paddingLeft = `${0.6 + depth}rem`;
+  return cell;
 }
 
 /** A bar from the middle: to the right above zero, to the left below. */
@@ -161,16 +168,25 @@ export function step(found: Step, place: number, prefix = "step"): HTMLElement {
     h("h3", {}, `Step ${found.index}`, found.agent ? ` of ${found.agent}` : "", h("span", { class: "reward" }, reward)),
     warnings(found.warnings),
     found.observation ? content("observation", found.observation) : null,
-    ...found.calls.map((call) => h("div", { class: "call" },
-      h("h4", {}, `${call.error ? "✗ " : ""}${call.kind} ${call.name === call.kind ? "" : call.name}`),
-      call.error ? h("p", { class: "message bad" }, call.error) : null,
-      call.input ? content("arguments", call.input) : null,
-      call.output ? content("result", call.output) : null,
-      call.facts.length ? facts(call.facts) : null)),
+    ...found.calls.map(callBlock),
     found.action ? content("action", found.action) : null,
     ...found.rewards.map(scoring),
     found.tokens ? lazy(`Tokens (${found.tokens.ids.length.toLocaleString("en")})`, () => tokenView(found.tokens!)) : null,
     found.facts.length ? facts(found.facts) : null);
+}
+
+function callBlock(call: Call): HTMLElement {
+  return h("div", { class: "call" },
+    h("h4", {}, `${call.error ? "✗ " : ""}${call.kind} ${call.name === call.kind ? "" : call.name}`),
+    call.error ? h("p", { class: "message bad" }, call.error) : null,
+    call.input ? content("arguments", call.input) : null,
+    call.output ? content("result", call.output) : null,
+    call.facts.length ? facts(call.facts) : null);
+}
+
+/** The calls of a grader, folded. */
+function graderCalls(name: string, calls: Call[]): HTMLElement | null {
+  return calls.length ? lazy(`Calls of ${name} (${calls.length})`, () => h("div", {}, ...calls.map(callBlock))) : null;
 }
 
 /** Contents that are made when they are opened. */

@@ -16,6 +16,7 @@ from mttp.model.printable import visible, visible_json
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mttp.model.episodes import Episode
     from mttp.otlp.streams import Progress
     from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
@@ -39,6 +40,7 @@ __all__ = [
     "print_json",
     "progress",
     "receiver",
+    "recorded_episodes",
     "say",
     "working",
 ]
@@ -184,6 +186,14 @@ def working(doing: str) -> Iterator[None]:
     """Show a spinner on standard error, if that is a terminal."""
     with console(error=True).status(doing):
         yield
+
+
+def recorded_episodes(paths: Sequence[str]) -> list[Episode]:
+    """Read recordings with a progress bar, and return their episodes."""
+    from mttp.reading import read
+
+    with progress(paths) as advance:
+        return read([*paths], progress=advance).episodes
 
 
 def receiver(url: str, *, header: Sequence[str] | None = None, profile: str | None = None) -> OtlpTransport:

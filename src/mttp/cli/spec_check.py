@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json, say
+from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json, recorded_episodes, say
 
 __all__ = ["spec_check"]
 
@@ -17,6 +17,12 @@ def spec_check(
     no_import: Annotated[
         bool, typer.Option("--no-import", help="Do not import code; signatures and decorators are unchecked.")
     ] = False,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--on", metavar="RUN", help="Check that these episodes recorded its inputs; may be repeated."
+        ),
+    ] = None,
     trust: Trust = False,
     trust_module: TrustModule = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings, too.")] = False,
@@ -25,12 +31,14 @@ def spec_check(
     """
     Check a reward spec: schema, functions, lock and lint rules.
 
-    Each finding has a rule, a reason, a fix and a line.
+    Each finding has a rule, a reason, a fix and a line. With --on, an input that the episodes of a run did
+    not record is a finding: `mttp rescore` can't score them.
 
     \b
     Examples:
       mttp spec check specs/gsm8k.yaml
       mttp spec check specs/gsm8k.yaml --no-import --strict
+      mttp spec check specs/gsm8k.yaml --on runs/
       mttp spec check specs/gsm8k.yaml --json | jq '.findings[].rule'
 
     \b
@@ -42,11 +50,15 @@ def spec_check(
     """
     from mttp.cli.rendering.specs import finding_line, findings_document, headline
     from mttp.cli.rendering.words import visible
-    from mttp.rewards.lint import lint
+    from mttp.rewards.lint import input_findings, lint
     from mttp.rewards.spec import RewardSpec
 
+    if on and no_import:
+        raise typer.BadParameter("can't be combined with --no-import", param_hint="--on")
     spec = RewardSpec.load(file, trust=trust or trust_module or ())
     findings = lint(spec, imports=not no_import)
+    if on:
+        findings += input_findings(spec, recorded_episodes(on))
     if json:
         print_json(findings_document(spec, findings))
     else:

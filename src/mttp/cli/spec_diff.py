@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, TrustModule, console, print_json, progress, working
-from mttp.model.episodes import Episode
-from mttp.reading import read
+from mttp.cli.output import Json, Trust, TrustModule, console, print_json, recorded_episodes, working
 
 __all__ = ["spec_diff"]
 
@@ -53,7 +51,7 @@ def spec_diff(
     found = differences(one, other)
     scored = None
     if on:
-        recorded = _recorded(on)
+        recorded = recorded_episodes(on)
         with working(f"scoring {len(recorded):,} episodes"):
             scored = rescore(recorded, one, other)
     if json:
@@ -65,8 +63,3 @@ def spec_diff(
             console().print("", rescoring.render(scored))
     if not is_enough(one, other, found):
         raise typer.Exit(1)
-
-
-def _recorded(paths: list[str]) -> list[Episode]:
-    with progress(paths) as advance:
-        return read(paths, progress=advance).episodes

@@ -17,7 +17,7 @@ from mttp.cli.output import (
     TrustModule,
     console,
     print_json,
-    progress,
+    recorded_episodes,
     say,
     working,
 )
@@ -135,11 +135,9 @@ def _on_episodes(
 ) -> tuple[bool, Instability | None]:
     """Score recorded episodes and print the results; return whether scoring failed, and their instability."""
     from mttp.cli.rendering import validation
-    from mttp.reading import read
     from mttp.rewards.validation import validate
 
-    with progress(on) as advance:
-        episodes = read(on, progress=advance).episodes
+    episodes = recorded_episodes(on)
     with working(f"scoring {len(episodes):,} episodes"):
         found = validate(episodes, spec, repeats=repeats)
     if json:

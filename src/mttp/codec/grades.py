@@ -54,10 +54,12 @@ def checked(grade: Grade, faults: Faults) -> Grade:
 
 
 def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
-    """Return the grade's attributes; a grade without a kind is a score beyond `rewards.MAX_INLINE`."""
+    """Return the grade's attributes; one without kind, error and calls is beyond `rewards.MAX_INLINE`."""
     attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
+    if grade.kind or grade.error_type or grade.calls:
+        attributes[a.COMPONENT_NAME] = text(grade.name, faults)
     if grade.kind:
-        attributes |= {a.GRADER_KIND: text(grade.kind, faults), a.COMPONENT_NAME: text(grade.name, faults)}
+        attributes[a.GRADER_KIND] = text(grade.kind, faults)
     for field, key in _TEXTS.items():
         if (value := getattr(grade, field)) is not None:
             attributes[key] = text(value, faults)

@@ -26,6 +26,7 @@ from mttp.codec.plain import (
 )
 from mttp.model.episodes import Call, Grade, Reward, Spec
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.model.values import is_masked
@@ -147,7 +148,10 @@ def make(
 
     A `Reward` or `RewardResult` is taken as it is, except that `facts` replace its fields.
     `COMPUTED` becomes the weighted sum of the components, unless there is a status or an error.
+    An exception, as the value or as a component, is the error of the reward or of the component.
     """
+    if issubclass(type(value), BaseException):
+        value, error = None, value if fields.is_absent(error) else error
     whole = stated(value)
     if whole is not None:
         changes = {name: fact for name, fact in _known(facts, faults).items() if fact is not None}
@@ -158,8 +162,9 @@ def make(
     taken: dict[str, str] = {}
     given_components = fields.mapping("components", components, faults)
     given_weights = fields.mapping("weights", weights, faults)
-    scores, statuses = _components(distinct(given_components, faults, taken), faults)
+    named = distinct(given_components, faults, taken)
     weighting = _weights(distinct(given_weights, faults, taken), faults)
+    scores, statuses, failed = _components(named, weighting, faults)
     stated_status, error = known_status(status, faults), None if fields.is_absent(error) else error
     if value is COMPUTED:
         has_status = stated_status is not None or error is not None
@@ -187,12 +192,12 @@ def make(
         value=found,
         status=assessed,
         raw=raw,
-        error=None if error is None else _error_text(error, faults),
-        error_type=_error_type(error) if assessed == "error" else None,
+        **_error_of(error, failed if value is COMPUTED else (), assessed, faults),
         components=scores,
         component_statuses=statuses,
         weights=weighting,
         mismatch=mismatch,
+        grades=failed,
         calls=fields.members("calls", Call, calls, faults),
         **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
         start_time=nanoseconds(start_time, faults),
@@ -214,14 +219,21 @@ def known_status(given: object, faults: Faults) -> str | None:
 
 
 def _error_text(error: object, faults: Faults) -> str:
+    if isinstance(error, BaseException):
+        return text(exception_text(error), faults)
     return text(error if issubclass(type(error), str) else scalar_text(error), faults)
 
 
-def _error_type(error: object) -> str | None:
-    """Return the exception's class; without an error, the value was invalid."""
+def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Faults) -> dict[str, Any]:
+    """Return message and class of the error: of the exception, else of the first component that failed."""
+    message = None if error is None else _error_text(error, faults)
+    if status != "error":
+        return {"error": message}
     if issubclass(type(error), BaseException):
-        return type(error).__name__
-    return INVALID_VALUE if error is None else None
+        return {"error": message, "error_type": type(error).__name__}
+    if error is None and failed:
+        return {"error": f"{failed[0].name}: {failed[0].error}", "error_type": failed[0].error_type}
+    return {"error": message, "error_type": INVALID_VALUE if error is None else None}
 
 
 def _parts(
@@ -254,10 +266,22 @@ def _known(facts: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if name in _FACTS}
 
 
-def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, float], dict[str, str]]:
+def _components(
+    given: Mapping[str, object], weights: Mapping[str, float], faults: Faults
+) -> tuple[dict[str, float], dict[str, str], tuple[Grade, ...]]:
+    """Return scores, the statuses of components without a score, and a grade for each exception."""
     scores: dict[str, float] = {}
     statuses: dict[str, str] = {}
+    failed: list[Grade] = []
     for name, value in given.items():
+        if issubclass(type(value), BaseException):
+            statuses[name] = "error"
+            message, kind = _error_text(value, faults), type(value).__name__
+            weight = weights.get(name)
+            failed.append(
+                Grade(name=name, kind="", status="error", error=message, error_type=kind, weight=weight)
+            )
+            continue
         found, status, raw = assess(value)
         if found is not None:
             scores[name] = found
@@ -265,7 +289,7 @@ def _components(given: Mapping[str, object], faults: Faults) -> tuple[dict[str, 
             statuses[name] = status
         if status == "error":
             faults.append(f"component_invalid: {name} is {raw}")
-    return scores, statuses
+    return scores, statuses, tuple(failed)
 
 
 def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
@@ -338,15 +362,19 @@ def checked(reward: Reward, faults: Faults) -> Reward:
     reward = fields.checked(reward, faults)
     found, status, raw = assess(reward.value)
     taken: dict[str, str] = {}
-    scores, statuses = _components(distinct(reward.components, faults, taken), faults)
+    named = distinct(reward.components, faults, taken)
     stated_statuses = distinct(reward.component_statuses, faults, taken)
+    weights = _weights(distinct(reward.weights, faults, taken), faults)
+    scores, statuses, failed = _components(named, weights, faults)
     changes: dict[str, Any] = {
         "components": scores,
         "component_statuses": statuses | {name: text(one, faults) for name, one in stated_statuses.items()},
-        "weights": _weights(distinct(reward.weights, faults, taken), faults),
-        "grades": tuple(grade_codec.checked(grade, faults) for grade in reward.grades),
+        "weights": weights,
+        "grades": tuple(grade_codec.checked(grade, faults) for grade in (*reward.grades, *failed)),
     }
     changes["status"] = known_status(reward.status, faults) or status
+    if failed and changes["status"] == "ok":
+        changes["status"] = "partial"
     if status == "error":
         faults.append(f"reward_invalid: {raw}")
         changes |= {"status": status, "raw": raw, "error_type": INVALID_VALUE}
@@ -355,7 +383,9 @@ def checked(reward: Reward, faults: Faults) -> Reward:
 
 def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     """Return the scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
-    inline = [*reward.components, *reward.component_statuses][:MAX_INLINE]
+    apart = {grade.name for grade in reward.grades if not grade.kind and grade.status != "ok"}
+    named = [*reward.components, *reward.component_statuses][:MAX_INLINE]
+    inline = [name for name in named if name not in apart]
     attributes: dict[str, Plain] = {a.REWARD_STATUS: reward.status}
     if reward.value is not None:
         attributes[a.REWARD_VALUE] = reward.value
@@ -403,22 +433,9 @@ def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
 
 def grades(reward: Reward) -> list[Grade]:
     """Return what is recorded as grade spans: the grades, and components beyond `MAX_INLINE`."""
-    rest = [*reward.components, *reward.component_statuses][MAX_INLINE:]
-    graded = {grade.name for grade in reward.grades}
-    return [
-        *reward.grades,
-        *[
-            Grade(
-                name=name,
-                kind="",
-                value=reward.components.get(name),
-                status=reward.component_statuses.get(name, "ok"),
-                weight=reward.weights.get(name),
-            )
-            for name in rest
-            if name not in graded
-        ],
-    ]
+    rest = {*[*reward.components, *reward.component_statuses][MAX_INLINE:]}
+    plain = [one for one in reward.all_grades[len(reward.grades) :] if one.name in rest] if rest else []
+    return [*reward.grades, *plain]
 
 
 def decode(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
+from mttp.codec.plain import from_json
 from mttp.codec.segments import StepFacts
 from mttp.model.gradings import Graded, Scored
 from mttp.model.scorings import Spec
@@ -15,6 +16,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = [
+    "advantages",
     "CALL",
     "OTHER",
     "Children",
@@ -69,10 +71,10 @@ _OUTSIDE_EPISODES = frozenset(
 
 
 class Statement(NamedTuple):
-    """An annotation of an outcome, of a score, or with a user-supplied key."""
+    """An annotation of an outcome, a score or an advantage, or with a user-supplied key."""
 
     kind: str
-    """outcome, score or fact."""
+    """outcome, score, advantage or fact."""
     key: str
     """The user-supplied key of a fact; else the kind."""
     trace_id: str
@@ -84,7 +86,7 @@ class Statement(NamedTuple):
     order: tuple[int, int, str]
     """Revision, start and span id; the highest wins."""
     value: object
-    """The outcome, the score, or the user-supplied value."""
+    """The outcome, the score, the advantage, or the user-supplied value."""
 
 
 class Updated(NamedTuple):
@@ -203,6 +205,7 @@ def reward(record: SpanRecord) -> Scored:
         record.span_id,
         record.start_time,
         record.end_time,
+        found.get(a.REWARD_ERROR),
     )
 
 
@@ -236,6 +239,10 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
             for one in children.get(record.span_id, ())
             if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
         ),
+        found.get(a.REWARD_ERROR),
+        from_json(str(found[a.REWARD_EVIDENCE]))
+        if {a.REWARD_ERROR, a.REWARD_EVIDENCE} <= found.keys()
+        else None,
     )
 
 
@@ -250,14 +257,15 @@ def children(records: Iterable[SpanRecord]) -> Children:
 _STATEMENT_KEYS = {
     "outcome": (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome"),
     "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
+    "advantage": (None, a.ADVANTAGE, "advantage", f"{a.METADATA}.advantage"),
 }
-"""The keys of annotations of an outcome and of a score, by kind."""
+"""The keys of annotations of an outcome, a score and an advantage, by kind."""
 _FACT = "fact"
 
 
 def statement(record: SpanRecord) -> Statement | None:
     """
-    Return an annotation of an outcome, of a score, or with a user-supplied key.
+    Return an annotation of an outcome, a score or an advantage, or with a user-supplied key.
 
     None for other annotations, and for one of a step by its index.
     """
@@ -280,6 +288,11 @@ def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
     """Id and trace ids of the episodes of a group."""
     found = record.attributes
     return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
+
+
+def advantages(record: SpanRecord) -> Sequence[Any]:
+    """Return the advantages of a group, in the order of its members; empty if some are not known."""
+    return _listed(record.attributes.get(a.GROUP_ADVANTAGES))
 
 
 def updated(record: SpanRecord) -> Updated:

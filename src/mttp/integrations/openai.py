@@ -148,13 +148,17 @@ class _ModelCall:
             return arguments
         if isinstance(arguments[name], Iterator):
             arguments = {**arguments, name: list(arguments[name])}
-        if self._owns_step and self._options.observations:
+        if self._options.observations:
             guard(_LIBRARY, self._record_observation, arguments[name])
         return arguments
 
     def _record_observation(self, prompt: Any) -> None:
         is_text = isinstance(prompt, (str, bytes, Mapping)) or not isinstance(prompt, Iterable)
-        self._step.observation(prompt if is_text else list(map(as_data, prompt)))
+        messages = prompt if is_text else list(map(as_data, prompt))
+        if self._owns_step:
+            self._step.observation(messages)
+        elif isinstance(self._call, LoggedCall):
+            self._call.exchange(arguments=messages)
 
     def _open_call(self) -> OpenCall | LoggedCall:
         given = self._arguments
@@ -236,7 +240,7 @@ class _ModelCall:
             return
         if self._call is not None:
             guard(_LIBRARY, self._record_facts, self._call, response, choices)
-        if choices and self._owns_step and self._options.actions:
+        if choices and self._options.actions:
             guard(_LIBRARY, self._record_action, choices)
         if self._log is None:
             guard(_LIBRARY, self._record_tokens, response, choices)
@@ -255,7 +259,11 @@ class _ModelCall:
 
     def _record_action(self, choices: Sequence[Any]) -> None:
         contents = [_content(choice) for choice in choices]
-        self._step.action(contents[0] if len(contents) == 1 else contents)
+        answer = contents[0] if len(contents) == 1 else contents
+        if self._owns_step:
+            self._step.action(answer)
+        elif isinstance(self._call, LoggedCall):
+            self._call.exchange(result=answer)
 
     def _record_tokens(self, response: Any, choices: Sequence[Any]) -> None:
         """

@@ -9,6 +9,7 @@ from typing import Any
 
 from opentelemetry import trace
 
+from mttp.codec.plain import plain
 from mttp.model import clock
 from mttp.model.episodes import Call
 from mttp.otlp.spans import error_message, qualified_name
@@ -51,6 +52,11 @@ class LoggedCall:
     def response(self, *, model: str | None, finish_reasons: Sequence[str], **facts: Any) -> None:
         """Set the facts of the response."""
         self._call = replace(self._call, response_model=model, finish_reasons=tuple(finish_reasons), **facts)
+
+    def exchange(self, **messages: Any) -> None:
+        """Set `arguments`, the messages of the request, or `result`, those of the answer; they are copied."""
+        copied: dict[str, Any] = {name: plain(value, []) for name, value in messages.items()}
+        self._call = replace(self._call, **copied)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
 
@@ -18,12 +18,14 @@ __all__ = [
     "OTHER",
     "SCOPES",
     "Graded",
+    "GraderFailure",
     "GraderHealth",
     "GraderTally",
     "Grading",
     "Scored",
     "gradings",
     "label",
+    "made_batch_raise",
 ]
 
 SCOPES: Final = ("episode", "agent", "step", "late")
@@ -33,7 +35,11 @@ OTHER: Final = "_OTHER"
 MAX_GRADERS: Final = 1000
 """The maximum number of graders in a tally; gradings of further ones are counted as unlisted."""
 MAX_NAMES: Final = 100
-"""The maximum number of error types, of verdicts and of failed checks per grader."""
+"""The maximum number of error types, of errors, of verdicts and of failed checks per grader."""
+MAX_MESSAGE: Final = 200
+"""The maximum length of an error's message."""
+MAX_RAISED: Final = 3
+"""The maximum number of episodes that are named as those that made a batch raise."""
 
 _INVALID = (INVALID_VALUE, OUT_OF_RANGE)
 _COUNTED = ("ok", "partial", "abstained", "missing")
@@ -58,6 +64,30 @@ class Grading(NamedTuple):
     """pass or fail."""
     failed_checks: tuple[str, ...] = ()
     """Names of the checks that failed, for a total."""
+    error: str | None = None
+    """The error message."""
+    episode: str = ""
+    """The trace id of the graded episode."""
+    time: int = 0
+    """The start of the scoring, in nanoseconds since the Unix epoch."""
+    raised: bool = False
+    """Whether this sample of a batch made the component raise; False if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraderFailure:
+    """One error of a grader: its class and message, and where it occurred."""
+
+    error_type: str
+    """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
+    message: str
+    """The beginning of the message; empty if it is not known."""
+    count: int
+    """The number of gradings with this error."""
+    first: str
+    """The trace id of the first episode with it."""
+    raised_by: tuple[str, ...] = ()
+    """The trace ids of up to three episodes that made a whole batch raise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +110,8 @@ class GraderHealth:
     """The number of gradings with an error, without the invalid ones."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """The number of these by error type, most frequent first."""
+    failures: tuple[GraderFailure, ...] = ()
+    """The errors, also of invalid gradings, by class and message, most frequent first."""
     invalid: int = 0
     """The number of gradings whose result was not a finite number or was outside of its range."""
     abstained: int = 0
@@ -105,14 +137,29 @@ class GraderHealth:
         return self.error + self.invalid + self.partial
 
 
+class _FailureCounts(NamedTuple):
+    """The gradings with one error so far; places are start times and trace ids."""
+
+    times: int
+    first: tuple[int, str]
+    raised: set[tuple[int, str]]
+
+    def merged(self, other: _FailureCounts) -> _FailureCounts:
+        raised = set(sorted(self.raised | other.raised)[:MAX_RAISED])
+        return _FailureCounts(self.times + other.times, min(self.first, other.first), raised)
+
+
 class _GraderCounts:
     """The gradings of one grader so far."""
 
-    __slots__ = ("checks", "count", "errors", "invalid", "max", "mean", "min", "statuses", "verdicts")
+    __slots__ = (
+        *("checks", "count", "errors", "failures", "invalid", "max", "mean", "min", "statuses", "verdicts"),
+    )
 
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
+        self.failures: dict[tuple[str, str], _FailureCounts] = {}
         self.invalid = 0
         self.verdicts: Counter[str] = Counter()
         self.checks: Counter[str] = Counter()
@@ -124,10 +171,8 @@ class _GraderCounts:
     def add(self, grading: Grading) -> None:
         if grading.status in _COUNTED:
             self.statuses[grading.status] += 1
-        elif grading.error_type in _INVALID:
-            self.invalid += 1
         else:
-            _count(self.errors, grading.error_type or OTHER)
+            self._fail(grading)
         if grading.verdict is not None:
             _count(self.verdicts, grading.verdict)
         for check in grading.failed_checks:
@@ -136,9 +181,27 @@ class _GraderCounts:
         if value is not None and grading.status == "ok" and math.isfinite(value):
             self._take(1, value, value, value)
 
+    def _fail(self, grading: Grading) -> None:
+        kind = grading.error_type or OTHER
+        if kind in _INVALID:
+            self.invalid += 1
+        else:
+            _count(self.errors, kind)
+        message = f"{grading.error or kind}".removeprefix(kind).removeprefix(": ")[:MAX_MESSAGE]
+        place = (grading.time, grading.episode)
+        self._add_failure((kind, message), _FailureCounts(1, place, {place} if grading.raised else set()))
+
+    def _add_failure(self, key: tuple[str, str], more: _FailureCounts) -> None:
+        if key not in self.failures and len(self.failures) >= MAX_NAMES:
+            key = (OTHER, "")
+        before = self.failures.get(key)
+        self.failures[key] = more if before is None else before.merged(more)
+
     def merge(self, other: _GraderCounts) -> None:
         self.statuses += other.statuses
         self.invalid += other.invalid
+        for key, more in other.failures.items():
+            self._add_failure(key, more)
         for own, theirs in (
             (self.errors, other.errors),
             (self.verdicts, other.verdicts),
@@ -171,6 +234,18 @@ class _GraderCounts:
             **{status: self.statuses[status] for status in _COUNTED},
             error=error,
             errors=_by_count(self.errors),
+            failures=tuple(
+                GraderFailure(
+                    error_type=kind,
+                    message=message,
+                    count=failure.times,
+                    first=failure.first[1],
+                    raised_by=tuple(episode for _, episode in sorted(failure.raised)),
+                )
+                for (kind, message), failure in sorted(
+                    self.failures.items(), key=lambda item: (-item[1].times, item[0])
+                )
+            ),
             invalid=self.invalid,
             verdicts=_by_count(self.verdicts),
             failed_checks=_by_count(self.checks),
@@ -244,6 +319,8 @@ class Graded(NamedTuple):
     verdict: str | None
     relative: bool | None
     parts: tuple[Graded, ...]
+    error: str | None
+    evidence: Any
 
 
 class Scored(NamedTuple):
@@ -264,34 +341,49 @@ class Scored(NamedTuple):
     span_id: str
     start_time: int
     end_time: int
+    error: str | None
 
 
-def gradings(reward: Reward | Scored, *, scope: str = "episode") -> Iterator[Grading]:
+def gradings(reward: Reward | Scored, *, scope: str = "episode", episode: str = "") -> Iterator[Grading]:
     """
     Yield the gradings of a scoring: its total, then each component and the parts of included specs.
 
+    `episode` is the graded episode's trace id.
     A user-supplied component with the status error counts as invalid: it was not a finite number.
     """
-    grader = label(reward)
-    yield Grading(
-        scope,
-        grader,
+    place = _Place(scope, label(reward), episode, reward.start_time or 0)
+    yield place.grading(
         "",
         reward.status,
         reward.error_type,
         None if reward.relative else reward.value,
         reward.verdict,
         reward.failed_checks,
+        error=reward.error,
     )
-    if reward.grades:
-        for grade in reward.grades:
-            yield from _of_grade(grade, scope, grader, "")
-        return
+    for grade in reward.grades:
+        yield from _of_grade(grade, place, "")
+    graded = {grade.name for grade in reward.grades}
     for name, value in reward.components.items():
-        yield Grading(scope, grader, name, "ok", None, None if reward.relative else value)
+        if name not in graded:
+            yield place.grading(name, "ok", None, None if reward.relative else value)
     for name, status in reward.component_statuses.items():
-        if name not in reward.components:
-            yield Grading(scope, grader, name, status, INVALID_VALUE if status == "error" else None)
+        if name not in reward.components and name not in graded:
+            yield place.grading(name, status, INVALID_VALUE if status == "error" else None)
+
+
+class _Place(NamedTuple):
+    """What all gradings of a scoring have in common."""
+
+    scope: str
+    grader: str
+    episode: str
+    time: int
+
+    def grading(self, component: str, *facts: Any, **more: Any) -> Grading:
+        """Return the grading of one component; `facts` are from its status on."""
+        grading = Grading(self.scope, self.grader, component, *facts, **more)
+        return grading._replace(episode=self.episode, time=self.time)
 
 
 def label(reward: Reward | Scored) -> str:
@@ -302,9 +394,23 @@ def label(reward: Reward | Scored) -> str:
     return spec.name if spec.version is None else f"{spec.name} {spec.version}"
 
 
-def _of_grade(grade: Grade | Graded, scope: str, grader: str, above: str) -> Iterator[Grading]:
+def _of_grade(grade: Grade | Graded, place: _Place, above: str) -> Iterator[Grading]:
     name = f"{above}{grade.name}"
     value = None if grade.relative else grade.value
-    yield Grading(scope, grader, name, grade.status, grade.error_type, value, grade.verdict)
+    yield place.grading(
+        name,
+        grade.status,
+        grade.error_type,
+        value,
+        grade.verdict,
+        error=grade.error,
+        raised=grade.status == "error" and made_batch_raise(grade.evidence),
+    )
     for part in grade.parts:
-        yield from _of_grade(part, scope, grader, f"{name}.")
+        yield from _of_grade(part, place, f"{name}.")
+
+
+def made_batch_raise(evidence: Any) -> bool:
+    """Return whether the evidence of a failed grade says that its sample made the batch raise."""
+    batch = evidence.get("batch") if isinstance(evidence, Mapping) else None
+    return isinstance(batch, Mapping) and batch.get("raised") == batch.get("row") is not None

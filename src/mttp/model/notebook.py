@@ -70,10 +70,8 @@ _COMPONENT_COLUMNS = ("component", "score", "weight", "status", "explanation")
 
 
 def _components(reward: Reward) -> Iterator[tuple[object, ...]]:
-    explanations = {grade.name: grade.explanation or grade.error for grade in reward.grades}
-    for name in dict.fromkeys([*reward.components, *reward.component_statuses]):
-        status = reward.component_statuses.get(name, "ok")
-        yield name, reward.components.get(name), reward.weights.get(name), status, explanations.get(name)
+    for grade in reward.all_grades:
+        yield grade.name, grade.value, grade.weight, grade.status, grade.explanation or grade.error
 
 
 def _reward_lines(reward: Reward) -> Iterator[str]:

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from mttp.model.interrupts import raise_interrupt
 
-__all__ = ["bounded_repr", "is_tangled", "type_name"]
+__all__ = ["bounded_repr", "exception_text", "is_tangled", "type_name"]
 
 _MAX_LENGTH: Final = 4096
+_MAX_MESSAGE: Final = 2000
 _MAX_DEPTH: Final = 40
 _MAX_VISITS: Final = 4096
 _BRACKETS: dict[Any, tuple[str, str]] = {
@@ -37,6 +38,15 @@ _NOT_PRINTED = (
 """What an object holds and does not print."""
 _name_of = type.__dict__["__name__"].__get__
 _END: Any = object()
+
+
+def exception_text(error: BaseException) -> str:
+    """Return class and message of an exception, at most 2,000 characters; never raises."""
+    try:
+        return f"{type(error).__name__}: {error}"[:_MAX_MESSAGE].rstrip(": ")
+    except Exception as failure:  # whatever its `str` raises
+        raise_interrupt(failure)
+        return type(error).__name__
 
 
 def bounded_repr(value: object) -> str:

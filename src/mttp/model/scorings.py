@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,6 +136,24 @@ class Grade(Value):
         return ((self.end_time or 0) - (self.start_time or 0)) / 1e9
 
     @property
+    def scaled_parts(self) -> tuple[Grade, ...]:
+        """The parts with weights and contributions in the scale of this grade's own contribution."""
+        scale = self.weight
+        if self.value and self.contribution is not None:
+            scale = self.contribution / self.value
+        is_counted = scale is not None and self.contribution is not None
+        return tuple(
+            replace(
+                part,
+                weight=part.weight if part.weight is None or scale is None else part.weight * scale,
+                contribution=part.contribution * scale  # type: ignore[operator]  # it is not None
+                if is_counted and part.contribution is not None
+                else None,
+            )
+            for part in self.parts
+        )
+
+    @property
     def usage(self) -> GradingUsage:
         """The usage of the component's calls, including those of its parts."""
         own = GradingUsage.of(self.calls, self.evidence)
@@ -189,7 +207,7 @@ class Reward(Value):
     evidence: Any = None
     """The evidence for the score; for a relative score the group, its order and the judge."""
     grades: tuple[Grade, ...] = ()
-    """The grade of each component, if a reward spec scored."""
+    """The grade of each component, if a reward spec scored; else of those that failed or called a model."""
     calls: tuple[Call, ...] = ()
     """The calls of models and tools during scoring, without those of `grades`, in order of start."""
     span_id: str = field(default="", compare=False)
@@ -198,6 +216,24 @@ class Reward(Value):
     """The start of scoring, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
     """The end of scoring, in nanoseconds since the Unix epoch."""
+
+    @property
+    def all_grades(self) -> tuple[Grade, ...]:
+        """The grades, and one without a kind for each other component."""
+        graded = {grade.name for grade in self.grades}
+        rest = [
+            Grade(
+                name=name,
+                kind="",
+                value=(value := self.components.get(name)),
+                status=self.component_statuses.get(name, "ok"),
+                weight=(weight := self.weights.get(name)),
+                contribution=None if value is None or weight is None else value * weight,
+            )
+            for name in {**self.components, **self.component_statuses}
+            if name not in graded
+        ]
+        return (*self.grades, *rest)
 
     @property
     def usage(self) -> GradingUsage:

@@ -154,6 +154,7 @@ class Aggregate:
         self.returns = array("d")
         self.lengths = array("q")
         self.is_return_counted = array("b")
+        self.advantages = array("d")
         self.labels = {name: Codes() for name in _LABELS}
         self.runs: dict[str, RunCounts] = {}
 
@@ -189,6 +190,7 @@ class Aggregate:
         self.returns.append(row.return_)
         self.lengths.append(row.length)
         self.is_return_counted.append(row.is_return_counted)
+        self.advantages.append(row.advantage)
         words = row.run, row.status, row.outcome, row.env, row.spec, row.task, row.split, row.stop_reason
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)

@@ -140,7 +140,7 @@ class PartialEpisode:
         """Whether the episode has ended, and all spans of the process that started it were read."""
         return self.parts.is_whole(segments.OWNER)
 
-    def scored(self) -> tuple[tuple[str, Scored] | None, tuple[Grading, ...]]:
+    def scored(self, trace_id: str) -> tuple[tuple[str, Scored] | None, tuple[Grading, ...]]:
         """The episode's effective scoring with its part, and the gradings of steps and agents."""
         if not self.scorings:
             return None, ()
@@ -151,16 +151,16 @@ class PartialEpisode:
         for (scope, target, _), (part, found) in self.scorings.items():
             scored = summary_fields.with_grades(found, children) if children else found
             if scope != "episode":
-                others += gradings(scored, scope=scope)
+                others += gradings(scored, scope=scope, episode=trace_id)
             elif root in (None, target):
                 of_whole.append((part, scored))
         return segments.effective_scoring(sorted(of_whole, key=lambda one: when(one[1]))), tuple(others)
 
     def ended(self, trace_id: str, scope: Scope = _NOWHERE) -> EpisodeSummary:
         """The summary of the spans read so far."""
-        effective, graded = self.scored()
+        effective, graded = self.scored(trace_id)
         scored = effective and effective[1]
-        stated = () if scored is None else tuple(gradings(scored))
+        stated = () if scored is None else tuple(gradings(scored, episode=trace_id))
         is_scored = scored is not None and segments.states_total(scored)
         found = {} if self.root is None else self.root.attributes
         row = self._row(trace_id, found, scored)
@@ -275,6 +275,7 @@ class PartialEpisode:
             split=place.text(a.TASK_SPLIT),
             stop_reason=place.text(a.EPISODE_STOP_REASON),
             is_return_counted=scored is None or is_return_counted(return_, scored.value, scored.status),
+            advantage=math.nan if (number := summary_fields.number(found, a.ADVANTAGE)) is None else number,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -97,6 +98,8 @@ class EpisodeRow(NamedTuple):
     stop_reason: str
     is_return_counted: bool
     """Whether the return is not the value of a reward whose status is not ok."""
+    advantage: float = math.nan
+    """The advantage that the episode states; NaN without one."""
 
 
 class UndecidedScoring(NamedTuple):

@@ -39,6 +39,6 @@ class EpisodeScorings:
             for scorings in summary_fields.children(self._scorings[trace_id].values()).values():
                 scope, _ = summary_fields.scored(scorings[-1])
                 reward = summary_fields.with_grades(summary_fields.reward(scorings[-1]), grades)
-                for grading in gradings(reward, scope=scope):
+                for grading in gradings(reward, scope=scope, episode=trace_id):
                     tally.add(grading)
         return tally.health()

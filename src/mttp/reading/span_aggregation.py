@@ -100,10 +100,12 @@ class SpanAggregator:
         """Those that are not in the figures yet."""
         self._new_members: set[str] = set()
         """Trace ids of members of groups whose figures do not name the group yet."""
-        self._late: list[tuple[str, str, Scored]] = []
-        """Scores of annotations, with their run and trace id."""
-        self._groups: dict[str, tuple[tuple[int, str], str]] = {}
-        """Start, span id and id of the last group of each member, by trace id."""
+        self._late: list[tuple[str, str, str, Scored]] = []
+        """Scores of annotations, with their run, their trace id and that of the episode."""
+        self._groups: dict[str, tuple[tuple[int, str], str, Any]] = {}
+        """Start and span id of the last group of each member, its id and the advantage, by trace id."""
+        self._by_group: set[int] = set()
+        """Rows whose advantage is that of their group."""
         self._late_grades: dict[str, dict[str, SpanRecord]] = {}
         """Grades of these scores by trace and span id."""
 
@@ -161,13 +163,16 @@ class SpanAggregator:
 
     def _add_members(self, record: SpanRecord) -> None:
         """Keep the last group of each member."""
-        if not self._has_figures:
-            return
         group, members = summary_fields.members(record)
         order = record.start_time, record.span_id
-        for trace_id in members:
+        advantages = summary_fields.advantages(record)
+        if len(advantages) != len(members):
+            advantages = [None] * len(members)
+        for trace_id, advantage in zip(members, advantages, strict=True):
+            if not self._has_figures and self._has_own_advantage(trace_id):
+                continue
             if trace_id not in self._groups or self._groups[trace_id][0] <= order:
-                self._groups[trace_id] = order, group
+                self._groups[trace_id] = order, group, advantage
                 self._new_members.add(trace_id)
 
     def _add_annotation(self, record: SpanRecord) -> None:
@@ -175,9 +180,10 @@ class SpanAggregator:
         scored = None
         if record.attributes.get(a.ANNOTATION_KIND) == "score":
             scored = summary_fields.reward(record)
-            self._late.append((summary_fields.run(record), record.trace_id, scored))
+            target = str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))
+            self._late.append((summary_fields.run(record), record.trace_id, target, scored))
         stated = summary_fields.statement(record)
-        if stated is None or (stated.kind != "outcome" and not self._has_figures):
+        if stated is None or (stated.kind in ("score", "fact") and not self._has_figures):
             return
         about = stated.kind, stated.key, stated.episode
         latest = self._statements.setdefault(about, {})
@@ -231,7 +237,7 @@ class SpanAggregator:
                 episode.steps.steps = steps
                 episode.first = min(filter(None, (episode.first, theirs.first)), key=_start)
             self._close(episode.ended(trace_id))
-            self._merge_part(len(self._roots) - 1, theirs)
+            self._merge_part(len(self._roots) - 1, trace_id, theirs)
         for trace_id, theirs in self._theirs.items():
             place = self._rows.get(int(trace_id, 16))
             if place is None:
@@ -240,11 +246,12 @@ class SpanAggregator:
                 continue
             if lacking := theirs.parts.lacking():
                 yield MissingEpisode(trace_id, theirs.steps.steps.total(), lacking)
-            self._merge_part(place, theirs)
+            self._merge_part(place, trace_id, theirs)
         for row, scoring in self._undecided.items() if self._has_counts else ():
             self.aggregate.run_of(row).add_gradings(scoring.gradings)
-        for run, trace_id, scored in self._late:
-            self.aggregate.of(run).add_gradings(gradings(self._graded(trace_id, scored), scope="late"))
+        for run, trace_id, target, scored in self._late:
+            graded = self._graded(trace_id, scored)
+            self.aggregate.of(run).add_gradings(gradings(graded, scope="late", episode=target))
         self._add_late()
 
     def settle(self) -> None:
@@ -256,7 +263,7 @@ class SpanAggregator:
         for trace_id in [*self._theirs]:
             place = self._rows.get(int(trace_id, 16))
             if place is not None:
-                self._merge_part(place, self._theirs.pop(trace_id))
+                self._merge_part(place, trace_id, self._theirs.pop(trace_id))
         self._add_late()
 
     def _add_late(self) -> None:
@@ -271,6 +278,8 @@ class SpanAggregator:
             last = max(of_episode, key=lambda one: one[0].order, default=None)
             if last is not None and kind == "outcome":
                 self._set_outcome(row, last[0].value)
+            elif last is not None and kind == "advantage":
+                self._set_advantage(row, last[0].value)
             elif last is not None and kind == "fact":
                 others = {name: value for name, value in self.figures[row].metadata.items() if name != key}
                 self._replace(row, metadata=others | labels({key: last[0].value}))
@@ -281,8 +290,12 @@ class SpanAggregator:
             if row is None:
                 continue
             self._new_members.discard(trace_id)
-            if self.figures[row].group is None:
-                self._replace(row, group=self._groups[trace_id][1])
+            _, group, advantage = self._groups[trace_id]
+            if self._has_figures and self.figures[row].group is None:
+                self._replace(row, group=group)
+            if self._has_counts and (row in self._by_group or math.isnan(self.aggregate.advantages[row])):
+                self._set_advantage(row, advantage)
+                self._by_group.add(row)
 
     def _graded(self, trace_id: str, scored: Scored) -> Scored:
         """The score of an annotation with its grades."""
@@ -291,6 +304,17 @@ class SpanAggregator:
 
     def _row(self, trace_id: str) -> int | None:
         return self._rows.get(int(trace_id, 16)) if _IS_TRACE(trace_id) else None
+
+    def _has_own_advantage(self, trace_id: str) -> bool:
+        row = self._row(trace_id)
+        return (
+            row is not None and row not in self._by_group and not math.isnan(self.aggregate.advantages[row])
+        )
+
+    def _set_advantage(self, row: int, advantage: object) -> None:
+        if self._has_counts and isinstance(advantage, (int, float)) and not isinstance(advantage, bool):
+            self.aggregate.advantages[row] = advantage
+            self._by_group.discard(row)
 
     def _set_outcome(self, row: int, outcome: object) -> None:
         if outcome not in ("success", "failure", "unknown"):
@@ -303,10 +327,10 @@ class SpanAggregator:
     def _replace(self, row: int, **changes: Any) -> None:
         self.figures[row] = self.figures[row]._replace(**changes)
 
-    def _merge_part(self, row: int, theirs: PartialEpisode) -> None:
+    def _merge_part(self, row: int, trace_id: str, theirs: PartialEpisode) -> None:
         """Merge the part that other processes recorded into an episode."""
         self.duplicates += theirs.duplicates
-        effective, graded = theirs.scored()
+        effective, graded = theirs.scored(trace_id)
         effective = self._effective(row, effective)
         if theirs.figured is not None:
             self._merge_figures(row, theirs, theirs.figured, effective)
@@ -316,7 +340,7 @@ class SpanAggregator:
         run = figures.run_of(row)
         run.add_gradings(graded)
         run.invalid_step_rewards += theirs.invalid_step_rewards
-        run.add_gradings(() if effective is None else gradings(effective[1]))
+        run.add_gradings(() if effective is None else gradings(effective[1], episode=trace_id))
         if math.isnan(figures.durations[row]):
             return
         return_ = figures.returns[row]

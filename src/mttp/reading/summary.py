@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mttp.model.episodes import Run
 
-__all__ = ["Labels", "Returns", "Summary", "summarize", "summed"]
+__all__ = ["Labels", "PartialRewards", "Returns", "Summary", "summarize", "summed"]
 
 _LABELS = ("statuses", "outcomes", "envs", "specs", "tasks", "reasons")
 
@@ -69,6 +69,24 @@ class Returns:
     """Number of their returns that are finite numbers."""
     mean: float | None
     """Arithmetic mean of these `count` returns; None if there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialRewards:
+    """The rewards that lack something, beside the others: how it moved rewards and advantages."""
+
+    count: int
+    """Number of episodes whose reward was given although it lacks a component, or failed."""
+    of: int
+    """Number of episodes with a reward."""
+    mean: float | None
+    """Mean of these rewards."""
+    mean_of_others: float | None
+    """Mean of the rewards that lack nothing."""
+    advantage: float | None
+    """Mean advantage of these episodes; None if none is known."""
+    advantage_of_others: float | None
+    """Mean advantage of the episodes whose rewards lack nothing."""
 
 
 class Labels:
@@ -196,6 +214,28 @@ class Summary:
     """Number of repeated spans of mttp that were dropped."""
 
     @property
+    def partial_rewards(self) -> PartialRewards | None:
+        """The rewards that lack something; None if all are whole."""
+        columns = self.columns.counted
+        rows = [row for row, value in enumerate(columns["recorded_returns"]) if math.isfinite(value)]
+        whole = [row for row in rows if columns["is_return_counted"][row]]
+        partial = [row for row in rows if not columns["is_return_counted"][row]]
+        if not partial:
+            return None
+
+        def mean(name: str, rows: Sequence[int]) -> float | None:
+            return _mean([value for row in rows if math.isfinite(value := columns[name][row])])
+
+        return PartialRewards(
+            count=len(partial),
+            of=len(rows),
+            mean=mean("recorded_returns", partial),
+            mean_of_others=mean("recorded_returns", whole),
+            advantage=mean("advantages", partial),
+            advantage_of_others=mean("advantages", whole),
+        )
+
+    @property
     def failed_gradings(self) -> int:
         """Number of error, invalid and partial gradings of `graders`, plus `invalid_step_rewards`."""
         return sum(one.failed for one in self.graders) + self.invalid_step_rewards
@@ -305,6 +345,8 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
             "durations": aggregate.durations,
             "returns": aggregate.counted_returns(reasons),
             "recorded_returns": aggregate.returns,
+            "is_return_counted": aggregate.is_return_counted,
+            "advantages": aggregate.advantages,
             "lengths": aggregate.lengths,
             **{name: codes.column for name, codes in aggregate.labels.items()},
             "reasons": reasons.column,

@@ -51,7 +51,7 @@ def aggregate_values(
         run.annotations += 1
         _add_faults(aggregate, annotation.run_id, annotation.faults)
         if annotation.reward is not None:
-            run.add_gradings(gradings(annotation.reward, scope="late"))
+            run.add_gradings(gradings(annotation.reward, scope="late", episode=annotation.episode))
     return aggregate
 
 
@@ -124,6 +124,7 @@ def _episode_summary(episode: Episode) -> EpisodeSummary:
             split=episode.split or "",
             stop_reason=episode.stop_reason or "",
             is_return_counted=not reward or is_return_counted(episode.return_, reward.value, reward.status),
+            advantage=math.nan if episode.advantage is None else episode.advantage,
         ),
         counts=_counts(episode),
         gradings=tuple(_gradings(episode)),
@@ -152,10 +153,10 @@ def _counts(episode: Episode) -> Counts:
 def _gradings(episode: Episode) -> Iterator[Grading]:
     """The gradings of the last scoring of the episode, of each agent and of each step."""
     if episode.rewards:
-        yield from gradings(episode.reward)
+        yield from gradings(episode.reward, episode=episode.trace_id)
     for agent in episode.agents:
         if agent.rewards:
-            yield from gradings(agent.reward, scope="agent")
+            yield from gradings(agent.reward, scope="agent", episode=episode.trace_id)
     for step in episode.steps:
         if step.rewards:
-            yield from gradings(step.rewards[-1], scope="step")
+            yield from gradings(step.rewards[-1], scope="step", episode=episode.trace_id)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mttp.model.clock import seconds
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
+from mttp.rewards import batch_errors
 from mttp.rewards.call_log import CallLog
 from mttp.rewards.component_results import (
     ComponentResult,
@@ -66,6 +67,14 @@ class Caller:
     def is_batch(self) -> bool:
         """Whether one call takes many samples."""
         return self._columns
+
+    def lacking(self, names: Collection[str]) -> list[str]:
+        """Return the inputs that the function needs, and that are not among these names."""
+        if self._entry.arity == "output-truth":
+            return [name for name in self._inputs[:2] if name not in names]
+        plurals = {f"{name}s" for name in names} if self._columns else set()
+        rest = sorted(self._required - {*names, *plurals, *self._params})
+        return [name.removesuffix("s") for name in rest] if self._columns else rest
 
     # One sample.
 
@@ -137,15 +146,16 @@ class Caller:
         return _logged(answers, log)
 
     def _answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
+        arguments: _Arguments = (), {}
         try:
-            args, kwargs = self._column_arguments(samples)
+            arguments = args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = wait(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return [_failed(error)] * len(samples)
+            return _failed_batch(error, (*arguments[0], *arguments[1].values()), len(samples))
 
     async def _awaited_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
@@ -153,15 +163,16 @@ class Caller:
         return _logged(answers, log)
 
     async def _awaited_answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
+        arguments: _Arguments = (), {}
         try:
-            args, kwargs = self._column_arguments(samples)
+            arguments = args, kwargs = self._column_arguments(samples)
             returned = self._function(*args, **kwargs)
             if inspect.isawaitable(returned):
                 returned = await limited(returned, self._entry.timeout)
             return self._listed(returned, len(samples))
         except (Exception, SystemExit) as error:
             raise_interrupt(error, installed=True)
-            return [_failed(error)] * len(samples)
+            return _failed_batch(error, (*arguments[0], *arguments[1].values()), len(samples))
 
     def _in_worker(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         """Call the function in a worker process, which is killed at the time limit."""
@@ -230,6 +241,11 @@ def _failed(error: BaseException) -> ComponentResult:
     if isinstance(error, _CallError):
         return failed(str(error), error.error_type)
     return failed(str(error), "TimeoutError") if isinstance(error, TimeLimitError) else failed(error)
+
+
+def _failed_batch(error: BaseException, columns: Iterable[object], size: int) -> list[ComponentResult]:
+    raised = batch_errors.raised_at(error, columns)
+    return [_failed(error)._replace(**batch_errors.about(row, raised, size)) for row in range(size)]
 
 
 def _reader(entry: ComponentEntry) -> Callable[[object], ComponentResult]:

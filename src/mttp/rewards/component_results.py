@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.values import is_masked
 
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 
-_LONGEST = 2000
 _VALUES = ("value", "score")
 _FACTS = ("label", "explanation", "evidence")
 
@@ -104,7 +104,7 @@ def without_cost(answer: ComponentResult) -> ComponentResult:
 def failed(reason: object, error_type: str | None = None) -> ComponentResult:
     """Return the result of a call that failed, from an exception or a message with its type."""
     if isinstance(reason, BaseException):
-        return ComponentResult(None, "error", _described(reason), error_type=type(reason).__name__)
+        return ComponentResult(None, "error", exception_text(reason), error_type=type(reason).__name__)
     return ComponentResult(None, "error", str(reason), error_type=error_type)
 
 
@@ -113,7 +113,8 @@ def read(returned: object) -> ComponentResult:
     Convert the return value of a component to a result.
 
     A number or bool of any library, a `Score`, a pair (value, explanation or dict) and a dict with a `value`
-    or `score` have a value. None abstains, and a masked numpy element is missing.
+    or `score` have a value. None abstains, a masked numpy element is missing, and an exception, as
+    `asyncio.gather` returns it, is the component's error.
     NaN, an infinity, text and anything else that is not one number are errors.
     """
     if (type(returned) is float and math.isfinite(returned)) or type(returned) is bool:
@@ -211,6 +212,8 @@ def _answer(
         return ComponentResult(None, "abstained", **reasons)
     if is_masked(value):
         return ComponentResult(None, "missing", "returned a masked value", **reasons)
+    if isinstance(value, BaseException):
+        return failed(value)._replace(**reasons)
     found = _number(value)
     if found is None:
         return failed(f"returned {shown(value)}, which is not a number", INVALID_VALUE)._replace(**reasons)
@@ -241,11 +244,3 @@ def shown(value: object) -> str:
     except Exception as error:
         raise_interrupt(error)
         return f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-
-
-def _described(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"[:_LONGEST].rstrip(": ")
-    except Exception as failure:
-        raise_interrupt(failure)
-        return type(error).__name__

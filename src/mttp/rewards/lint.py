@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import fsum, isclose
 from typing import Final, Literal, TypeAlias
 
+from mttp.model.episodes import Episode
 from mttp.rewards.callables import optional_names, takes
 from mttp.rewards.combining import threshold
 from mttp.rewards.composing import COMBINE
@@ -17,10 +19,11 @@ from mttp.rewards.document import Bounds, CombiningFunction, ComponentEntry, Spe
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.locking import changes, read_lock
 from mttp.rewards.parsing import Place
+from mttp.rewards.recorded_samples import lacking, recorded
 from mttp.rewards.reward_range import gains_and_penalties, reachable
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["RULES", "LintFinding", "Severity", "lint"]
+__all__ = ["RULES", "LintFinding", "Severity", "input_findings", "lint"]
 
 Severity: TypeAlias = Literal["error", "warning"]
 """error: a sample gets a wrong reward, or its reward can't be known; warning: it may get a wrong one."""
@@ -76,6 +79,27 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[LintFinding]:
     rules = {name: rule for name, rule in RULES.items() if imports or rule not in (_kinds, _misspelt)}
     found = [_finding(name, fault, spec) for name, rule in rules.items() for fault in rule(spec)]
     return sorted(found, key=lambda one: (one.line or 0, one.column or 0, one.severity, one.rule))
+
+
+def input_findings(spec: RewardSpec, episodes: Sequence[Episode]) -> list[LintFinding]:
+    """Return a finding for each input that recorded episodes lack, an error if all lack it."""
+    lacked = Counter(name for episode in episodes for name in lacking(episode, spec))
+    has = ", ".join(sorted({name for episode in episodes for name in recorded(episode)})) or "none"
+    fix = f"record it by mttp.episode(inputs={{...}}), or use what was recorded: {has}"
+    return [
+        _finding(
+            "unrecorded-input",
+            _Fault(
+                f"{times:,} of {len(episodes):,} recorded episodes lack the input {name}, so they can't be "
+                "scored again",
+                fix,
+                ("inputs", name) if name in spec.document.inputs else (),
+                "error" if times == len(episodes) else "warning",
+            ),
+            spec,
+        )
+        for name, times in lacked.items()
+    ]
 
 
 def _finding(rule: str, fault: _Fault, spec: RewardSpec) -> LintFinding:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
-from typing import Any
 
 from mttp.model.episodes import Episode
 from mttp.model.results import RewardResult
 from mttp.rewards.agreement import agreement
+from mttp.rewards.recorded_samples import sample, scorable, unscorable
 from mttp.rewards.spec import RewardSpec
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Rescoring",
     "invalid_reasons",
     "rescore",
-    "sample",
     "scored_again",
 ]
 
@@ -99,22 +98,29 @@ class Rescoring:
     """The number of episodes by reason for no valid reward by the first spec, most frequent first."""
     reasons_after: Mapping[str, int]
     """The number of episodes by reason for no valid reward by the second spec, most frequent first."""
-    without_inputs: int
-    """The number of episodes without recorded inputs, unless the specs score the episode itself."""
+    lacking: Mapping[str, int]
+    """The number of episodes that were not scored, by the inputs that they did not record."""
     reproduced: int
     """The number of recorded rewards of the first spec that it gives again."""
     slices: tuple[RescoredSlice, ...]
     """All episodes, then each slice by name."""
+
+    @property
+    def without_inputs(self) -> int:
+        """The number of episodes that were not scored because they lack an input."""
+        return sum(self.lacking.values())
 
 
 def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) -> Rescoring:
     """
     Score recorded episodes by both specs and compare the rewards; relative components use recorded groups.
 
-    Raises SpecError when the code of a spec can't be used.
+    Raises SpecError when the code of a spec can't be used, and StudyError where no episode has its inputs.
     """
     found = list(episodes)
-    usable = [one for one in found if sample(before, one) is not None and sample(after, one) is not None]
+    usable, lacking = scorable(found, before, after)
+    if lacking and not usable:
+        raise unscorable(found, before, after)
     pairs = zip(usable, scored_again(before, usable), scored_again(after, usable), strict=True)
     scored = tuple(
         _rescored(episode, one, other, before)
@@ -128,27 +134,10 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
         episodes=scored,
         reasons_before=_counted(one.reasons_before for one in scored),
         reasons_after=_counted(one.reasons_after for one in scored),
-        without_inputs=len(found) - len(usable),
+        lacking=lacking,
         reproduced=sum(one.recorded is not None and one.recorded == one.before for one in scored),
         slices=tuple(slices),
     )
-
-
-def sample(spec: RewardSpec, episode: Episode) -> Mapping[str, Any] | None:
-    """
-    Return a recorded episode as a sample: its inputs, and itself for inputs of the type `episode`.
-
-    None if the episode has no inputs by name and the spec has no input of that type.
-    """
-    names = {
-        name
-        for one in spec.everything()
-        for name, kind in one.document.inputs.items()
-        if kind.rstrip("?") == "episode"
-    }
-    if not isinstance(episode.inputs, Mapping):
-        return dict.fromkeys(names, episode) or None
-    return {**dict.fromkeys(names, episode), **episode.inputs}
 
 
 def _counted(reasons: Iterable[tuple[str, ...]]) -> dict[str, int]:
@@ -157,7 +146,7 @@ def _counted(reasons: Iterable[tuple[str, ...]]) -> dict[str, int]:
 
 def scored_again(spec: RewardSpec, episodes: Sequence[Episode]) -> list[RewardResult | None]:
     """Score each episode; None for an episode without the group that a relative component needs."""
-    samples = [sample(spec, episode) or {} for episode in episodes]
+    samples = [sample(spec, episode) for episode in episodes]
     if not any(part.relative for part in spec.parts):
         return [*spec.score_batch(samples)]
     results: list[RewardResult | None] = [None] * len(episodes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -24,7 +24,7 @@ from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.ranking import GroupComparison
 
-__all__ = ["ascore", "rank", "score", "score_batch", "score_step"]
+__all__ = ["ascore", "lacking_inputs", "rank", "score", "score_batch", "score_step"]
 
 Settle: TypeAlias = Callable[[RewardResult], RewardResult]
 """A last change of a result before it is recorded."""
@@ -99,6 +99,11 @@ def rank(plan: ScoringPlan, group: Sequence[Sample], *, seed: int | None = None)
     )
 
 
+def lacking_inputs(plan: ScoringPlan, names: Collection[str]) -> list[str]:
+    """Return the inputs that scoring an episode needs, and that are not among these names."""
+    return [*dict.fromkeys(_scorer(plan, "terminal").lacking(names))]
+
+
 class SampleGrades:
     """The grades of one sample while it passes through the stages of a scorer."""
 
@@ -151,6 +156,12 @@ class Grader:
     def takes_many(self) -> bool:
         """Whether one call takes many samples."""
         return self._caller is not None and self._caller.is_batch
+
+    def lacking(self, names: Collection[str]) -> Iterable[str]:
+        """Return the inputs that it needs, and that are not among these names."""
+        if self.inner is not None:
+            return self.inner.lacking(names)
+        return () if self._caller is None else self._caller.lacking(names)
 
     def grade(self, sample: Sample) -> Grade:
         """Grade one sample."""
@@ -223,6 +234,13 @@ class Scorer:
     def takes_many(self) -> bool:
         """Whether a component takes many samples in one call."""
         return any(one.takes_many or (one.inner and one.inner.takes_many) for one in self.graders)
+
+    def lacking(self, names: Collection[str]) -> Iterator[str]:
+        """Yield the inputs that it needs, and that are not among these names."""
+        stated = self.plan.inputs.items()
+        yield from (name for name, kind in stated if not kind.endswith("?") and name not in names)
+        for grader in self.graders:
+            yield from grader.lacking(names)
 
     def score(
         self,

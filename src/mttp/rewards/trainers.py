@@ -11,7 +11,7 @@ from mttp.model.results import RewardResult
 if TYPE_CHECKING:
     from mttp.rewards.protocols import TrainerSpec
 
-__all__ = ["RewardBatch", "TrlReward"]
+__all__ = ["RewardBatch", "TrlReward", "text_of"]
 
 
 class RewardBatch(list["float | None"]):
@@ -79,11 +79,12 @@ class TrlReward:
         texts = {name for name, kind in stated.items() if kind.rstrip("?") == "string"}
         for row in range(count):
             yield {
-                name: _text(column[row]) if name in texts else column[row] for name, column in wanted.items()
+                name: text_of(column[row]) if name in texts else column[row]
+                for name, column in wanted.items()
             }
 
 
-def _text(value: Any) -> Any:
+def text_of(value: Any) -> Any:
     """Return the content of the last message of a list; other values unchanged."""
     if isinstance(value, (list, tuple)) and value and isinstance(value[-1], Mapping):
         return value[-1].get("content")

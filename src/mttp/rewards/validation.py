@@ -12,7 +12,8 @@ from mttp.model.results import RewardResult
 from mttp.reading import raters
 from mttp.rewards.agreement import agreement
 from mttp.rewards.case_runs import Instability, instability
-from mttp.rewards.rescoring import sample, scored_again
+from mttp.rewards.recorded_samples import scorable
+from mttp.rewards.rescoring import scored_again
 from mttp.rewards.spec import RewardSpec
 
 __all__ = ["RaterAgreement", "ScoredEpisode", "Validation", "validate"]
@@ -75,8 +76,8 @@ class Validation:
 
     episodes: tuple[ScoredEpisode, ...]
     """The scored episodes."""
-    without_inputs: int
-    """The number of episodes without recorded inputs."""
+    lacking: Mapping[str, int]
+    """The number of episodes that were not scored, by the inputs that they did not record."""
     without_group: int
     """The number of episodes without a group, if a relative component needs one."""
     statuses: Mapping[str, int]
@@ -96,6 +97,11 @@ class Validation:
     unread_labels: Mapping[str, int]
     """The number of labels that stand for no verdict, by label."""
 
+    @property
+    def without_inputs(self) -> int:
+        """The number of episodes that were not scored because they lack an input."""
+        return sum(self.lacking.values())
+
 
 def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1) -> Validation:
     """
@@ -106,7 +112,7 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
     Raises SpecError when the spec's code can't be used, and MissingExtra without `mttp[agreement]`.
     """
     found = list(episodes)
-    usable = [episode for episode in found if sample(spec, episode) is not None]
+    usable, lacking = scorable(found, spec)
     rounds = [scored_again(spec, usable) for _ in range(repeats)]
     scored: list[ScoredEpisode] = []
     stated: list[Episode] = []
@@ -120,7 +126,7 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
     statements, unread = _statements(stated)
     return Validation(
         episodes=tuple(scored),
-        without_inputs=len(found) - len(usable),
+        lacking=lacking,
         without_group=len(usable) - len(scored),
         statuses=Counter(result.status for result in first),
         errors=Counter(result.error for result in first if result.error),

@@ -6,19 +6,21 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 from opentelemetry.trace import NonRecordingSpan, SpanContext, use_span
 
 from mttp.errors import StudyError
-from mttp.model.episodes import Annotation, Episode, Spec
+from mttp.model.episodes import Annotation, Episode, Grade, Reward, Spec
 from mttp.model.results import RewardResult
 from mttp.model.spans import SpanRecord
 from mttp.reading import Recording, read
 from mttp.recording import configuration, feedback
-from mttp.rewards.rescoring import invalid_reasons, sample, scored_again
+from mttp.rewards.recorded_samples import scorable, unscorable
+from mttp.rewards.rescoring import invalid_reasons, scored_again
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trust import Trusted
 from mttp.transports.memory import MemoryTransport
@@ -38,7 +40,11 @@ class RewardChange:
     group: str | None
     slices: tuple[str, ...]
     old: float | None
-    """The recorded reward, else the sum of the step rewards; None without a valid one."""
+    """
+    The recorded reward, else the sum of the step rewards; None without a valid one.
+
+    Where a trainer sums several reward functions, it is that of the function with the spec's name.
+    """
     new: float | None
     """The reward by the new spec; None without a valid one."""
     old_verdict: str | None
@@ -54,10 +60,11 @@ class RewardChange:
 
     @property
     def changed(self) -> bool:
-        """Whether the rewards differ, or only one is valid."""
+        """Whether both rewards are valid and differ, by more than the rounding of a trainer to float32."""
         if self.old is None or self.new is None:
-            return self.old is not self.new
-        return not math.isclose(self.old, self.new, rel_tol=_SAME, abs_tol=1e-12)
+            return False
+        is_close = math.isclose(self.old, self.new, rel_tol=_SAME, abs_tol=1e-12)
+        return not is_close and self.old != float(np.float32(self.new))
 
     @property
     def flipped(self) -> bool:
@@ -87,8 +94,8 @@ class RescoredRecording(Recording):
     """The scored episodes, in order of start."""
     results: Mapping[str, RewardResult] | None = None
     """The results by trace id."""
-    without_inputs: int = 0
-    """Number of episodes that recorded no inputs by name, which a spec needs."""
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    """Number of episodes that were not scored, by the inputs that they did not record."""
     without_group: int = 0
     """Number of episodes without the group that a relative component needs."""
 
@@ -97,6 +104,11 @@ class RescoredRecording(Recording):
         """Name and version of the new spec."""
         assert self.spec is not None
         return _label(self.spec)
+
+    @property
+    def without_inputs(self) -> int:
+        """Number of episodes that were not scored because they lack an input."""
+        return sum(self.lacking.values())
 
     @property
     def flips(self) -> tuple[RewardChange, ...]:
@@ -133,6 +145,7 @@ class RescoredRecording(Recording):
             "means": self.means,
             "invalid": self.invalid,
             "without_inputs": self.without_inputs,
+            "lacking": dict(self.lacking),
             "without_group": self.without_group,
             "changes": [asdict(one) | {"flipped": one.flipped, "reversed": one.reversed} for one in changed],
         }
@@ -182,22 +195,21 @@ def rescore(
     progress: Callable[[int], object] | None = None,
 ) -> RescoredRecording:
     """
-    Score recorded episodes by another reward spec, from their recorded inputs.
+    Score recorded episodes by another reward spec, from what they recorded.
 
+    Samples have the recorded inputs, and from the steps `prompt`, `completion`, `messages`, `tool_calls` and
+    `completion_ids`.
     `source` is what `mttp.read` takes, or a Recording; `spec` a file or a RewardSpec, and `trust` as for
     `RewardSpec.load`. Relative components score each recorded group.
 
     Raises ReadError where the source can't be read, SpecError for a spec that can't be used, and StudyError
-    where no episode recorded inputs.
+    where no episode recorded all inputs.
     """
     loaded = spec if isinstance(spec, RewardSpec) else RewardSpec.load(Path(spec), trust=trust)
     recording = source if isinstance(source, Recording) else read(source, progress=progress)
-    usable = [one for one in recording.episodes if sample(loaded, one) is not None]
-    if not usable:
-        raise StudyError(
-            f"none of {len(recording.episodes):,} episodes recorded inputs that a spec can score; "
-            "record them by mttp.episode(inputs={...})"
-        )
+    usable, lacking = scorable(recording.episodes, loaded)
+    if lacking and not usable:
+        raise unscorable(recording.episodes, loaded)
     pairs = [
         (episode, result)
         for episode, result in zip(usable, scored_again(loaded, usable), strict=True)
@@ -213,7 +225,7 @@ def rescore(
         spec=loaded.identity,
         changes=tuple(_ranked([_change(episode, result) for episode, result in pairs])),
         results=results,
-        without_inputs=len(recording.episodes) - len(usable),
+        lacking=lacking,
         without_group=len(usable) - len(pairs),
     )
 
@@ -256,8 +268,10 @@ def _copy(episode: Episode, result: RewardResult) -> Episode:
 
 
 def _change(episode: Episode, result: RewardResult) -> RewardChange:
-    recorded, old = episode.reward, episode.return_
+    recorded: Reward | Grade = episode.reward
+    old = episode.return_
     if episode.rewards:
+        recorded = _recorded(episode.reward, result.spec)
         old = recorded.value if recorded.status == "ok" else None
     return RewardChange(
         trace_id=episode.trace_id,
@@ -270,6 +284,12 @@ def _change(episode: Episode, result: RewardResult) -> RewardChange:
         new_verdict=result.verdict,
         reasons=invalid_reasons(result),
     )
+
+
+def _recorded(reward: Reward, spec: Spec) -> Reward | Grade:
+    """Return the reward, or the component that a spec of that name is among a trainer's reward functions."""
+    of_spec = (grade for grade in reward.grades if grade.name == spec.name and grade.parts)
+    return reward if reward.spec is not None else next(of_spec, reward)
 
 
 def _ranked(changes: Sequence[RewardChange]) -> Iterator[RewardChange]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mttp.model.chat import Message, messages, new_messages
-from mttp.model.episodes import Agent, Annotation, Call, Episode, Group, Step
+from mttp.model.episodes import Agent, Annotation, Episode, Group, Step
 from mttp.model.scorings import Reward
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.viewing.blocks import fact
+from mttp.viewing.call_block import call_block
 from mttp.viewing.content import chat_content, content
-from mttp.viewing.episode_curves import action_strip, curves, seconds_between, timeline
+from mttp.viewing.episode_curves import action_strip, curves, timeline
 from mttp.viewing.scoring_page import scoring
 from mttp.viewing.token_view import Pieces, token_view
 
@@ -35,7 +36,6 @@ _IDENTITY = (
     "cost_usd",
 )
 _OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "logprob", "reward_raw")
-_OF_CALL = ("provider", "response_model", "input_tokens", "output_tokens", "time_to_first_chunk")
 _BAD = frozenset({"error", "aborted", "failure", "unfinished"})
 
 
@@ -123,7 +123,7 @@ def _named(prefix: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [fact(f"{prefix}.{name}", value) for name, value in values.items()]
 
 
-def _warnings(value: Episode | Step | Agent | Call) -> list[str]:
+def _warnings(value: Episode | Step | Agent) -> list[str]:
     """Errors, faults and omissions."""
     found = []
     if value.error_type is not None:
@@ -188,7 +188,7 @@ class _Conversation:
             "facts": facts,
             "warnings": [*_warnings(step), *(f"annotation {_annotation(one)}" for one in step.annotations)],
             "rewards": [scoring(one) for one in step.rewards],
-            "calls": [_call(one) for one in step.calls],
+            "calls": [call_block(one) for one in step.calls],
             "tokens": None if step.tokens is None else token_view(step.tokens, self._pieces),
         }
 
@@ -219,22 +219,6 @@ def _final(episode: Episode) -> dict[str, Any]:
         "rewards": [],
         "calls": [],
         "tokens": None,
-    }
-
-
-def _call(call: Call) -> dict[str, Any]:
-    facts = _stated(call, _OF_CALL)
-    seconds = seconds_between(call.start_time, call.end_time)
-    facts += [fact("seconds", seconds)] if seconds is not None else []
-    facts += [fact("finish reasons", ", ".join(call.finish_reasons))] if call.finish_reasons else []
-    facts += _named("parameters", call.parameters)
-    return {
-        "name": call.name or call.operation,
-        "kind": call.operation,
-        "facts": facts,
-        "error": "; ".join(_warnings(call)),
-        "input": content(call.arguments),
-        "output": content(call.result),
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.reading.problems import Problem
-from mttp.viewing.blocks import axis, column, counted, fact, facts, lines, note, section, series, table
+from mttp.viewing.blocks import axis, column, fact, facts, lines, note, section, series, table
 from mttp.viewing.episode_table import EpisodeTable, Floats, mean
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
 
 _MOST_ROWS = 200
 _MOST_CURVES = 12
+_MOST_ERRORS = 3
 _OF_RUN = (
     "kind",
     "algorithm",
@@ -62,11 +63,21 @@ def graders_section(graders: Sequence[GraderHealth]) -> dict[str, Any] | None:
     rows = [
         [
             *(one.grader, one.component, one.scope, one.gradings, one.ok, one.failed),
-            *(one.abstained, one.missing, one.mean, one.min, one.max, counted(one.errors)),
+            *(one.abstained, one.missing, one.mean, one.min, one.max, _errors(one)),
         ]
         for one in sorted(graders, key=lambda one: -one.failed)
     ]
     return section("graders", "Graders", [table("Health of each grader and component", columns, rows)])
+
+
+def _errors(one: GraderHealth) -> str:
+    """The most frequent errors: class, message, count and the first episode."""
+    first = [
+        f"{': '.join(filter(None, (failure.error_type, failure.message)))} "
+        f"({failure.count:,}, first {failure.first[:8]})"
+        for failure in one.failures[:_MOST_ERRORS]
+    ]
+    return "; ".join(first) + (" ..." if len(one.failures) > _MOST_ERRORS else "")
 
 
 def slices_section(episodes: EpisodeTable) -> dict[str, Any] | None:

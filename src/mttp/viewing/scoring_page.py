@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mttp.model.scorings import Grade, Reward
 from mttp.reading.jsonable import jsonable
+from mttp.viewing.call_block import call_block
 
 __all__ = ["scoring"]
 
 
 def scoring(reward: Reward) -> dict[str, Any]:
-    """A scoring with its components."""
+    """A scoring with its components, and the calls of its graders."""
     spec = reward.spec
-    graded = {grade.name for grade in reward.grades}
-    parts = [_grade(grade) for one in reward.grades for grade in (one, *one.parts)]
-    parts += [
-        _component(name, reward.components.get(name), reward.component_statuses.get(name, "ok"), reward)
-        for name in {**reward.components, **reward.component_statuses}
-        if name not in graded
-    ]
     return {
         "grader": reward.grader or "",
         "spec": "" if spec is None else " ".join(filter(None, (spec.name, spec.version))),
@@ -27,8 +22,16 @@ def scoring(reward: Reward) -> dict[str, Any]:
         "status": reward.status,
         "explanation": _explanation(reward),
         "error": _error(reward),
-        "components": parts,
+        "components": [*_components(reward.all_grades, 0)],
+        "calls": [call_block(one) for one in reward.calls],
     }
+
+
+def _components(grades: Sequence[Grade], depth: int) -> Iterator[dict[str, Any]]:
+    """Each grade, followed by its parts in its own scale."""
+    for grade in grades:
+        yield _grade(grade, depth)
+        yield from _components(grade.scaled_parts, depth + 1)
 
 
 def _explanation(reward: Reward) -> str:
@@ -45,12 +48,13 @@ def _error(value: Reward | Grade) -> str:
     return ": ".join(filter(None, (value.error_type, value.error))) + raw
 
 
-def _grade(grade: Grade) -> dict[str, Any]:
+def _grade(grade: Grade, depth: int) -> dict[str, Any]:
     parts = [grade.verdict, grade.label, grade.explanation]
     parts += ["clipped to its range"] if grade.clipped else []
     parts += ["late"] if grade.late else []
     return {
         "name": grade.name,
+        "depth": depth,
         "kind": grade.kind,
         "value": jsonable(grade.value),
         "status": grade.status,
@@ -58,18 +62,5 @@ def _grade(grade: Grade) -> dict[str, Any]:
         "contribution": jsonable(grade.contribution),
         "explanation": "; ".join(filter(None, parts)),
         "error": _error(grade),
-    }
-
-
-def _component(name: str, value: float | None, status: str, reward: Reward) -> dict[str, Any]:
-    weight = reward.weights.get(name)
-    return {
-        "name": name,
-        "kind": "",
-        "value": jsonable(value),
-        "status": status,
-        "weight": jsonable(weight),
-        "contribution": None if value is None or weight is None else jsonable(value * weight),
-        "explanation": "",
-        "error": "",
+        "calls": [call_block(one) for one in grade.calls],
     }

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from mttp.cli.rendering.listing import Listing
-from mttp.cli.rendering.words import NOTHING, cell, number, printed, shares
-from mttp.model.gradings import GraderHealth
+from mttp.cli.rendering.words import NOTHING, cell, count, number, printed, shares
+from mttp.model.gradings import OTHER, GraderHealth
+from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
 
 __all__ = ["documents", "markdown", "notes", "table"]
 
 _STATES = ("partial", "error", "invalid", "abstained", "missing")
+_MOST_FAILURES = 3
+"""The maximum number of different errors that are listed for each grader."""
+_NOT_RAISED = {kind: f"failed: {kind}" for kind in (INVALID_VALUE, OUT_OF_RANGE, MISSING_INPUT)}
+_NOT_RAISED[OTHER] = "failed"
+_UNITS = {"step": "step", "agent": "agent"}
 _SCOPES = {"episode": "", "agent": "agents: ", "step": "steps: ", "late": "late: "}
 _FAILED = ("partial", "error", "invalid")
 _IMPORTANT = ("grader", "mean", "valid", *_FAILED, "abstained", "missing", "pass", "min", "max")
@@ -26,6 +33,7 @@ def documents(graders: Sequence[GraderHealth], episodes: int) -> list[dict[str, 
     """
     return [
         {name: getattr(one, name) for name in GraderHealth.__dataclass_fields__}
+        | {"failures": [asdict(failure) for failure in one.failures]}
         | {"of": max(episodes, one.gradings) if one.scope == "episode" else one.gradings}
         for one in graders
     ]
@@ -68,16 +76,46 @@ def _cells(one: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
 
 
 def notes(graders: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return lines with the errors and the failed checks of each grader."""
-    found = []
+    """
+    Return lines with the errors and the failed checks of each grader.
+
+    Errors are those of the components, not of the totals that lack them.
+    """
+    lines: list[str] = []
     for one in graders:
-        whole = _whole(one)
-        name = f"{whole}, {one['component']}" if one["component"] else whole
-        if one["errors"]:
-            found.append(f"errors of {name}: {shares(one['errors'])}")
+        if not any(other["failures"] and _is_below(other, one) for other in graders):
+            lines += _failures(one)
         if one["failed_checks"]:
-            found.append(f"failed checks of {name}: {shares(one['failed_checks'])}")
-    return found
+            lines.append(f"failed checks of {_whole(one)}: {shares(one['failed_checks'])}")
+    return lines
+
+
+def _is_below(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Return whether a grader is a component, or the part of a component, of the other."""
+    is_same = (part["scope"], part["grader"]) == (whole["scope"], whole["grader"])
+    above = f"{whole['component']}." if whole["component"] else ""
+    return is_same and part["component"] != whole["component"] and part["component"].startswith(above)
+
+
+def _failures(one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each of the most frequent errors: class, message, count and examples."""
+    above = f"{_SCOPES.get(one['scope'], '')}{one['grader']}".removesuffix(": ")
+    name = _whole(one)
+    if one["component"]:
+        name = f"{above}: {one['component']}" if above else one["component"]
+    for failure in one["failures"][:_MOST_FAILURES]:
+        kind = failure["error_type"]
+        what = _NOT_RAISED.get(kind, f"raised {kind}")
+        text = ": ".join(filter(None, (what, failure["message"])))
+        samples = count(failure["count"], _UNITS.get(one["scope"], "completion"))
+        raised = f", raised by {', '.join(shown)}" if (shown := [*map(_short, failure["raised_by"])]) else ""
+        yield f"{name} {text} ({samples}, first {_short(failure['first'])}){raised}"
+    if (more := len(one["failures"]) - _MOST_FAILURES) > 0:
+        yield f"{name}: {count(more, 'more error')}, listed by --json"
+
+
+def _short(trace_id: str) -> str:
+    return trace_id[:8]
 
 
 def table(graders: Sequence[Mapping[str, Any]]) -> Listing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -38,8 +38,10 @@ def render(found: RescoredRecording) -> RenderableType:
     parts += [
         printed(f"invalid: {count(n, 'episode')}: {shortened(why)}") for why, n in _first(found.invalid)
     ]
-    if found.without_inputs:
-        parts.append(Text(f"not scored: {count(found.without_inputs, 'episode')} recorded no inputs by name"))
+    parts += [
+        printed(f"not scored: {count(n, 'episode')} did not record {names}")
+        for names, n in _first(found.lacking)
+    ]
     if found.without_group:
         parts.append(Text(f"not scored: {count(found.without_group, 'episode')} outside of a group"))
     changes = sorted((one for one in found.changes if one.changed or one.flipped), key=_size, reverse=True)
@@ -50,7 +52,7 @@ def render(found: RescoredRecording) -> RenderableType:
     return Group(*parts)
 
 
-def _first(reasons: dict[str, int]) -> list[tuple[str, int]]:
+def _first(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
     return list(reasons.items())[:_MOST]
 
 

@@ -27,6 +27,7 @@ def document(found: Rescoring) -> dict[str, Any]:
         "reasons_before": dict(found.reasons_before),
         "reasons_after": dict(found.reasons_after),
         "without_inputs": found.without_inputs,
+        "lacking": dict(found.lacking),
         "reproduced": found.reproduced,
         "episodes": [jsonable(one) for one in found.episodes if one.changed or one.flipped],
     }
@@ -46,8 +47,10 @@ def render(found: Rescoring) -> RenderableType:
     for which, reasons in why.items():
         if reasons:
             parts += [Text(), *_why(which, reasons)]
-    if found.without_inputs:
-        parts += [Text(), Text(f"{count(found.without_inputs, 'episode')} recorded no inputs by name")]
+    parts += [
+        printed(f"not scored: {count(times, 'episode')} did not record {names}")
+        for names, times in found.lacking.items()
+    ]
     return Group(*parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
         },
         "graders": graders.documents(summary.graders, episodes),
         "failed_gradings": summary.failed_gradings,
+        "partial_rewards": summary.partial_rewards and asdict(summary.partial_rewards),
         "unlisted_gradings": summary.unlisted_gradings,
         "invalid_step_rewards": summary.invalid_step_rewards,
         "faults": summary.faults,
@@ -229,7 +231,7 @@ def _facts(facts: Mapping[str, Any]) -> Table:
     table.add_column()
     for name, text in _rows(facts).items():
         if text:
-            alarming = name in ("failed gradings", "faults")
+            alarming = name in ("failed gradings", "partial rewards", "faults")
             table.add_row(Text(name), printed(text, style="red" if alarming else ""))
     return table
 
@@ -255,6 +257,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "env": shares(facts["env"]),
         "reward spec": _specs(facts["spec"]),
         "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
+        "partial rewards": _partial(facts["partial_rewards"]),
         "faults": shares(facts["faults"]) if facts["faults"] else "",
         "omitted": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
         "duration": f"{duration(durations['total'])} in all{_part(timed)}; {_spread(durations, duration)}",
@@ -266,6 +269,18 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "duplicates": f"{count(facts['duplicates'], 'span')} ignored" if facts.get("duplicates") else "",
         "digest": f"sha256 {facts['sha256']}" if facts.get("sha256") else "",
     }
+
+
+def _partial(partial: Mapping[str, Any] | None) -> str:
+    """Return how many rewards lack something, and how it moved rewards and advantages."""
+    if partial is None:
+        return ""
+    text = f"{partial['count']:,} of {partial['of']:,} ({partial['count'] / partial['of']:.1%}): mean reward "
+    text += f"{number(partial['mean'])}, of the others {number(partial['mean_of_others'])}"
+    if partial["advantage"] is not None:
+        text += f"; mean advantage {number(partial['advantage'])}, of the others "
+        text += number(partial["advantage_of_others"])
+    return text
 
 
 def _part(found: Mapping[str, Any]) -> str:

@@ -180,22 +180,15 @@ class _Drawing:
         if reward.mismatch:
             words.append("differs from the weighted sum")
         branch = parent.add(printed("reward  " + ", ".join(words), style="cyan"))
-        for grade in reward.grades:
+        for grade in reward.all_grades:
             self._add_grade(branch, grade)
-        graded = {grade.name for grade in reward.grades}
-        for name, score in reward.components.items():
-            if name in graded:
-                continue
-            weight = f" x {number(reward.weights[name])}" if name in reward.weights else ""
-            branch.add(printed(f"{name}  {number(score)}{weight}"))
-        for name, status in reward.component_statuses.items():
-            if name not in graded:
-                branch.add(printed(f"{name}  {status}", style="yellow"))
         for name, text in (("error", reward.error), ("why", reward.explanation)):
             if text:
                 branch.add(printed(f"{name}  {self._short(text)}"))
         if reward.failed_checks:
             branch.add(printed("failed checks  " + ", ".join(reward.failed_checks), style="yellow"))
+        for call in reward.calls:
+            self._add_call(branch, call)
 
     def _add_grade(self, parent: Tree, grade: Grade) -> None:
         """Add the grade of a component, and its parts."""
@@ -210,8 +203,10 @@ class _Drawing:
         for name, text in (("error", grade.error), ("why", grade.explanation)):
             if text:
                 branch.add(printed(f"{name}  {self._short(text)}"))
-        for part in grade.parts:
+        for part in grade.scaled_parts:
             self._add_grade(branch, part)
+        for call in grade.calls:
+            self._add_call(branch, call)
 
     def _add_call(self, parent: Tree, call: Call) -> None:
         words = [duration(_seconds(call))]

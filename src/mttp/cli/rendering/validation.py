@@ -32,6 +32,7 @@ def document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
         "spec": jsonable(spec.identity),
         "episodes": len(found.episodes),
         "without_inputs": found.without_inputs,
+        "lacking": dict(found.lacking),
         "without_group": found.without_group,
         "statuses": dict(found.statuses),
         "errors": dict(found.errors),
@@ -97,8 +98,8 @@ def _lines(found: Validation) -> Iterator[tuple[str, str]]:
         yield f"and {len(common) - _MOST:,} other errors; --json has all", "red"
     if found.instability is not None:
         yield instability_line(found.instability, "episode"), "yellow" if found.instability.unstable else ""
-    if found.without_inputs:
-        yield f"{count(found.without_inputs, 'episode')} recorded no inputs by name", "yellow"
+    for names, times in found.lacking.items():
+        yield f"{count(times, 'episode')} did not record {names}", "yellow"
     if found.without_group:
         yield f"{count(found.without_group, 'episode')} without a group, which the spec compares", "yellow"
     if found.unread_labels:

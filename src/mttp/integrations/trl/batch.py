@@ -8,6 +8,8 @@ from typing import Any
 
 from opentelemetry.context import Context
 
+from mttp.model.episodes import Call
+
 __all__ = ["CompletionBatch", "RewardFunctionResult", "ToolUse"]
 
 
@@ -19,8 +21,12 @@ class RewardFunctionResult:
     """One reward per completion, as returned; None without a result."""
     error: BaseException | None = None
     """The exception that the function raised."""
+    raised: int | None = None
+    """The row whose completion made the function raise, if that is known."""
     results: Sequence[Any] = ()
     """The results of a reward spec, one per completion; empty for other functions."""
+    calls: Sequence[Call] = ()
+    """The model calls of the function, unless they are in the results of a reward spec."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -23,6 +24,7 @@ from mttp.model.episodes import Episode, Reward
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.session import Session
+from mttp.rewards.batch_errors import raised_at
 from mttp.rewards.call_log import CallLog
 
 __all__ = ["ROWS", "TrainerRecorder"]
@@ -106,14 +108,10 @@ class TrainerRecorder:
         recorded = batch.function_results[position] = RewardFunctionResult()
         if batch.scoring is None:  # a version of TRL without `_calculate_rewards`
             guard("trl", self._take_arguments, **kwargs)
-        try:
-            with CallLog():  # model calls of a reward function are not steps of a current episode
-                result = wrapped(*args, **(guard("trl", _with_log_extra, batch, kwargs) or kwargs))
-        except Exception as error:
-            recorded.error = error
-            raise
+        with _scoring(recorded, kwargs):
+            result = wrapped(*args, **(guard("trl", _with_log_extra, batch, kwargs) or kwargs))
         if inspect.isawaitable(result):
-            return _awaited(result, batch, recorded)
+            return _awaited(result, batch, recorded, kwargs)
         return _taken(result, recorded)
 
     # Recording.
@@ -244,15 +242,31 @@ def _values(result: Any) -> list[Any] | None:
     return list(result) if hasattr(result, "__iter__") else None
 
 
-async def _awaited(awaitable: Awaitable[Any], batch: CompletionBatch, recorded: RewardFunctionResult) -> Any:
+@contextmanager
+def _scoring(recorded: RewardFunctionResult, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """The block of a reward function's call: its model calls and its error are part of the result."""
+    try:
+        with CallLog() as log:
+            yield
+    except Exception as error:
+        recorded.error = error
+        recorded.raised = raised_at(error, arguments.values())
+        raise
+    finally:
+        recorded.calls = (*recorded.calls, *log.calls)
+
+
+async def _awaited(
+    awaitable: Awaitable[Any],
+    batch: CompletionBatch,
+    recorded: RewardFunctionResult,
+    arguments: Mapping[str, Any],
+) -> Any:
     """Await an async function's result in the OpenTelemetry context of the trainer's thread."""
     token = otel_context.attach(batch.context)
     try:
-        with CallLog():
+        with _scoring(recorded, arguments):
             result = await awaitable
-    except Exception as error:
-        recorded.error = error
-        raise
     finally:
         otel_context.detach(token)
     return _taken(result, recorded)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mttp.codec.plain import number, scalar_text
+from mttp.codec.plain import number
 from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult
 from mttp.model.episodes import Grade, Reward
+from mttp.model.reprs import exception_text
+from mttp.rewards.batch_errors import about
 
 __all__ = ["BatchScoring", "combined", "returned_rewards"]
 
@@ -58,6 +60,9 @@ class BatchScoring:
         self._names = names
         self._first = first
         self._end = end
+        self._functions = [
+            batch.function_results.get(position, RewardFunctionResult()) for position in range(len(names))
+        ]
         self._weights = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
         if batch.rewards is not None:
             self._rewards = batch.rewards[first : first + len(batch.completions)]
@@ -86,28 +91,52 @@ class BatchScoring:
             if result.status != "ok":  # the number that TRL has then is a floor, not a score
                 scores.pop(name, None)
                 statuses[name] = result.status
-        if stated and ("error" in statuses.values() or statuses.keys() & by_spec.keys()):
+        if stated and any(status == "error" or self._weights[name] for name, status in statuses.items()):
             stated["status"] = "partial"
         return Reward(
             components=scores,
             component_statuses=statuses,
             weights=self._weights,
-            grades=tuple(_grade(name, result, self._weights[name]) for name, result in by_spec.items()),
-            **(stated or {"status": _overall(statuses), "error": self._error()}),
+            grades=tuple(self._grades(row, by_spec, scores)),
+            **(stated or {"status": _overall(statuses), **self._error()}),
             **times,
         )
 
+    def _grades(self, row: int, by_spec: Mapping[str, Any], scores: Mapping[str, float]) -> Iterator[Grade]:
+        """Yield the grades of reward specs, and of functions that raised or called a model."""
+        for position, (name, function) in enumerate(zip(self._names, self._functions, strict=True)):
+            weight = self._weights[name]
+            if name in by_spec:
+                yield _grade(name, by_spec[name], weight)
+            elif (error := function.error) is not None:
+                yield Grade(
+                    name=name,
+                    kind="",
+                    status="error",
+                    error=exception_text(error),
+                    error_type=type(error).__name__,
+                    weight=weight,
+                    calls=() if row else tuple(function.calls),
+                    **about(row, function.raised, len(self._batch.completions)),
+                )
+            elif function.calls and not row:
+                yield Grade(
+                    name=name,
+                    kind="",
+                    value=scores.get(name),
+                    status="ok" if name in scores else self._component(row, position)[1],
+                    weight=weight,
+                    calls=tuple(function.calls),
+                )
+
     def _by_spec(self, row: int) -> dict[str, Any]:
         """Return the results of reward specs for a completion, by the names of their functions."""
-        named = (
-            (name, self._batch.function_results.get(position, RewardFunctionResult()))
-            for position, name in enumerate(self._names)
-        )
+        named = zip(self._names, self._functions, strict=True)
         return {name: function.results[row] for name, function in named if row < len(function.results)}
 
     def _component(self, row: int, position: int) -> tuple[float | None, str]:
         """Return the value and the status of one function's component; TRL's number takes precedence."""
-        function = self._batch.function_results.get(position, RewardFunctionResult())
+        function = self._functions[position]
         if self.totals is not None:
             value = float(self._rewards[row, position])
             return (value, "ok") if math.isfinite(value) else (None, _status(function, row, "error"))
@@ -116,10 +145,13 @@ class BatchScoring:
             return found, "ok"
         return None, "error" if function.error is not None else _status(function, row, "missing")
 
-    def _error(self) -> str | None:
-        """Return the text of the first exception of a reward function, or None."""
-        errors = (function.error for function in self._batch.function_results.values())
-        return next((scalar_text(error) for error in errors if error is not None), None)
+    def _error(self) -> dict[str, str]:
+        """Return message and class of the first exception of a reward function."""
+        for name, function in zip(self._names, self._functions, strict=True):
+            if function.error is not None:
+                message = f"{name}: {exception_text(function.error)}"
+                return {"error": message, "error_type": type(function.error).__name__}
+        return {}
 
 
 def _grade(name: str, result: Any, weight: float) -> Grade:
@@ -132,6 +164,7 @@ def _grade(name: str, result: Any, weight: float) -> Grade:
         error=result.error,
         error_type=result.error_type,
         weight=weight,
+        contribution=None if result.value is None or result.status != "ok" else weight * result.value,
         verdict=result.verdict,
         range=result.range,
         clipped=result.clipped,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -59,9 +59,10 @@ def missing_rewards(run: RunEvidence) -> Result:
     if severity is None or share.count == 1:
         return Cleared(evidence=evidence)
     bad = [at for at, status in zip(attempted, statuses, strict=True) if status != "ok"]
+    rewards = [run.episodes[at].reward for at in bad]
     return DiagnosisFinding(
         severity=severity,
-        evidence=evidence,
+        evidence="; ".join([evidence, *_effect_of_partial(run, attempted), *_reasons(rewards)]),
         confidence=CERTAIN,
         value=share.value,
         interval=(share.low, share.high),
@@ -69,6 +70,29 @@ def missing_rewards(run: RunEvidence) -> Result:
         method="share of episodes whose reward is not ok, counted; Wilson interval",
         episodes=run.examples(bad),
     )
+
+
+def _effect_of_partial(run: RunEvidence, places: Iterable[int]) -> Iterator[str]:
+    """Yield how much less reward and advantage the episodes have whose reward lacks a component."""
+    episodes = [run.episodes[at] for at in places]
+    for name in ("reward", "advantage"):
+        values: dict[str, list[float]] = {"ok": [], "partial": []}
+        for episode in episodes:
+            value = episode.reward.value if name == "reward" else episode.advantage
+            if value is not None and math.isfinite(value) and episode.reward.status in values:
+                values[episode.reward.status].append(value)
+        if values["ok"] and values["partial"]:
+            partial, whole = (float(np.mean(values[status])) for status in ("partial", "ok"))
+            yield f"mean {name} of those that lack a component {partial:.3g}, of the others {whole:.3g}"
+
+
+def _reasons(rewards: Sequence[Reward]) -> list[str]:
+    """Return the most frequent error or lacking component of these rewards, with its count."""
+    reasons: Counter[str] = Counter()
+    for reward in rewards:
+        lacking = [f"{name} {status}" for name, status in reward.component_statuses.items()]
+        reasons.update(lacking if reward.error is None else [reward.error])
+    return [f"most often {reason:.200} ({times:,})" for reason, times in reasons.most_common(1)]
 
 
 def _status(run: RunEvidence, at: int) -> str:
