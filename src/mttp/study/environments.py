@@ -57,7 +57,7 @@ def make(episode: Episode, env: EnvSource | None) -> Any:
 
 def registered_default(env: str, name: str) -> Any:
     """
-    Return the value that an argument of an environment has where none is recorded; None where it is not known.
+    Return the value of an environment's argument where none is recorded; None where it is not known.
 
     It is what Gymnasium has registered here, `max_episode_steps` included, else the constructor's default.
     """
