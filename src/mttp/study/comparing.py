@@ -247,10 +247,7 @@ def _if_worst(metric: MetricComparison) -> str:
     """Return what the effect would be in the worst case, in words."""
     if metric.worst_case is None or metric.worst_case_p is None:
         return "their range is not known"
-    text = f"if they spoke against it: {metric.worst_case:+.4g}"
-    if metric.worst_case_interval is not None:
-        text += " [{:+.4g}, {:+.4g}]".format(*metric.worst_case_interval)
-    return f"{text}, p = {metric.worst_case_p:.2g}"
+    return f"if they spoke against it: {metric.worst_case_text}, p = {metric.worst_case_p:.2g}"
 
 
 def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | None:

@@ -70,8 +70,8 @@ def registered_default(env: str, name: str) -> Any:
             return spec.max_episode_steps or -1  # as one without a limit is recorded
         if name in spec.kwargs:
             return spec.kwargs[name]
-        entry = spec.entry_point
-        creator = load_env_creator(entry) if isinstance(entry, str) else entry
+        creator: Any = spec.entry_point
+        creator = load_env_creator(creator) if isinstance(creator, str) else creator
         default = inspect.signature(creator).parameters[name].default
     except Exception:  # without Gymnasium, or an environment or an argument that is not known here
         return None
