@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["gate"]
 
 _RULES = "promotion.yaml"
-_FACT = "gate"
-"""The key of the late fact that holds a verdict."""
 
 
 class Setting(str, Enum):
@@ -160,14 +158,15 @@ def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
     from mttp.cli.rendering.gate import evidence
     from mttp.model.episodes import Annotation
     from mttp.reading import labels
+    from mttp.reading.aggregate import VERDICT_KEY, VERDICT_SOURCE
     from mttp.reading.scanning import Scan
 
     fact = Annotation(
         kind="fact",
-        key=_FACT,
+        key=VERDICT_KEY,
         value=result.verdict,
         episode=result.candidate_identity.last_episode,
-        by="mttp gate",
+        by=VERDICT_SOURCE,
         explanation=evidence(result),
     )
     known = labels.known(Scan(path, arrays=False), [fact])

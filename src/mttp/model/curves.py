@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from mttp.model.counting import is_counted, is_return_counted
 from mttp.model.episodes import Episode, Update
 
-__all__ = ["CURVE_ADDRESSES", "episode_curves", "update_curves"]
+__all__ = ["CURVE_ADDRESSES", "UPDATE_CURVES", "episode_curves", "update_curves"]
 
 CURVE_ADDRESSES = ("tensorboard://", "wandb://")
 """Prefixes of the addresses of tools that draw curves."""
 
-_UPDATE = (
+UPDATE_CURVES = (
     "loss",
     "kl",
     "entropy",
@@ -24,6 +24,7 @@ _UPDATE = (
     "value_loss",
     "explained_variance",
 )
+"""The fields of an update that are drawn."""
 _OUTCOMES = {"success": 1.0, "failure": 0.0}
 _VERDICTS = {"pass": 1.0, "fail": 0.0}
 
@@ -61,7 +62,7 @@ def update_curves(update: Update) -> dict[str, float]:
     of those that are NaN or infinite, if there are any.
     """
     stated = {f"update/{name}": value for name, value in update.metrics.items()}
-    stated |= {f"update/{name}": getattr(update, name) for name in _UPDATE}
+    stated |= {f"update/{name}": getattr(update, name) for name in UPDATE_CURVES}
     found = _finite(stated)
     invalid = sum(value is not None for value in stated.values()) - len(found)
     return {**found, "update/not_finite": float(invalid)} if invalid else found

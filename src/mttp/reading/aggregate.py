@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mttp.codec import summary_fields
 from mttp.model.counting import Reason, counting, training_runs
@@ -14,9 +14,17 @@ from mttp.model.gradings import GraderTally, Grading
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary
 
 if TYPE_CHECKING:
-    from mttp.model.episodes import Run
+    from mttp.model.episodes import Annotation, Run
 
-__all__ = ["Aggregate", "Codes", "Trend", "RunCounts"]
+__all__ = [
+    "VERDICT_KEY",
+    "VERDICT_SOURCE",
+    "Aggregate",
+    "Codes",
+    "RecordedVerdict",
+    "RunCounts",
+    "Trend",
+]
 
 _LABELS = ("runs", "statuses", "outcomes", "envs", "specs", "tasks", "splits", "stop_reasons")
 
@@ -92,6 +100,23 @@ class _TrendBuilder:
         return Trend(self.count, self.first[1], self.last[1], self.mean)
 
 
+VERDICT_SOURCE, VERDICT_KEY = "mttp gate", "gate"
+"""The source and the key of the annotations that `mttp gate --record` writes."""
+
+
+class RecordedVerdict(NamedTuple):
+    """A verdict of a gate that was recorded as a late fact."""
+
+    time: int
+    """Nanoseconds since the Unix epoch."""
+    verdict: str
+    """promote, reject or inconclusive."""
+    evidence: str
+    """The deciding rules, both sides and the rules."""
+    episode: str
+    """Trace id of the candidate's last episode."""
+
+
 class RunCounts:
     """The counts of one run."""
 
@@ -103,6 +128,7 @@ class RunCounts:
         self.groups = self.annotations = self.invalid_step_rewards = 0
         self.update_times: list[int] = []
         """Start times of the updates, in nanoseconds since the Unix epoch, in the order of reading."""
+        self.verdicts: list[RecordedVerdict] = []
         self._trends = {name: _TrendBuilder() for name in ("loss", "kl", "entropy")}
 
     def add_gradings(self, gradings: Iterable[Grading]) -> None:
@@ -115,6 +141,18 @@ class RunCounts:
         self.update_times.append(updated.order[0])
         for name, trend in self._trends.items():
             trend.add(updated.order, getattr(updated, name))
+
+    def add_verdict(self, annotation: Annotation) -> None:
+        """Keep an annotation if it is the verdict of a gate."""
+        if (annotation.by, annotation.key) == (VERDICT_SOURCE, VERDICT_KEY):
+            self.verdicts.append(
+                RecordedVerdict(
+                    annotation.start_time or 0,
+                    str(annotation.value),
+                    annotation.explanation or "",
+                    annotation.episode,
+                )
+            )
 
     def add_cost(self, cost_usd: float | None) -> None:
         """Add the cost of an episode, unless it is unknown or not finite."""
@@ -135,6 +173,7 @@ class RunCounts:
         ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.update_times += other.update_times
+        self.verdicts += other.verdicts
         for name, trend in self._trends.items():
             trend.merge(other._trends[name])
 

@@ -47,6 +47,8 @@ class ScoreFigures(NamedTuple):
     """Names of the checks that failed, sorted."""
     spec: tuple[str, str, str] = ("", "", "")
     """Name, version and digest of the reward spec; empty strings if there is none."""
+    graders: tuple[tuple[str, str], ...] = ()
+    """Name and version of each grader, sorted."""
 
     def merged(self, other: ScoreFigures) -> ScoreFigures:
         """These scores with those of further steps."""
@@ -59,6 +61,7 @@ class ScoreFigures(NamedTuple):
             {**self.component_statuses, **other.component_statuses},
             tuple(sorted({*self.failed_checks, *other.failed_checks})),
             other.spec if other.spec[0] else self.spec,
+            tuple(sorted({*self.graders, *other.graders})),
         )
 
 
@@ -165,8 +168,6 @@ class EpisodeFigures(NamedTuple):
     reward_status: str
     verdict: str | None
     """pass or fail, of the reward of the episode."""
-    grader: tuple[str, str]
-    """Name and version of the grader."""
     metrics: Mapping[str, float]
     metadata: Mapping[str, str]
     """The result of `labels` for the user-supplied values."""
@@ -238,6 +239,16 @@ class EpisodeFigures(NamedTuple):
         return self.scores.spec
 
     @property
+    def graders(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of the graders of the reward of the episode, then of those of its steps."""
+        return (*self.reward_scores.graders, *self.step_scores.graders)
+
+    @property
+    def grader(self) -> tuple[str, str]:
+        """The first of them; empty strings if there is none."""
+        return next(iter(self.graders), ("", ""))
+
+    @property
     def tokens(self) -> int | None:
         """Prompt and completion tokens together."""
         if self.prompt_tokens is None or self.completion_tokens is None:
@@ -272,8 +283,8 @@ class EpisodeFigures(NamedTuple):
         A reward whose status is not ok is no reward, also where a number was trained with.
         """
         if not is_counted(self.status):
-            spec = ScoreFigures(spec=self.scores.spec)
-            return self._replace(**_NOT_COUNTED, reward_scores=spec)
+            scorer = ScoreFigures(spec=self.scores.spec, graders=self.graders)
+            return self._replace(**_NOT_COUNTED, reward_scores=scorer)
         if self.reward is not None and not is_reward_counted(self.reward_status):
             counts = is_return_counted(self.return_, self.reward, self.reward_status)
             return self._replace(reward=None, return_=self.return_ if counts else None)
@@ -343,7 +354,6 @@ def reward_figures(reward: Reward | Scored) -> dict[str, Any]:
         "reward": known(reward.value),
         "reward_status": reward.status,
         "verdict": reward.verdict,
-        "grader": (reward.grader or "", reward.grader_version or ""),
         "reward_scores": summed_scores([reward]),
     }
 
@@ -352,7 +362,6 @@ NO_REWARD: dict[str, Any] = {
     "reward": None,
     "reward_status": "missing",
     "verdict": None,
-    "grader": ("", ""),
     "reward_scores": _NO_SCORES,
 }
 """The result of `reward_figures` for an episode without a reward."""
@@ -378,4 +387,13 @@ def summed_scores(scorings: Sequence[Reward | Scored]) -> ScoreFigures:
         {name: status for one in scorings for name, status in one.component_statuses.items()},
         tuple(sorted({check for one in scorings for check in one.failed_checks})),
         spec,
+        tuple(
+            sorted(
+                {
+                    (one.grader or "", one.grader_version or "")
+                    for one in scorings
+                    if one.grader or one.grader_version
+                }
+            )
+        ),
     )

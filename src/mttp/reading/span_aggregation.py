@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mttp.codec import segments, summary_fields
+from mttp.codec.annotations import decode as decode_annotation
 from mttp.codec.kinds import is_call_operation
 from mttp.model.counting import is_return_counted
 from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
-from mttp.reading.aggregate import Aggregate
+from mttp.reading.aggregate import VERDICT_SOURCE, Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
 from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, labels, reward_figures
 from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
@@ -159,6 +160,8 @@ class SpanAggregator:
             run.add_update(summary_fields.updated(record))
         else:
             run.annotations += 1
+            if record.attributes.get(a.ANNOTATION_SOURCE) == VERDICT_SOURCE:
+                run.add_verdict(decode_annotation(record))
             self._add_annotation(record)
 
     def _add_members(self, record: SpanRecord) -> None:

@@ -14,7 +14,7 @@ from mttp.codec import summary_fields
 from mttp.model.gradings import GraderHealth
 from mttp.model.notebook import html_table
 from mttp.otlp.streams import Progress
-from mttp.reading.aggregate import Aggregate, Codes, RunCounts, Trend
+from mttp.reading.aggregate import Aggregate, Codes, RecordedVerdict, RunCounts, Trend
 from mttp.reading.episode_summary import Counts
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
@@ -202,6 +202,8 @@ class Summary:
     """Number of episodes with a finite cost."""
     annotations: int = 0
     """Number of annotations."""
+    verdicts: tuple[RecordedVerdict, ...] = ()
+    """The verdicts that `mttp gate --record` has written, in order of time."""
     evals: int = 0
     """Number of evaluations."""
     problems: list[Problem] = field(default_factory=list)
@@ -412,6 +414,7 @@ def _of(
         cost_usd=counted.cost_usd if counted.cost_count else None,
         cost_count=counted.cost_count,
         annotations=counted.annotations,
+        verdicts=tuple(sorted(counted.verdicts)),
         **facts,
     )
 

@@ -49,6 +49,7 @@ def aggregate_values(
     for annotation in annotations:
         run = aggregate.of(annotation.run_id)
         run.annotations += 1
+        run.add_verdict(annotation)
         _add_faults(aggregate, annotation.run_id, annotation.faults)
         if annotation.reward is not None:
             run.add_gradings(gradings(annotation.reward, scope="late", episode=annotation.episode))

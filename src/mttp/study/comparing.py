@@ -247,10 +247,7 @@ def _if_worst(metric: MetricComparison) -> str:
     """Return what the effect would be in the worst case, in words."""
     if metric.worst_case is None or metric.worst_case_p is None:
         return "their range is not known"
-    text = f"if they spoke against it: {metric.worst_case:+.4g}"
-    if metric.worst_case_interval is not None:
-        text += " [{:+.4g}, {:+.4g}]".format(*metric.worst_case_interval)
-    return f"{text}, p = {metric.worst_case_p:.2g}"
+    return f"if they spoke against it: {metric.worst_case_text}, p = {metric.worst_case_p:.2g}"
 
 
 def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | None:
@@ -345,46 +342,45 @@ class Slices:
 
     base: Sample
     candidate: Sample
-    labels: tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]
-    """The slices of each episode of the base, and of the candidate."""
+    episodes: tuple[Mapping[str, list[EpisodeFigures]], Mapping[str, list[EpisodeFigures]]]
+    """The episodes of each slice of the base, and of the candidate."""
     relabelled: int
     """Number of episodes of the candidate whose own label is another one than the base's of the task."""
 
     @classmethod
     def of(cls, by: str, base: Sample, candidate: Sample) -> Slices:
         """Return the slices; of a task that the base labels, the candidate's own label does not count."""
-        before = tuple(slice_values(episode, by) for episode in base.episodes)
-        own = tuple(slice_values(episode, by) for episode in candidate.episodes)
-        if _ATTRIBUTES.get(name := by.removeprefix("mttp."), name).partition(".")[0] not in _OF_TASK:
-            return cls(base, candidate, (before, own), 0)
-        labels: dict[tuple[str, str], tuple[str, ...]] = {}
-        for episode, names in zip(base.episodes, before, strict=True):
-            if episode.unit is not None and episode.task is not None:
-                labels[episode.unit] = tuple(sorted({*labels.get(episode.unit, ()), *names}))
-        after = tuple(
-            names if episode.unit is None else labels.get(episode.unit, names)
-            for episode, names in zip(candidate.episodes, own, strict=True)
-        )
+        before, own = ([slice_values(one, by) for one in side.episodes] for side in (base, candidate))
+        after = own
+        if _ATTRIBUTES.get(name := by.removeprefix("mttp."), name).partition(".")[0] in _OF_TASK:
+            labels: dict[tuple[str, str], tuple[str, ...]] = {}
+            for episode, names in zip(base.episodes, before, strict=True):
+                if episode.unit is not None and episode.task is not None:
+                    labels[episode.unit] = tuple(sorted({*labels.get(episode.unit, ()), *names}))
+            after = [
+                names if episode.unit is None else labels.get(episode.unit, names)
+                for episode, names in zip(candidate.episodes, own, strict=True)
+            ]
         changed = sum({*first} != {*second} for first, second in zip(own, after, strict=True))
-        return cls(base, candidate, (before, after), changed)
+        return cls(base, candidate, (_by_slice(base, before), _by_slice(candidate, after)), changed)
 
     @property
     def names(self) -> list[str]:
         """The slices of both sides, sorted."""
-        return sorted({name for side in self.labels for names in side for name in names})
+        return sorted(self.episodes[0].keys() | self.episodes[1].keys())
 
     def sides(self, name: str) -> tuple[Sample, Sample]:
         """Return both sides with the episodes of one slice."""
-        base, candidate = (
-            replace(
-                side,
-                episodes=tuple(
-                    episode for episode, names in zip(side.episodes, labels, strict=True) if name in names
-                ),
-            )
-            for side, labels in zip((self.base, self.candidate), self.labels, strict=True)
-        )
-        return base, candidate
+        before, after = (tuple(by_slice.get(name, ())) for by_slice in self.episodes)
+        return replace(self.base, episodes=before), replace(self.candidate, episodes=after)
+
+
+def _by_slice(side: Sample, labels: Sequence[tuple[str, ...]]) -> dict[str, list[EpisodeFigures]]:
+    slices: dict[str, list[EpisodeFigures]] = {}
+    for episode, names in zip(side.episodes, labels, strict=True):
+        for name in {*names}:
+            slices.setdefault(name, []).append(episode)
+    return slices
 
 
 def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:

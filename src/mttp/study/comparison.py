@@ -62,6 +62,15 @@ class MetricComparison:
     over_runs: RunAggregates | None = None
     """Interquartile means and the probability of improvement, where both sides have several runs."""
 
+    @property
+    def worst_case_text(self) -> str:
+        """The worst case with its interval; empty where none is known."""
+        if self.worst_case is None:
+            return ""
+        interval = self.worst_case_interval
+        within = "" if interval is None else " [{:+.4g}, {:+.4g}]".format(*interval)
+        return f"{self.worst_case:+.4g}{within}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return asdict(self)
@@ -147,7 +156,10 @@ class Comparison:
         """A table of the metrics and slices for notebooks."""
         from mttp.model.notebook import html_table
 
-        columns = ("metric", "verdict", "base", "candidate", "effect", "interval", "n", "method")
+        columns = (
+            *("metric", "verdict", "base", "candidate", "effect", "interval", "n"),
+            *("worst case", "method"),
+        )
         named = [(one.name, one) for one in self.metrics]
         named += [(f"{self.metrics[0].name}, {name}", one) for name, one in self.slices.items()]
         rows = [
@@ -155,6 +167,7 @@ class Comparison:
                 *(name, one.verdict, one.base, one.candidate, one.effect),
                 one.interval and "{:+.4g} to {:+.4g}".format(*one.interval),
                 "{} and {}".format(*one.n),
+                one.worst_case_text,
                 one.reason or one.method,
             )
             for name, one in named

@@ -79,12 +79,12 @@ class Design:
         nameless = [len(side.pop(None, ())) for side in units]
         if all(units):
             notes = _nameless_notes(nameless)
-            shared = units[0].keys() & units[1].keys()
+            shared = sorted(units[0].keys() & units[1].keys())
             tasked = any(episode.task is not None for side in sides for episode in side.episodes)
             if len(shared) == len(units[0]) == len(units[1]) or (tasked and shared):
                 alone = len(units[0]) + len(units[1]) - 2 * len(shared)
                 note = f"paired by {'task' if tasked else 'seed'}: {len(shared):,} shared"
-                kept = [{unit: side[unit] for unit in sorted(shared)} for side in units]
+                kept = [{unit: side[unit] for unit in shared} for side in units]
                 lost = _lost_samples(*kept) if tasked else ((), ())
                 notes = (
                     note,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from mttp.codec.plain import from_json
 from mttp.model.episodes import Run
+from mttp.study.environments import registered_default
+from mttp.study.inference import scipy_stats
 from mttp.study.sample import EpisodeFigures, Sample
 
 __all__ = ["REFUSED", "SideDifference", "differences"]
@@ -84,18 +87,22 @@ class SideDifference:
 
 def differences(base: Sample, candidate: Sample) -> tuple[SideDifference, ...]:
     """Return the differences of two sides: those that make a comparison doubtful first."""
+    sides = base, candidate
+    settings, tasks = _settings(sides), _differing_tasks(sides)
+    scored = [
+        [one for one in side.episodes if one.reward is not None or one.return_ is not None] for side in sides
+    ]
     refused = [
-        *_env(base, candidate),
-        *_tasks(base, candidate),
-        *_inputs(base, candidate),
-        *_scored_by("spec", "reward spec", base, candidate, attrgetter("spec"), _spec),
-        *_scored_by("grader", "grader", base, candidate, attrgetter("grader"), _joined),
+        *_env(base, candidate, settings),
+        *_tasks(tasks),
+        *_inputs(sides, tasks),
+        *_mixture("spec", "reward spec", scored, attrgetter("spec"), _spec),
+        *_mixture("grader", "grader", scored, attrgetter("graders"), _graders),
     ]
     others = [
-        *_kwargs(base, candidate, passive=True),
-        *_wrappers(base, candidate, passive=True),
-        *_samples(base, candidate),
-        *_labels(base, candidate),
+        *_facts(settings, passive=True),
+        *_samples(tasks),
+        *_labels(tasks),
         *_seeds(base, candidate),
         *_config(base.runs, candidate.runs),
         *_packages(base.runs, candidate.runs),
@@ -108,183 +115,213 @@ def differences(base: Sample, candidate: Sample) -> tuple[SideDifference, ...]:
 # The same experiment.
 
 
-def _env(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    """Yield what differs between the environments: id, version, arguments, wrappers, spaces."""
-    yield from _sets("env", "id", base, candidate, attrgetter("env"))
-    for name, of in (("version", attrgetter("env_version")), ("spaces", attrgetter("env_spaces"))):
-        before, after = (_by_env(side, of) for side in (base, candidate))
-        for env in sorted(before.keys() & after.keys()):
-            if before[env] != after[env] and all(before[env]) and all(after[env]):
-                yield _env_difference(f"{name} of {env}", before[env], after[env])
-    yield from _kwargs(base, candidate, passive=False)
-    yield from _wrappers(base, candidate, passive=False)
-
-
-def _kwargs(base: Sample, candidate: Sample, *, passive: bool) -> Iterable[SideDifference]:
-    """Yield each constructor argument that differs; an argument that is not there is not set."""
-    before, after = (_by_env(side, attrgetter("env_kwargs")) for side in (base, candidate))
-    for env in sorted(before.keys() & after.keys()):
-        if before[env] == after[env]:
-            continue
-        sides = [_arguments(documents) for documents in (before[env], after[env])]
-        for name in sorted({*sides[0], *sides[1]}):
-            values = [side.get(name, set()) for side in sides]
-            if values[0] != values[1] and (name in _PASSIVE_ARGUMENTS) is passive:
-                yield _env_difference(f"{name} of {env}", *values)
-
-
-def _arguments(documents: Iterable[str]) -> dict[str, set[str]]:
-    arguments: dict[str, set[str]] = {}
-    for document in documents:
-        for name, value in _flat(from_json(document) if document else {}):
-            arguments.setdefault(name, set()).add(value)
-    return arguments
-
-
-def _wrappers(base: Sample, candidate: Sample, *, passive: bool) -> Iterable[SideDifference]:
-    """Yield the environments with other wrappers, of those that only watch or of all others."""
-
-    def chain(episode: EpisodeFigures) -> str:
-        return " of ".join(name for name in episode.env_wrappers if (name in _PASSIVE_WRAPPERS) is passive)
-
-    before, after = (_by_env(side, chain) for side in (base, candidate))
-    for env in sorted(before.keys() & after.keys()):
-        if before[env] != after[env]:
-            difference = _env_difference(f"wrappers of {env}", before[env], after[env])
-            yield replace(difference, name=f"passive {difference.name}") if passive else difference
-
-
-def _by_env(side: Sample, of: Callable[[EpisodeFigures], str | None]) -> dict[str, set[str]]:
-    values: dict[str, set[str]] = {}
-    for env, value in {(episode.env, of(episode)) for episode in side.episodes}:
-        values.setdefault(env, set()).add(value or "")
-    return values
-
-
-def _env_difference(name: str, before: Iterable[str], after: Iterable[str]) -> SideDifference:
-    return SideDifference(kind="env", name=name, base=_shown(before), candidate=_shown(after))
-
-
-def _tasks(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    before, after = (
-        {" ".join(filter(None, (one.env, one.task))) for one in side.episodes if one.task is not None}
-        for side in (base, candidate)
-    )
-    if before != after:
-        yield SideDifference(
-            kind="tasks",
-            name="only on one side",
-            base=_shown(before - after),
-            candidate=_shown(after - before),
-        )
-
-
-def _inputs(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    """Yield the tasks with other inputs under the same name; also none beside those of other tasks."""
-    before, after = (_inputs_by_unit(side) for side in (base, candidate))
-    if not any(map(any, before.values())) or not any(map(any, after.values())):
-        return  # a side was recorded without content
-    others = [unit for unit in sorted(before.keys() & after.keys()) if before[unit] != after[unit]]
-    if others:
-        words = [{f"{' '.join(unit)} {_digest(side[unit])}" for unit in others} for side in (before, after)]
-        yield SideDifference(
-            kind="inputs",
-            name=f"of {len(others):,} tasks of the same name",
-            base=_shown(words[0]),
-            candidate=_shown(words[1]),
-        )
-
-
-def _inputs_by_unit(side: Sample) -> dict[tuple[str, str], set[str]]:
-    inputs: dict[tuple[str, str], set[str]] = {}
-    for episode in side.episodes:
-        if episode.unit is not None and episode.task is not None:
-            inputs.setdefault(episode.unit, set()).add(episode.inputs_json or "")
-    return inputs
-
-
-def _digest(documents: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(documents)).encode()).hexdigest()[:8]
-
-
-def _scored_by(
+def _mixture(
     kind: str,
     name: str,
-    base: Sample,
-    candidate: Sample,
-    of: Callable[[EpisodeFigures], tuple[str, ...]],
+    sides: Sequence[Sequence[EpisodeFigures]],
+    of: Callable[[EpisodeFigures], Any],
     text: Callable[[Any], str],
-) -> Iterable[SideDifference]:
+) -> Iterator[SideDifference]:
+    """Yield the values that only one side has, and several values of which the shares differ."""
+    counts = [Counter(map(of, side)) for side in sides]
+    is_same = counts[0].keys() == counts[1].keys()
+    if not is_same or (len(counts[0]) > 1 and not _are_shares_equal(sides, of)):
+        yield SideDifference(
+            kind=kind, name=name, base=_counted(counts[0], text), candidate=_counted(counts[1], text)
+        )
+
+
+def _are_shares_equal(sides: Sequence[Sequence[EpisodeFigures]], of: Callable[[EpisodeFigures], Any]) -> bool:
     """
-    Yield the specs or graders if they differ between the sides, or scored other numbers of a task's episodes.
+    Return whether the episodes of each task of both sides have the values equally often.
 
-    Episodes without a reward are missing; a reward that was given by hand has no spec.
+    Those of other tasks and of none are drawn, so that a test decides: a share that it can't tell from the
+    other side's can't make a test of their means significant.
     """
-    pairs = [_scorers(side, of) for side in (base, candidate)]
-    totals = [Counter(scorer for _, scorer in side) for side in pairs]
-    is_same = totals[0].keys() == totals[1].keys()
-    if is_same and (len(totals[0]) < 2 or Counter(pairs[0]) == Counter(pairs[1])):
-        return
-    yield SideDifference(
-        kind=kind, name=name, base=_counted(totals[0], text), candidate=_counted(totals[1], text)
-    )
+    pools: list[dict[Any, Counter[Any]]] = [{}, {}]
+    for pool, side in zip(pools, sides, strict=True):
+        for one in side:
+            unit = one.unit if one.task is not None else None
+            pool.setdefault(unit, Counter())[of(one)] += 1
+    for unit in (pools[0].keys() & pools[1].keys()) - {None}:
+        base, candidate = (pool.pop(unit) for pool in pools)
+        if base.keys() != candidate.keys() or (len(base) > 1 and base != candidate):
+            return False
+    totals = [sum(pool.values(), Counter()) for pool in pools]
+    values = {*totals[0], *totals[1]}
+    if len(values) < 2 or not all(totals):
+        return True
+    table = [[total[value] for value in values] for total in totals]
+    return float(scipy_stats().chi2_contingency(table, correction=False).pvalue) > 0.05
 
 
-def _scorers(
-    side: Sample, of: Callable[[EpisodeFigures], tuple[str, ...]]
-) -> list[tuple[tuple[str, str] | None, tuple[str, ...]]]:
-    """Return the task and the spec or grader of each episode with a reward or a return."""
-    scored = [one for one in side.episodes if one.reward is not None or one.return_ is not None]
-    return [(one.unit if one.task is not None else None, of(one)) for one in scored]
-
-
-def _counted(counts: Counter[tuple[str, ...]], text: Callable[[Any], str]) -> str:
+def _counted(counts: Counter[Any], text: Callable[[Any], str]) -> str:
     """Return the words, with the number of episodes of each where there are several."""
     if len(counts) < 2:
         return ", ".join(map(text, counts))
     return _shown(f"{text(word) or 'none'} ({count:,} episodes)" for word, count in counts.items())
 
 
-# What else differs.
+# Environments.
+
+_SETTING: Callable[[EpisodeFigures], tuple[Any, ...]] = attrgetter(
+    "env", "env_version", "env_spaces", "env_kwargs", "env_wrappers"
+)
+_IF_KNOWN = ("version", "spaces")
+"""Facts of an environment that are compared where both sides state them."""
+_Settings: TypeAlias = dict[tuple[Any, ...], dict[tuple[str, str], str]]
+"""Facts by kind and name: `fact`, `argument`, or `passive` of those that do not change the episodes."""
 
 
-def _samples(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
-    """Yield the tasks with another number of episodes."""
-    before, after = (
-        Counter(one.unit for one in side.episodes if one.task is not None) for side in (base, candidate)
-    )
-    others = [unit for unit in before.keys() & after.keys() if before[unit] != after[unit]]
-    if others:
-        words = [
-            _shown(f"{' '.join(unit or ())}: {side[unit]}" for unit in others) for side in (before, after)
+def _settings(sides: Sequence[Sample]) -> list[_Settings]:
+    """Return the facts of the environments of each side; of one id they have the same names."""
+    settings = [
+        {setting: dict(_facts_of(*setting)) for setting in {*map(_SETTING, side.episodes)}} for side in sides
+    ]
+    by_env: dict[str, list[dict[tuple[str, str], str]]] = {}
+    for side in settings:
+        for (env, *_), facts in side.items():
+            by_env.setdefault(env, []).append(facts)
+    for env, every in by_env.items():
+        for key in {key for facts in every for key in facts}:
+            lacking = [facts for facts in every if key not in facts]
+            default = registered_default(env, key[1]) if lacking else None
+            for facts in lacking:
+                facts[key] = "" if default is None else json.dumps(default, default=str, sort_keys=True)
+    return settings
+
+
+def _facts_of(
+    _: str, version: str | None, spaces: str | None, kwargs: str | None, wrappers: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, str], str]]:
+    yield ("fact", "version"), version or ""
+    yield ("fact", "spaces"), spaces or ""
+    for name, value in _flat(from_json(kwargs) if kwargs else {}):
+        yield ("passive" if name in _PASSIVE_ARGUMENTS else "argument", name), value
+    yield ("fact", "wrappers"), " of ".join(one for one in wrappers if one not in _PASSIVE_WRAPPERS)
+    yield ("passive", "passive wrappers"), " of ".join(one for one in wrappers if one in _PASSIVE_WRAPPERS)
+
+
+def _env(base: Sample, candidate: Sample, settings: Sequence[_Settings]) -> Iterator[SideDifference]:
+    """Yield what differs between the environments: id, facts, else the shares of several ones."""
+    named = [*_sets("env", "id", base, candidate, attrgetter("env")), *_facts(settings, passive=False)]
+    yield from named
+    if not named and max(map(len, settings)) > 1:
+        words = {setting: _words(setting[0], facts) for side in settings for setting, facts in side.items()}
+        sides = base.episodes, candidate.episodes
+        yield from _mixture("env", "mixture", sides, lambda one: words[_SETTING(one)], str)
+
+
+def _words(env: str, facts: Mapping[tuple[str, str], str]) -> str:
+    """Return what makes the episodes of an environment."""
+    return _joined(
+        [
+            env,
+            *(
+                f"{name}={facts[kind, name]}"
+                for kind, name in sorted(facts)
+                if facts[kind, name] and kind != "passive" and name != "spaces"
+            ),
         ]
-        name = f"of {len(others):,} tasks"
-        yield SideDifference(kind="samples", name=name, base=words[0], candidate=words[1])
+    )
 
 
-def _labels(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
+def _facts(settings: Sequence[_Settings], *, passive: bool) -> Iterator[SideDifference]:
+    """Yield the facts that differ of each environment that both sides have."""
+    for env in sorted({setting[0] for setting in settings[0]} & {setting[0] for setting in settings[1]}):
+        sides = [[facts for setting, facts in side.items() if setting[0] == env] for side in settings]
+        for key in sorted(sides[0][0]):
+            kind, name = key
+            values = [{facts[key] for facts in side} for side in sides]
+            is_known = name not in _IF_KNOWN or all(map(all, values))
+            if values[0] != values[1] and (kind == "passive") is passive and is_known:
+                yield SideDifference(
+                    kind="env", name=f"{name} of {env}", base=_shown(values[0]), candidate=_shown(values[1])
+                )
+
+
+# Tasks.
+
+_TASK: Callable[[EpisodeFigures], tuple[Any, ...]] = attrgetter(
+    "env", "task", "split", "slices", "inputs_json"
+)
+_Tasks: TypeAlias = dict[tuple[str, str], list[tuple[Any, ...]]]
+"""Split, slices and inputs of the episodes of each task."""
+
+
+def _differing_tasks(sides: Sequence[Sample]) -> list[_Tasks]:
+    """Return the episodes of each side, of the tasks of which these are not the same on both."""
+    counts = [Counter(row for row in map(_TASK, side.episodes) if row[1] is not None) for side in sides]
+    differing = {row[:2] for row, _ in counts[0].items() ^ counts[1].items()}
+    tasks: list[_Tasks] = [{}, {}]
+    for side, by_task in zip(counts, tasks, strict=True):
+        for (env, task, *facts), number in side.items():
+            if (env, task) in differing:
+                by_task.setdefault((env, task), []).extend([tuple(facts)] * number)
+    return tasks
+
+
+def _shared(tasks: Sequence[_Tasks], of: Callable[[list[tuple[Any, ...]]], Any]) -> list[dict[str, Any]]:
+    """Return what the episodes of each task of both sides have, by its name, where it differs."""
+    values = [
+        {" ".join(task): of(side[task]) for task in sorted(tasks[0].keys() & tasks[1].keys())}
+        for side in tasks
+    ]
+    return [
+        {task: value for task, value in side.items() if values[0][task] != values[1][task]} for side in values
+    ]
+
+
+def _tasks(tasks: Sequence[_Tasks]) -> Iterator[SideDifference]:
+    alone = [[_joined(task) for task in one.keys() - other.keys()] for one, other in (tasks, tasks[::-1])]
+    if any(alone):
+        yield SideDifference(
+            kind="tasks", name="only on one side", base=_shown(alone[0]), candidate=_shown(alone[1])
+        )
+
+
+def _inputs(sides: Sequence[Sample], tasks: Sequence[_Tasks]) -> Iterator[SideDifference]:
+    """Yield the tasks with other inputs under the same name; also none beside those of other tasks."""
+    others = _shared(tasks, lambda rows: {row[2] for row in rows} - {None} or {""})
+    if others[0] and all(
+        any(one.inputs_json and one.task is not None for one in side.episodes) for side in sides
+    ):
+        yield _of_tasks("inputs", "of {} tasks of the same name", others, "{} {}", _digest)
+
+
+def _digest(documents: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(documents)).encode()).hexdigest()[:8]
+
+
+def _samples(tasks: Sequence[_Tasks]) -> Iterator[SideDifference]:
+    """Yield the tasks with another number of episodes."""
+    if (others := _shared(tasks, len))[0]:
+        yield _of_tasks("samples", "of {} tasks", others, "{}: {}", str)
+
+
+def _labels(tasks: Sequence[_Tasks]) -> Iterator[SideDifference]:
     """Yield the tasks with another split or other slices; where both sides are sliced, the base's hold."""
-    for name, of in (("split", lambda one: {one.split} - {None}), ("slices", lambda one: {*one.slices})):
-        before, after = (_labels_by_task(side, of) for side in (base, candidate))
-        others = [unit for unit in sorted(before.keys() & after.keys()) if before[unit] != after[unit]]
-        if others:
-            words = [
-                _shown(f"{' '.join(unit)}: {', '.join(sorted(side[unit])) or 'none'}" for unit in others)
-                for side in (before, after)
-            ]
-            yield SideDifference(
-                kind="labels", name=f"{name} of {len(others):,} tasks", base=words[0], candidate=words[1]
-            )
+    if (others := _shared(tasks, lambda rows: {row[0] for row in rows} - {None}))[0]:
+        yield _of_tasks("labels", "split of {} tasks", others, "{}: {}", _listed)
+    if (others := _shared(tasks, lambda rows: {*chain.from_iterable(row[1] for row in rows)}))[0]:
+        yield _of_tasks("labels", "slices of {} tasks", others, "{}: {}", _listed)
 
 
-def _labels_by_task(
-    side: Sample, of: Callable[[EpisodeFigures], set[str]]
-) -> dict[tuple[str, str], set[str]]:
-    labels: dict[tuple[str, str], set[str]] = {}
-    for episode in side.episodes:
-        if episode.task is not None and episode.unit is not None:
-            labels.setdefault(episode.unit, set()).update(of(episode))
-    return labels
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words)) or "none"
+
+
+def _of_tasks(
+    kind: str, name: str, sides: Sequence[Mapping[str, Any]], form: str, text: Callable[[Any], str]
+) -> SideDifference:
+    """Return the difference of tasks by what their episodes have."""
+    words = [_shown(form.format(task, text(value)) for task, value in side.items()) for side in sides]
+    return SideDifference(
+        kind=kind, name=name.format(f"{len(sides[0]):,}"), base=words[0], candidate=words[1]
+    )
+
+
+# What else differs.
 
 
 def _seeds(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
@@ -309,6 +346,10 @@ def _shown(words: Iterable[str]) -> str:
 
 def _joined(words: Iterable[str]) -> str:
     return " ".join(filter(None, words))
+
+
+def _graders(graders: Iterable[Iterable[str]]) -> str:
+    return ", ".join(map(_joined, graders))
 
 
 def _spec(spec: tuple[str, str, str]) -> str:

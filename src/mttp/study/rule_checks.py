@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Gated:
     """Rules with the episodes that they are checked on."""
 
@@ -85,6 +86,12 @@ class Gated:
         chosen = metric(name, together, span=spec_range(*self.sides))
         return chosen if span is None else replace(chosen, span=span)
 
+    @cached_property
+    def design(self) -> Design:
+        """What of both sides is compared."""
+        return Design.of(self.baseline, self.candidate, self.rules.window)
+
+    @cached_property
     def clusters(self) -> tuple[str, list[list[EpisodeFigures]]]:
         """Return what is independent on the candidate's side, and its episodes: runs, tasks or episodes."""
         side = self.candidate
@@ -139,7 +146,7 @@ def _mean_rule(
 ) -> RuleResult:
     """Return the result for the mean over tasks, runs or episodes, with missing values against the rule."""
     confidence = sides.rules.confidence
-    unit, clusters = sides.clusters()
+    unit, clusters = sides.clusters
     if chosen.k is not None and unit != "tasks":
         return _failed(name, kind, f"{chosen.name} is estimated for each task, and the units are {unit}")
     values = UnitValues.of(chosen, dict(enumerate(clusters)))
@@ -192,23 +199,17 @@ def _seen(sides: Gated, chosen: EpisodeMetric) -> ValueRange | None:
 def _safety(sides: Gated, rule: SafetyRule) -> RuleResult:
     episodes = sides.candidate.episodes
     name = f"safety {rule.check}"
-    judged = [one for one in episodes if _is_judged(one, rule.check)]
-    if not judged:
+    fails = [_fails(one, rule) for one in episodes]
+    lost = fails.count(None)
+    if lost == len(episodes):
         known = sorted({key for one in episodes for key in (*one.components, *one.failed_checks)})
         near = get_close_matches(rule.check, known, n=1)
         advice = f"; did you mean {near[0]!r}?" if near else ""
         return _failed(name, "safety", f"no episode has a component or a failed check {rule.check}{advice}")
-    lost = len(episodes) - len(judged)
     note = f"{lost:,} not scored, {_treated(sides, 'counted as failed')}" if lost else ""
     unjudged = None if sides.are_missing_allowed else True
-    return _share(
-        sides,
-        name,
-        "safety",
-        lambda one: _fails(one, rule) if _is_judged(one, rule.check) else unjudged,
-        rule.max,
-        note,
-    )
+    flags = [unjudged if is_failed is None else is_failed for is_failed in fails]
+    return _share(sides, name, "safety", flags, rule.max, note)
 
 
 def _treated(sides: Gated, words: str) -> str:
@@ -216,14 +217,13 @@ def _treated(sides: Gated, words: str) -> str:
     return "left out, as allowed" if sides.are_missing_allowed else words
 
 
-def _is_judged(one: EpisodeFigures, check: str) -> bool:
-    return any(check in names for names in (one.components, one.component_statuses, one.failed_checks))
-
-
-def _fails(one: EpisodeFigures, rule: SafetyRule) -> bool:
-    if rule.check in one.failed_checks or rule.check in one.component_statuses:
+def _fails(one: EpisodeFigures, rule: SafetyRule) -> bool | None:
+    """Return whether an episode fails the check; None where it was not scored by it."""
+    scores = one.scores
+    if rule.check in scores.failed_checks or rule.check in scores.component_statuses:
         return True
-    return one.components[rule.check] < rule.below
+    score = scores.components.get(rule.check)
+    return None if score is None else score < rule.below
 
 
 def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
@@ -237,14 +237,15 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     if lost == len(tested):
         metrics = ", ".join(chosen.name for chosen, _ in conditions)
         return _failed(name, "hacking", f"no episode has values of {metrics}")
-    flagged: dict[int, bool | None] = {}
-    for one, values in zip(sides.candidate.episodes, tested, strict=True):
-        is_missing = sides.are_missing_allowed and any(math.isnan(value) for value, _ in values)
-        fulfils = all(math.isnan(value) or test(value) for value, test in values)
-        flagged[id(one)] = None if is_missing else fulfils
+    flags = [
+        None
+        if sides.are_missing_allowed and any(math.isnan(value) for value, _ in values)
+        else all(math.isnan(value) or test(value) for value, test in values)
+        for values in tested
+    ]
     words = "counted where their other values fulfil the conditions"
     note = f"{lost:,} without a value, {_treated(sides, words)}" if lost else ""
-    return _share(sides, name, "hacking", lambda one: flagged[id(one)], rule.max, note)
+    return _share(sides, name, "hacking", flags, rule.max, note)
 
 
 def _single(chosen: EpisodeMetric, one: EpisodeFigures) -> float:
@@ -270,26 +271,30 @@ def _share(
     sides: Gated,
     name: str,
     kind: str,
-    counts: Callable[[EpisodeFigures], bool | None],
+    flags: Sequence[bool | None],
     limit: float,
     note: str,
 ) -> RuleResult:
     """
     Return the result for a share of the candidate's episodes, clustered by task or by run.
 
-    `counts` gives None for episodes that are left out.
+    `flags` states whether each of the episodes counts; None where it is left out.
     """
     confidence = sides.rules.confidence
-    unit, every = sides.clusters()
-    judged = [[one for one in members if counts(one) is not None] for members in every]
-    clusters = [members for members in judged if members]
-    counted = [one for members in clusters for one in members if counts(one)]
+    unit, every = sides.clusters
+    counts = dict(zip(map(id, sides.candidate.episodes), flags, strict=True))
+    verdicts = [
+        [(one, is_counted) for one in members if (is_counted := counts[id(one)]) is not None]
+        for members in every
+    ]
+    clusters = [members for members in verdicts if members]
+    counted = [one for members in clusters for one, is_counted in members if is_counted]
     n = sum(map(len, clusters))
     if unit == "runs" and len(clusters) < 2:
         estimate = BoundedEstimate(value=len(counted) / n, low=None, high=None, n=n, method=ONE_RUN)
     else:
         estimate = share_bounds(
-            [(sum(map(bool, map(counts, members))), len(members)) for members in clusters], confidence
+            [(sum(is_counted for _, is_counted in members), len(members)) for members in clusters], confidence
         )
     shown = f"{len(counted):,} of {n:,} episodes"
     result = _bounded(name, kind, estimate, limit, -1, confidence, note, shown=shown)
@@ -312,7 +317,7 @@ def _service_limit(sides: Gated, chosen: EpisodeMetric, rule: ServiceRule, limit
         return _failed(name, "service", lacking)
     if rule.percentile is None:
         return _mean_rule(sides, chosen, limit, -1, name, "service")
-    unit, clusters = sides.clusters()
+    unit, clusters = sides.clusters
     columns, note = [chosen.column(members) for members in clusters], ""
     if lost := sum(int(np.isnan(column).sum()) for column in columns):
         worst = math.inf if chosen.span is None else chosen.span[1]
@@ -350,7 +355,7 @@ def _ratio(sides: Gated, chosen: EpisodeMetric, limit: float) -> RuleResult:
     for side, word in ((sides.baseline, "baseline"), (sides.candidate, "candidate")):
         if lacking := _lacking(chosen, side, word):
             return _failed(name, "service", lacking)
-    plan = Design.of(sides.baseline, sides.candidate, sides.rules.window)
+    plan = sides.design
     values, note = plan.sides(chosen), ""
     if any(lost := [side.missing for side in values]):
         note = f"{lost[0]:,} and {lost[1]:,} missing"
@@ -376,7 +381,7 @@ def _slices(sides: Gated, rule: SliceRule, kind: str) -> Iterator[RuleResult]:
     chosen = sides.metric(rule.metric, rule.range)
     limit = -rule.margin if kind == "protected" else rule.gain
     slices = Slices.of(rule.by, sides.baseline, sides.candidate)
-    known = [{name for labels in side for name in labels} for side in slices.labels]
+    known = slices.episodes
     names = sorted(known[0]) if rule.slice is None else [rule.slice]
     if not names:
         yield _failed(f"{kind} {rule.by}", kind, f"no episode of the baseline has a value of {rule.by}")
@@ -386,7 +391,7 @@ def _slices(sides: Gated, rule: SliceRule, kind: str) -> Iterator[RuleResult]:
             word for word, there in zip(("baseline", "candidate"), known, strict=True) if value not in there
         ]
         if lacking:
-            near = get_close_matches(value, known[0] | known[1], n=1)
+            near = get_close_matches(value, slices.names, n=1)
             advice = f"; did you mean {near[0]!r}?" if near and near[0] != value else ""
             yield _failed(
                 name, kind, f"no episode of the {' and the '.join(lacking)} is in this slice{advice}"
@@ -408,7 +413,7 @@ def _against(sides: Gated, chosen: EpisodeMetric, limit: float, name: str, kind:
             "give min or max"
         )
     confidence = sides.rules.confidence
-    plan = Design.of(sides.baseline, sides.candidate, sides.rules.window)
+    plan = sides.design
     compared = plan.compare(chosen, 2 * confidence - 1, None)
     if compared.effect is None:
         return _failed(name, kind, compared.reason or "there is no effect to judge")

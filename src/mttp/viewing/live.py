@@ -177,6 +177,7 @@ class LivePages:
             runs=summary.runs,
             graders=summary.graders,
             faults=summary.faults,
+            verdicts=summary.verdicts,
             groups=self._index.groups(_MOST_GROUPS),
             updates=self._index.updates,
             problems=self._index.problems,

@@ -38,6 +38,7 @@ from mttp.viewing.overview_tables import (
 from mttp.viewing.study_sections import comparison_section, diagnosis_section, gate_section
 
 if TYPE_CHECKING:
+    from mttp.reading.aggregate import RecordedVerdict
     from mttp.study import Comparison, Diagnosis, GateResult
 
 __all__ = ["Contents", "sections"]
@@ -66,6 +67,8 @@ class Contents:
     diagnosis: Diagnosis | str | None = None
     """A text says why the recording was not diagnosed."""
     gate: GateResult | None = None
+    verdicts: Sequence[RecordedVerdict] = ()
+    """The verdicts that were recorded before."""
 
 
 def sections(contents: Contents) -> list[dict[str, Any]]:
@@ -74,7 +77,7 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
     counted = replace(contents, episodes=contents.episodes.counted(reasons))
     makers: tuple[Callable[[Contents], dict[str, Any] | None], ...] = (
         lambda one: _summary(one, contents.episodes, reasons),
-        lambda one: gate_section(one.gate),
+        lambda one: gate_section(one.gate, one.verdicts),
         lambda one: comparison_section(one.comparison),
         _returns,
         lambda one: diagnosis_section(one.diagnosis),

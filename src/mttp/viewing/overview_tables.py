@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mttp.model.curves import UPDATE_CURVES
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.reading.problems import Problem
@@ -41,7 +42,6 @@ _OF_RUN = (
     "platform",
     "host",
 )
-_UPDATE_CURVES = ("loss", "kl", "entropy", "grad_norm", "clip_fraction", "learning_rate")
 
 
 def graders_section(graders: Sequence[GraderHealth]) -> dict[str, Any] | None:
@@ -148,9 +148,7 @@ def updates_section(runs: Sequence[Run], updates: Sequence[Update]) -> dict[str,
     def metric(name: str) -> Callable[[Update], float | None]:
         return lambda update: update.metrics.get(name)
 
-    measures: dict[str, Callable[[Update], float | None]] = {
-        name: attrgetter(name) for name in _UPDATE_CURVES
-    }
+    measures: dict[str, Callable[[Update], float | None]] = {name: attrgetter(name) for name in UPDATE_CURVES}
     measures |= {f"metrics.{name}": metric(name) for name in [*own][:_MOST_CURVES]}
     blocks = [
         lines(

@@ -132,6 +132,7 @@ def report(
         runs=recording.runs,
         graders=summary.graders,
         faults=summary.faults,
+        verdicts=summary.verdicts,
         groups=recording.groups,
         updates=recording.updates,
         problems=recording.problems,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mttp.viewing.blocks import column, fact, facts, findings, note, section, table
 
 if TYPE_CHECKING:
+    from mttp.reading.aggregate import RecordedVerdict
     from mttp.study import Comparison, Diagnosis, GateResult, MetricComparison
 
 __all__ = ["comparison_section", "diagnosis_section", "gate_section"]
@@ -73,6 +74,7 @@ def _metrics(title: str, compared: Sequence[tuple[str, MetricComparison]]) -> di
         column("p", kind="number", help="two-sided, corrected by Holm for all metrics but the first"),
         column("n"),
         column("missing"),
+        column("worst case", help="the effect and its interval, with the missing values against the claim"),
         column("detectable", kind="number", help="the least effect that this sample would show, power 80 %"),
         column("method"),
     ]
@@ -83,6 +85,7 @@ def _metrics(title: str, compared: Sequence[tuple[str, MetricComparison]]) -> di
             one.p_corrected,
             "{:,} and {:,}".format(*one.n),
             "{:,} and {:,}".format(*one.missing) if any(one.missing) else None,
+            one.worst_case_text or None,
             one.detectable,
             one.reason or one.method,
         ]
@@ -117,10 +120,16 @@ def _flips(found: Comparison) -> dict[str, Any] | None:
     )
 
 
-def gate_section(found: GateResult | None) -> dict[str, Any] | None:
-    """The verdict and each rule."""
-    if found is None:
-        return None
+def gate_section(found: GateResult | None, recorded: Sequence[RecordedVerdict] = ()) -> dict[str, Any] | None:
+    """The verdict and each rule, and the verdicts that were recorded before."""
+    columns = [column("time", kind="time"), column("verdict", kind="state"), column("evidence")]
+    columns.append(column("episode", kind="episode"))
+    rows = [(one.time // 10**6, one.verdict, one.evidence, one.episode) for one in recorded]
+    history = table("Recorded verdicts", columns, rows)
+    return section("gate", "Gate", [*([] if found is None else _gated(found)), history])
+
+
+def _gated(found: GateResult) -> list[dict[str, Any] | None]:
     columns = [
         column("rule"),
         column("verdict", kind="state"),
@@ -128,7 +137,7 @@ def gate_section(found: GateResult | None) -> dict[str, Any] | None:
         column("episodes", kind="episodes"),
     ]
     rows = [(one.name, one.verdict, one.evidence, " ".join(one.episodes[:10])) for one in found.rules]
-    blocks: list[dict[str, Any] | None] = [
+    return [
         facts(
             [
                 fact(
@@ -142,7 +151,6 @@ def gate_section(found: GateResult | None) -> dict[str, Any] | None:
         table("Promotion rules", columns, rows),
         *(note(text) for text in found.notes),
     ]
-    return section("gate", "Gate", blocks)
 
 
 def diagnosis_section(found: Diagnosis | str | None) -> dict[str, Any] | None:
@@ -155,7 +163,7 @@ def diagnosis_section(found: Diagnosis | str | None) -> dict[str, Any] | None:
             "kind": one.kind,
             "severity": one.severity,
             "state": _state(one.severity),
-            "evidence": f"{one.evidence} ({one.confidence})",
+            "evidence": f"{one.evidence} ({one.confidence}; in {one.false_alarm_rate:.1%} of healthy runs)",
             "advice": one.advice,
             "episodes": list(one.episodes[:10]),
         }
@@ -164,6 +172,9 @@ def diagnosis_section(found: Diagnosis | str | None) -> dict[str, Any] | None:
     reading = found.reading
     judged = [("nothing found", one.kind, one.evidence) for one in found.judged]
     judged += [("not judged", one.kind, one.reason) for one in found.missing]
+    judged += [
+        ("does not apply", kind, "a run of this kind can't have this problem") for kind in found.inapplicable
+    ]
     columns = [
         column("result", kind="state"),
         column("detector"),

@@ -77,7 +77,7 @@ def _cells(name: str, one: MetricComparison) -> dict[str, str]:
         "detectable": number(one.detectable),
         "n": f"{one.n[0]:,} and {one.n[1]:,}",
         "missing": missing,
-        "worst case": NOTHING if one.worst_case is None else f"{one.worst_case:+.4g}",
+        "worst case": one.worst_case_text or NOTHING,
         "interquartile means": NOTHING if (runs := one.over_runs) is None else _over_runs(runs),
         "better runs": NOTHING if runs is None else _improvement(runs),
         "method": one.reason or one.method,

@@ -46,6 +46,8 @@ def render(found: Diagnosis, *, everything: bool = False) -> RenderableType:
     if found.judged and everything:
         parts += [Text(), Text("nothing found", style="bold")]
         parts += [_indented(f"{one.kind}: {one.evidence}") for one in found.judged]
+    if found.inapplicable and everything:
+        parts += [Text(), printed(f"does not apply: {', '.join(found.inapplicable)}")]
     if found.missing and not everything:
         names = ", ".join(one.kind for one in found.missing)
         parts += [Text(), printed(f"could not be judged: {names} (--all says why)")]
@@ -67,7 +69,7 @@ def markdown(found: Diagnosis, *, everything: bool = False) -> str:
     if found.findings:
         lines += ["| severity | finding | evidence | how sure | advice |", "| --- | --- | --- | --- | --- |"]
         lines += [
-            f"| {one.severity} | {one.kind} | {cell(one.evidence)} | {cell(one.confidence)} "
+            f"| {one.severity} | {one.kind} | {cell(one.evidence)} | {cell(_how_sure(one))} "
             f"| {cell(one.advice)} |"
             for one in found.findings
         ]
@@ -76,6 +78,7 @@ def markdown(found: Diagnosis, *, everything: bool = False) -> str:
     if everything:
         lines += [f"- not judged: {one.kind}: {cell(one.reason)}" for one in found.missing]
         lines += [f"- nothing found: {one.kind}: {cell(one.evidence)}" for one in found.judged]
+        lines += [f"- does not apply: {kind}" for kind in found.inapplicable]
     elif found.missing:
         lines.append(
             f"- could not be judged: {', '.join(one.kind for one in found.missing)} (`--all` says why)"
@@ -93,10 +96,14 @@ def _subject(found: Diagnosis) -> str:
 def _finding(one: DiagnosisFinding) -> Iterator[RenderableType]:
     yield Text.assemble((one.severity, _STYLES[one.severity]), f"  {one.kind}")
     yield _indented(one.evidence)
-    yield _indented(f"how sure: {one.confidence}; in {one.false_alarm_rate:.1%} of healthy runs")
+    yield _indented(f"how sure: {_how_sure(one)}")
     if one.episodes:
         yield _indented(f"episodes: {' '.join(trace_id[:8] for trace_id in one.episodes)}")
     yield _indented(f"usual fix: {one.advice}")
+
+
+def _how_sure(one: DiagnosisFinding) -> str:
+    return f"{one.confidence}; in {one.false_alarm_rate:.1%} of healthy runs"
 
 
 def _reading(found: Diagnosis) -> Iterator[str]:

@@ -15,7 +15,7 @@ from mttp.cli.rendering import graders
 from mttp.cli.rendering.blocks import plot, sparkline
 from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
 from mttp.cli.rendering.problems import problem_lines
-from mttp.cli.rendering.words import cell, count, counted, duration, number, of, printed, shares
+from mttp.cli.rendering.words import cell, count, counted, duration, moment, number, of, printed, shares
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
 from mttp.reading.jsonable import jsonable
@@ -82,6 +82,15 @@ def _figures(summary: Summary) -> dict[str, Any]:
         "groups": summary.groups,
         "updates": {"count": summary.updates, **{name: getattr(summary, name) for name in _COURSES}},
         "annotations": summary.annotations,
+        "verdicts": [
+            {
+                "time": moment(one.time),
+                "verdict": one.verdict,
+                "evidence": one.evidence,
+                "episode": one.episode,
+            }
+            for one in summary.verdicts
+        ],
         "return": jsonable(returns)
         | {
             "of": of_curve,
@@ -264,6 +273,10 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "length": _spread(facts["length"], number),
         "run time": duration(facts["seconds"]) if facts["seconds"] is not None else "",
         "updates": _updates(facts["updates"]),
+        "gated": "\n".join(
+            f"{one['time']} at episode {one['episode'][:8]}: {one['evidence'] or one['verdict']}"
+            for one in facts["verdicts"]
+        ),
         "tokens": _tokens(facts["tokens"]),
         "cost": _cost(facts["cost"]),
         "duplicates": f"{count(facts['duplicates'], 'span')} ignored" if facts.get("duplicates") else "",

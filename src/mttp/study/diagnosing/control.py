@@ -14,6 +14,7 @@ from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.seeds import LARGE, seed_gap
 from mttp.study.diagnosing.trends import FEWEST, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
+from mttp.study.environments import registered_default
 from mttp.study.inference import scipy_stats
 
 __all__ = [
@@ -95,12 +96,7 @@ def _limit(name: str, kwargs: Mapping[str, Any]) -> int | None:
     """The time limit of an environment: the recorded one, else the one registered with Gymnasium."""
     limit = kwargs.get("max_episode_steps")
     if limit is None:
-        try:
-            import gymnasium
-
-            limit = gymnasium.spec(name).max_episode_steps
-        except Exception:  # without Gymnasium, or an environment that is not registered here
-            return None
+        limit = registered_default(name, "max_episode_steps")
     return int(limit) if limit is not None and limit > 0 else None
 
 
