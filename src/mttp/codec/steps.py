@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.codec import content, fields, templates, tokens
+from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.plain import Faults, Plain
 from mttp.model.episodes import Call, Reward, Step
 from mttp.model.spans import SpanRecord
@@ -52,14 +53,24 @@ def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
 
 
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
-    """Return the step of a span, with its scorings and calls."""
+    """
+    Return the step of a span, with its scorings and calls.
+
+    Without an observation or action of its own, it has the first messages and the last answer of its calls.
+    """
     found: Mapping[str, Any] = record.attributes
+    observation, action = (content.decode(keys, found) for keys in (content.OBSERVATION, content.ACTION))
+    models = [call for call in calls if call.operation != EXECUTE_TOOL] if calls else ()
+    if models and observation is None:
+        observation = next((call.arguments for call in models if call.arguments is not None), None)
+    if models and action is None:
+        action = next((call.result for call in reversed(models) if call.result is not None), None)
     stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
         agent=found.get(a.AGENT_ID),
-        observation=content.decode(content.OBSERVATION, found),
-        action=content.decode(content.ACTION, found),
+        observation=observation,
+        action=action,
         reward=found.get(a.STEP_REWARD),
         reward_status=found.get(a.STEP_REWARD_STATUS, "missing"),
         reward_raw=found.get(a.STEP_REWARD_RAW),
