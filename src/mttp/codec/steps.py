@@ -7,8 +7,9 @@ from typing import Any
 
 from mttp.codec import content, fields, templates, tokens
 from mttp.codec.calls import EXECUTE_TOOL
+from mttp.codec.calls import decode as decode_call
 from mttp.codec.plain import Faults, Plain
-from mttp.model.episodes import Call, Reward, Step
+from mttp.model.episodes import Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
@@ -52,19 +53,21 @@ def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
     return fields.encode(_FACTS, given, faults)
 
 
-def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
+def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[SpanRecord] = ()) -> Step:
     """
-    Return the step of a span, with its scorings and calls.
+    Return the step of a span, with its scorings, and with its calls, their faults and omissions.
 
     Without an observation or action of its own, it has the first messages and the last answer of its calls.
     """
     found: Mapping[str, Any] = record.attributes
     observation, action = (content.decode(keys, found) for keys in (content.OBSERVATION, content.ACTION))
-    models = [call for call in calls if call.operation != EXECUTE_TOOL] if calls else ()
+    called = tuple(map(decode_call, calls))
+    models = [call for call in called if call.operation != EXECUTE_TOOL]
     if models and observation is None:
         observation = next((call.arguments for call in models if call.arguments is not None), None)
     if models and action is None:
         action = next((call.result for call in reversed(models) if call.result is not None), None)
+    noted = [found, *(call.attributes for call in calls if a.RUN_ID in call.attributes)]
     stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
@@ -76,13 +79,13 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         reward_raw=found.get(a.STEP_REWARD_RAW),
         tokens=tokens.decode(found),
         rewards=tuple(scorings),
-        calls=tuple(calls),
+        calls=called,
         metrics=templates.decode(a.METRIC, found),
         metadata=templates.decode(a.METADATA, found),
         error_type=found.get(a.ERROR_TYPE),
         error_message=record.status_message or None,
-        faults=tuple(found.get(a.FAULTS) or ()),
-        omissions=tuple(found.get(a.OMISSIONS) or ()),
+        faults=tuple(fault for attributes in noted for fault in attributes.get(a.FAULTS) or ()),
+        omissions=tuple(text for attributes in noted for text in attributes.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, TEMPLATES),
         span_id=record.span_id,
         start_time=record.start_time,

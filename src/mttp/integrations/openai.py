@@ -81,8 +81,9 @@ class _Api(NamedTuple):
 
 def _chat_messages(arguments: Mapping[str, Any]) -> list[Any] | None:
     listed = arguments.get("messages")
-    is_listed = isinstance(listed, Iterable) and not isinstance(listed, (str, bytes, Mapping))
-    return [as_data(message, _PARSED) for message in listed] if is_listed else None
+    if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes, Mapping)):
+        return None
+    return [as_data(message, _PARSED) for message in listed]
 
 
 _CHAT = _Api("chat", "messages", _chat_messages)
@@ -106,10 +107,8 @@ class ClientPatches(LibraryPatches):
             _TEXT: (_text.Completions, _text.AsyncCompletions),
             _RESPONSES: (_responses.Responses, _responses.AsyncResponses),
         }
-        self.patch(
-            (f"{kind.__module__}.{kind.__name__}", kind, api) for api, owners in kinds.items() for kind in owners
-        )
-        self.watch((f"{kind.__module__}.{kind.__name__}", kind) for kind in (SyncAPIClient, AsyncAPIClient))
+        self.patch((_label(kind), kind, api) for api, owners in kinds.items() for kind in owners)
+        self.watch((_label(kind), kind) for kind in (SyncAPIClient, AsyncAPIClient))
 
     def patch(self, places: Iterable[tuple[str, Any, _Api]]) -> None:
         """Patch the methods of these owners, by label."""
@@ -125,16 +124,14 @@ class ClientPatches(LibraryPatches):
 
     def watch(self, clients: Iterable[tuple[str, Any]]) -> None:
         """Name the requests of these clients that no other patch records."""
-        self.install_existing(
-            self.LIBRARY, ((f"{label}.request", client, "request", self._request) for label, client in clients)
-        )
+        places = ((f"{label}.request", client, "request", self._request) for label, client in clients)
+        self.install_existing(self.LIBRARY, places)
 
     def copies(self, label: str, client: Any) -> None:
         """Also record the clients that this one makes of itself."""
         methods = ("copy", "with_options")
-        self.install_existing(
-            self.LIBRARY, ((f"{label}.{method}", client, method, self._copy) for method in methods)
-        )
+        places = ((f"{label}.{method}", client, method, self._copy) for method in methods)
+        self.install_existing(self.LIBRARY, places)
 
     def _around(self, owner: Any) -> Callable[..., Any]:
         kind = owner if isinstance(owner, type) else type(owner)
@@ -428,6 +425,10 @@ def _parent(handle: OpenCall | LoggedCall | OpenStep) -> AbstractContextManager[
     if not handle:
         return nullcontext()
     return trace.use_span(handle.span, record_exception=False, set_status_on_exception=False)
+
+
+def _label(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 def _note_unrecorded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

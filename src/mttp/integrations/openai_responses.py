@@ -1,8 +1,8 @@
-"""OpenAI's Responses API in the form of chats: its input as messages, its output as an answer with tool calls."""
+"""OpenAI's Responses API in the form of chats: its input as messages, its output as an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +43,8 @@ def messages_of(arguments: Mapping[str, Any]) -> list[Any]:
     found = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
     if isinstance(items, list):
         for is_answer, group in groupby(items, _is_of_model):
-            found += [_answer(group)] if is_answer else chat_messages([*map(_part, group)])
+            some = [*group]
+            found += [_answer(some)] if is_answer else chat_messages([*map(_part, some)])
     elif items is not None:
         found += [{"role": "user", "content": items}] if isinstance(items, str) else []
     return found
@@ -63,11 +64,12 @@ def as_chat(response: Any) -> AssembledResponse:
         prompt_token_ids=found.get("prompt_token_ids"),
     )
     if items:
+        ids = [one["token_ids"] for one in (found, *items, *parts) if one.get("token_ids")]
         choice: Any = SimpleNamespace(
             message=_answer(as_data(items, _UNSENT)),
             finish_reason=details or found.get("status"),
             logprobs=SimpleNamespace(content=content or None),
-            token_ids=next((one["token_ids"] for one in (found, *items, *parts) if one.get("token_ids")), None),
+            token_ids=ids[0] if ids else None,
         )
         whole.choices = [choice]
     return whole
@@ -78,12 +80,15 @@ def _is_of_model(item: Any) -> bool:
     if not isinstance(item, Mapping):
         return False
     kind = str(item.get("type", "message"))
-    return item.get("role") == "assistant" if kind == "message" else kind == "reasoning" or kind.endswith("_call")
+    if kind == "message":
+        return bool(item.get("role") == "assistant")
+    return kind == "reasoning" or kind.endswith("_call")
 
 
 def _answer(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the items of one answer as a message."""
-    (message,) = chat_messages({"role": "assistant", "parts": [part for item in items for part in _parts(item)]})
+    parts = [part for item in items for part in _parts(item)]
+    (message,) = chat_messages({"role": "assistant", "parts": parts})
     return message
 
 

@@ -26,7 +26,7 @@ class Call(Value):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Sampling parameters by name: temperature, top_p, top_k, max_tokens, seed."""
     arguments: Any = None
-    """The arguments of the tool; for a model the messages it was given, with a `history` only the new ones."""
+    """The arguments of the tool; for a model the messages it was given, with a `history` the new ones."""
     result: Any = None
     """The result of the tool; for a model its answer."""
     history: tuple[int, ...] = ()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from mttp.model.episodes import Step
 
 __all__ = [
     "Message",
@@ -14,6 +17,8 @@ __all__ = [
     "messages",
     "new_messages",
     "reasoning",
+    "requests",
+    "seen",
     "speaker",
     "to_json",
     "tool_calls",
@@ -43,6 +48,48 @@ def new_messages(shown: Sequence[Message], before: Sequence[Message]) -> list[Me
             break
         same += 1
     return list(shown[same:])
+
+
+class Seen(NamedTuple):
+    """The messages that a step's policy saw."""
+
+    new: list[Message]
+    """Those that earlier steps had not."""
+    earlier: int
+    """The number of the others."""
+    is_whole: bool = True
+    """Whether these are all of the earlier ones, as far as is known."""
+
+
+def seen(step: Step, before: Sequence[Message]) -> Seen | None:
+    """Return what a step saw after the messages `before` it; None if its observation is not a chat."""
+    history = next((call.history for call in step.calls if call.history), ())
+    shown = messages(step.observation)
+    if history:
+        count = sum(end - start for start, end in zip(history[::2], history[1::2], strict=False))
+        new = shown or []
+        return Seen(new, max(count - len(new), 0), len(history) == 2 and history[0] == 0)
+    if shown is None:
+        return None
+    new = new_messages(shown, before)
+    return Seen(new, len(shown) - len(new))
+
+
+def requests(step: Step, recorded: list[Message]) -> Iterator[list[Message]]:
+    """
+    Yield the whole prompt of each model call of a step that has a history.
+
+    `recorded` has the messages of the agent's earlier calls, and gets those of this step.
+    """
+    for call in step.calls:
+        if call.history:
+            recorded += messages(call.arguments) or ()
+            yield [
+                message
+                for start, end in zip(call.history[::2], call.history[1::2], strict=False)
+                for message in recorded[start:end]
+            ]
+            recorded += messages(call.result) or ()
 
 
 def _essence(message: Message) -> tuple[str, ...]:

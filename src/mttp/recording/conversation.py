@@ -1,4 +1,4 @@
-"""`Conversation`, the chat messages that a trajectory's model calls have recorded, by which new ones are known."""
+"""`Conversation`, the chat messages that a trajectory's model calls have recorded so far."""
 
 from __future__ import annotations
 
