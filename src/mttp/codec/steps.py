@@ -55,7 +55,7 @@ def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
 
 def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[SpanRecord] = ()) -> Step:
     """
-    Return the step of a span, with its scorings, and with its calls, their faults and omissions.
+    Return the step of a span, with its scorings and calls; what its new messages lack is named at the step.
 
     Without an observation or action of its own, it has the first messages and the last answer of its calls.
     """
@@ -67,7 +67,7 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         observation = next((call.arguments for call in models if call.arguments is not None), None)
     if models and action is None:
         action = next((call.result for call in reversed(models) if call.result is not None), None)
-    noted = [found, *(call.attributes for call in calls if a.RUN_ID in call.attributes)]
+    noted = [found, *(call.attributes for call in calls if a.CALL_HISTORY_RANGES in call.attributes)]
     stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),

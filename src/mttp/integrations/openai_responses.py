@@ -14,7 +14,7 @@ from mttp.model.chat_forms import chat_messages
 
 __all__ = ["EventAssembler", "as_chat", "is_continued", "messages_of"]
 
-_UNSENT = frozenset({"parsed", "parsed_arguments", "status", "logprobs", "annotations"})
+_UNSENT = frozenset({"parsed", "parsed_arguments", "status", "logprobs", "token_ids"})
 """Fields of items that are no part of a message."""
 _DELTAS = {
     "response.output_text.delta": "text",
