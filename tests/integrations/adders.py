@@ -199,6 +199,8 @@ def _response(asked: dict[str, Any], answer: Answer, status: str = "completed") 
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
+        **dict.fromkeys(("error", "incomplete_details", "instructions", "temperature", "top_p")),
+        "metadata": {},
         "output": _items(asked, answer) if status == "completed" else [],
         "usage": {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13, **details},
     }

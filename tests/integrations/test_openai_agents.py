@@ -48,6 +48,7 @@ class Chat:
     def ask(self) -> Any:
         """Send what was said so far, and return the calls and the text of the answer."""
         chat, more = self.client.chat.completions, {**MORE, **self.more}
+        chat = chat if hasattr(chat, self.method) else self.client.beta.chat.completions  # earlier versions
         if self.method == "stream":
             with chat.stream(model="adder", messages=self.messages, **more) as stream:
                 message = stream.get_final_completion().choices[0].message
@@ -129,8 +130,8 @@ def test_each_step_has_what_was_new_and_what_was_answered(
     """
     With the tool calls, their results, usage and model; a request without a step is a step.
     """
-    if not hasattr(client.chat.completions, "parse" if kind is Chat else "create"):
-        pytest.skip("this version parses elsewhere")
+    if kind is Responses and method != "create" and openai.VERSION.startswith("1.66."):
+        pytest.skip("this version has no such method, or one that fails with a newer pydantic")
     server.log.clear()
 
     play(kind(client, ASKED, method), has_steps=has_steps)

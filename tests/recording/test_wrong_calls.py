@@ -61,7 +61,8 @@ OFFERED: dict[str, set[str]] = {
             "return_basis",
             "reward",
         ),
-        *("set_metadata", "span", "span_id", "step", "step_reward_sum", "terminated", "truncated"),
+        *("set_metadata", "span", "span_id", "step", "step_reward_sum", "terminated", "tool_call"),
+        "truncated",
     },
     "group": {
         *("add", "end", "ended", "id", "members", "metadata", "metric", "metrics", "set_metadata", "span"),
