@@ -11,7 +11,7 @@ from mttp.model.episodes import Call
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
-__all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "encode_fields", "is_call", "span_name"]
+__all__ = ["CONTENT", "EXECUTE_TOOL", "below", "decode", "encode", "encode_fields", "is_call", "span_name"]
 
 EXECUTE_TOOL = "execute_tool"
 
@@ -35,6 +35,8 @@ _TOOL = {
     "arguments": a.GEN_AI_TOOL_CALL_ARGUMENTS,
     "result": a.GEN_AI_TOOL_CALL_RESULT,
 }
+CONTENT = frozenset({_MODEL["arguments"], _MODEL["result"], _TOOL["arguments"], _TOOL["result"]})
+"""The attributes of arguments and results."""
 _PARAMETERS = {
     "temperature": a.GEN_AI_REQUEST_TEMPERATURE,
     "top_p": a.GEN_AI_REQUEST_TOP_P,

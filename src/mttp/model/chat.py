@@ -16,6 +16,8 @@ __all__ = [
     "message_text",
     "messages",
     "new_messages",
+    "picture",
+    "pictures",
     "reasoning",
     "requests",
     "seen",
@@ -94,7 +96,7 @@ def requests(step: Step, recorded: list[Message]) -> Iterator[list[Message]]:
 
 def _essence(message: Message) -> tuple[str, ...]:
     """Return the parts by which two records of one message are equal."""
-    return message["role"], *message_lines(message)
+    return message["role"], *message_lines(message), *pictures(message)
 
 
 def speaker(message: Message) -> str:
@@ -146,10 +148,38 @@ def _part(part: object) -> str:
     """Return the text of a part of a message, else its JSON."""
     if not isinstance(part, Mapping):
         return part if isinstance(part, str) else to_json(part)
+    if (url := picture(part)) is not None:
+        kind, _, data = url.removeprefix("data:").partition(",")
+        size = f", {len(data) * 3 // 4:,} bytes" if data else ""
+        return f"[{kind.removesuffix(';base64')}{size}]" if url.startswith("data:") else f"[picture {url}]"
     for key in ("text", "content"):
         if isinstance(part.get(key), str):
             return str(part[key])
     return to_json(part)
+
+
+def pictures(message: Message) -> list[str]:
+    """Return the URLs of the pictures in a message."""
+    content = message.get("content", message.get("parts"))
+    parts = content if isinstance(content, (list, tuple)) else ()
+    return [url for part in parts if isinstance(part, Mapping) and (url := picture(part)) is not None]
+
+
+def picture(part: Mapping[str, Any]) -> str | None:
+    """Return the URL of a part that is a picture, in the form of any chat API; None for any other part."""
+    kind, given = part.get("type"), part.get("source", part)
+    if kind in ("image_url", "input_image"):
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, Mapping) else url
+    elif not isinstance(given, Mapping) or "image" not in (kind, part.get("modality")):
+        return None
+    else:
+        data = given.get("data", given.get("content"))
+        media_type = given.get("media_type", given.get("mime_type")) or "image/*"
+        url = given.get("url", given.get("uri", data))
+        if isinstance(data, str) and not data.startswith("data:"):
+            url = f"data:{media_type};base64,{data}"
+    return url if isinstance(url, str) else None
 
 
 def to_json(value: object) -> str:

@@ -104,6 +104,8 @@ class OpenCall(Handle):
 
     def _record(self, attributes: dict[str, Any], faults: Faults) -> None:
         span = cast(RecordingSpan, self._span)
+        for key in calls.CONTENT & attributes.keys():
+            attributes[key] = span.bounded(key, attributes[key])
         span.encoded.update(attributes)
         span.note(faults)
 
