@@ -130,6 +130,7 @@ def _of_trajectory(name: str) -> dict[str, Callable[[Scene], object]]:
     """Return the calls of a handle with steps."""
     return {
         f"{name}.step": lambda at: getattr(at, name).step(),
+        f"{name}.tool_call": lambda at: getattr(at, name).tool_call("t", arguments={"a": 1}, id="1"),
         f"{name}.agent": lambda at: getattr(at, name).agent("black", policy="p"),
         f"{name}.reward": lambda at: getattr(at, name).reward(components={"a": 1.0, "b": 2.0}),
         f"{name}.final_observation": lambda at: getattr(at, name).final_observation(_numbers()),

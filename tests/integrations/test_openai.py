@@ -191,13 +191,15 @@ def test_a_client_is_recorded_once(session: mttp.Session, client: Any) -> None:
 
 def test_an_earlier_response_message_in_a_prompt(session: mttp.Session, client: Any) -> None:
     """
-    A message object of an earlier response is recorded as data.
+    A message object of an earlier response is that response, and is not recorded again.
     """
     with mttp.instrument(client), mttp.episode():
         said = ask(client).choices[0].message
         client.chat.completions.create(model="tiny", messages=[*QUESTION, said])
 
-    assert [*QUESTION, {"role": "assistant", "content": "4"}] == only(session).steps[1].observation
+    first, second = only(session).steps
+    assert (QUESTION, None) == (first.observation, second.observation)
+    assert ((0, 1), (0, 2)) == (first.calls[0].history, second.calls[0].history)
     assert {} == dict(session.stats.faults)
 
 

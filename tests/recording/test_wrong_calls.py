@@ -24,7 +24,7 @@ EPISODE = {
     *("agent", "agents", "end", "ended", "env", "final_observation", "group", "id", "inputs", "length"),
     *("metadata", "metric", "metrics", "outcome", "policy", "policy_update_index", "return_", "return_basis"),
     *("reward", "run_id", "seed", "set_metadata", "slices", "span", "span_id", "status", "step"),
-    *("step_reward_sum", "task", "terminated", "trace_id", "truncated"),
+    *("step_reward_sum", "task", "terminated", "tool_call", "trace_id", "truncated"),
 }
 OFFERED: dict[str, set[str]] = {
     "session": {
@@ -61,7 +61,8 @@ OFFERED: dict[str, set[str]] = {
             "return_basis",
             "reward",
         ),
-        *("set_metadata", "span", "span_id", "step", "step_reward_sum", "terminated", "truncated"),
+        *("set_metadata", "span", "span_id", "step", "step_reward_sum", "terminated", "tool_call"),
+        "truncated",
     },
     "group": {
         *("add", "end", "ended", "id", "members", "metadata", "metric", "metrics", "set_metadata", "span"),

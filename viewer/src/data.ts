@@ -189,6 +189,8 @@ export interface Message {
   name: string;
   reasoning: string;
   text: string;
+  /** Data URLs. */
+  pictures: string[];
   tool_calls: { name: string; arguments: string }[];
 }
 

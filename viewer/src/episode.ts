@@ -211,5 +211,6 @@ function message(found: Message): HTMLElement {
     h("h4", {}, found.role, found.name ? h("small", {}, ` ${found.name}`) : null),
     found.reasoning ? h("details", { class: "reasoning" }, h("summary", {}, `Reasoning, ${found.reasoning.length.toLocaleString("en")} characters`), folded(found.reasoning)) : null,
     found.text ? folded(found.text) : null,
+    ...found.pictures.map((url, place) => h("img", { src: url, alt: `picture ${place + 1} of the message` })),
     ...found.tool_calls.map((call) => h("div", { class: "tool-call" }, h("h5", {}, `calls ${call.name}`), call.arguments ? folded(call.arguments) : null)));
 }

@@ -11,7 +11,7 @@ from mttp.model.episodes import Call
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
-__all__ = ["EXECUTE_TOOL", "below", "decode", "encode", "encode_fields", "is_call", "span_name"]
+__all__ = ["CONTENT", "EXECUTE_TOOL", "below", "decode", "encode", "encode_fields", "is_call", "span_name"]
 
 EXECUTE_TOOL = "execute_tool"
 
@@ -23,9 +23,11 @@ _MODEL = {
     "finish_reasons": a.GEN_AI_RESPONSE_FINISH_REASONS,
     "input_tokens": a.GEN_AI_USAGE_INPUT_TOKENS,
     "output_tokens": a.GEN_AI_USAGE_OUTPUT_TOKENS,
+    "reasoning_tokens": a.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS,
     "time_to_first_chunk": a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
     "arguments": a.GEN_AI_INPUT_MESSAGES,
     "result": a.GEN_AI_OUTPUT_MESSAGES,
+    "history": a.CALL_HISTORY_RANGES,
 }
 _TOOL = {
     "name": a.GEN_AI_TOOL_NAME,
@@ -33,6 +35,8 @@ _TOOL = {
     "arguments": a.GEN_AI_TOOL_CALL_ARGUMENTS,
     "result": a.GEN_AI_TOOL_CALL_RESULT,
 }
+CONTENT = frozenset({_MODEL["arguments"], _MODEL["result"], _TOOL["arguments"], _TOOL["result"]})
+"""The attributes of arguments and results."""
 _PARAMETERS = {
     "temperature": a.GEN_AI_REQUEST_TEMPERATURE,
     "top_p": a.GEN_AI_REQUEST_TOP_P,
@@ -103,6 +107,8 @@ def decode(record: SpanRecord) -> Call:
             values[name] = from_json(values[name])
     reasons = values.get("finish_reasons") or ()
     values["finish_reasons"] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
+    if "history" in values:
+        values["history"] = tuple(values["history"])
     return Call(
         operation=operation,
         parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 from typing import Any
 
+from mttp.codec.pictures import FEWEST
 from mttp.codec.plain import Plain
 from mttp.codec.sharing import CONTAINER_BYTES, ITEM_BYTES, MAX_COPIED_BYTES
 
@@ -36,6 +37,8 @@ def _is_plain(value: Any, depth: int, left: list[int]) -> bool:
     kind = type(value)
     if kind is str:
         left[0] -= len(value)
+        if len(value) >= FEWEST and value.startswith("data:"):
+            return False
         return value.isascii() or _is_text(value)
     if kind in _SCALARS:
         return True

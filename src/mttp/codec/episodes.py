@@ -322,7 +322,7 @@ def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[s
         step = steps.decode(
             record,
             scorings=[rewards.decode(child, children) for child in mine if _is_reward(child)],
-            calls=[calls.decode(call) for call in calls.below(record.span_id, children)],
+            calls=[*calls.below(record.span_id, children)],
         )
         yield segments.segment(record), step
 

@@ -101,12 +101,18 @@ def _plain(value: Any, faults: Faults) -> Plain:
     return data.tolist() if hasattr(data, "tolist") else data
 
 
+def _integers(value: Any, faults: Faults) -> list[int] | None:
+    integers = [_integer(item, faults) for item in _listed(value)]
+    return None if None in integers else integers  # type: ignore[return-value]
+
+
 _BY_TYPE: dict[str, _Converter] = {
     "string": _text,
     "int": _integer,
     "double": _number,
     "boolean": _flag,
     "string[]": _texts,
+    "int[]": _integers,
     "double[]": _numbers,
     "any": _plain,
 }
@@ -317,6 +323,7 @@ _DECLARED: dict[str, tuple[frozenset[type], _Converter]] = {
     "tuple[str, ...]": (frozenset(), lambda value, faults: tuple(_texts(value, faults))),
     "list[str]": (frozenset(), _texts),
     "tuple[float, ...]": (frozenset(), lambda value, faults: tuple(_numbers(value, faults) or ())),
+    "tuple[int, ...]": (frozenset(), lambda value, faults: tuple(_integers(value, faults) or ())),
     "tuple[float, float]": (frozenset(), _pair(_number)),
     "tuple[int, int]": (frozenset(), _pair(_integer)),
 }

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.codec import content, fields, templates, tokens
+from mttp.codec.calls import EXECUTE_TOOL
+from mttp.codec.calls import decode as decode_call
 from mttp.codec.plain import Faults, Plain
-from mttp.model.episodes import Call, Reward, Step
+from mttp.model.episodes import Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
@@ -51,27 +53,39 @@ def facts(faults: Faults, **given: Any) -> dict[str, Plain]:
     return fields.encode(_FACTS, given, faults)
 
 
-def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[Call] = ()) -> Step:
-    """Return the step of a span, with its scorings and calls."""
+def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequence[SpanRecord] = ()) -> Step:
+    """
+    Return the step of a span, with its scorings and calls; what its new messages lack is named at the step.
+
+    Without an observation or action of its own, it has the first messages and the last answer of its calls.
+    """
     found: Mapping[str, Any] = record.attributes
+    observation, action = (content.decode(keys, found) for keys in (content.OBSERVATION, content.ACTION))
+    called = tuple(map(decode_call, calls))
+    models = [call for call in called if call.operation != EXECUTE_TOOL]
+    if models and observation is None:
+        observation = next((call.arguments for call in models if call.arguments is not None), None)
+    if models and action is None:
+        action = next((call.result for call in reversed(models) if call.result is not None), None)
+    noted = [found, *(call.attributes for call in calls if a.CALL_HISTORY_RANGES in call.attributes)]
     stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(
         index=found.get(a.STEP_INDEX, 0),
         agent=found.get(a.AGENT_ID),
-        observation=content.decode(content.OBSERVATION, found),
-        action=content.decode(content.ACTION, found),
+        observation=observation,
+        action=action,
         reward=found.get(a.STEP_REWARD),
         reward_status=found.get(a.STEP_REWARD_STATUS, "missing"),
         reward_raw=found.get(a.STEP_REWARD_RAW),
         tokens=tokens.decode(found),
         rewards=tuple(scorings),
-        calls=tuple(calls),
+        calls=called,
         metrics=templates.decode(a.METRIC, found),
         metadata=templates.decode(a.METADATA, found),
         error_type=found.get(a.ERROR_TYPE),
         error_message=record.status_message or None,
-        faults=tuple(found.get(a.FAULTS) or ()),
-        omissions=tuple(found.get(a.OMISSIONS) or ()),
+        faults=tuple(fault for attributes in noted for fault in attributes.get(a.FAULTS) or ()),
+        omissions=tuple(text for attributes in noted for text in attributes.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, TEMPLATES),
         span_id=record.span_id,
         start_time=record.start_time,

@@ -64,6 +64,7 @@ _FACT_KEYS = {
     "count": a.TOKEN_COUNT,
     "prompt_count": a.TOKEN_PROMPT_COUNT,
     "tokenizer": a.TOKEN_TOKENIZER,
+    "texts": a.TOKEN_TEXTS,
     "template_sha256": a.TOKEN_TEMPLATE_SHA256,
     "logprob_basis": a.TOKEN_LOGPROB_BASIS,
     "policy_version": a.TOKEN_POLICY_VERSION,
@@ -416,7 +417,9 @@ def _fact(name: str, given: Any, faults: Faults) -> Any:
     if name in _TEXTS or name == "omitted_reason":
         return text(given, faults)
     fact: Any = None
-    if name == "parent":
+    if name == "texts":
+        fact = tuple(text(item, faults) for item in listed("tokens", given, []) or ())
+    elif name == "parent":
         places = [whole_number(place) for place in listed("tokens", given, []) or ()]
         fact = tuple(places) if len(places) == 2 and None not in places else None
     elif name == "alignment":
@@ -449,8 +452,10 @@ def encode(tokens: Tokens, faults: Faults) -> dict[str, Plain]:
     attributes: dict[str, Plain] = {
         key: text(value, faults) if isinstance(value, str) else value
         for name, key in _FACT_KEYS.items()
-        if (value := getattr(tokens, name)) is not None
+        if name != "texts" and (value := getattr(tokens, name)) is not None
     }
+    if tokens.texts:
+        attributes[a.TOKEN_TEXTS] = [text(item, faults) for item in tokens.texts]
     if tokens.parent is not None:
         attributes[a.TOKEN_PARENT] = list(tokens.parent)
     if tokens.logprobs is not None and len(tokens.logprobs):
@@ -553,6 +558,8 @@ def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
     facts: dict[str, Any] = {
         name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
     }
+    if "texts" in facts:
+        facts["texts"] = tuple(facts["texts"])
     try:
         rows = _rows(attributes)
         parent = attributes.get(a.TOKEN_PARENT)

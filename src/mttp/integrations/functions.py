@@ -51,11 +51,11 @@ class FunctionOptions(Options):
     inputs: bool = True
     """Whether the arguments are recorded as the episode's inputs."""
 
-    _SWITCHES: ClassVar = (*Options._SWITCHES, "inputs")
+    _SWITCHES: ClassVar[tuple[str, ...]] = (*Options._SWITCHES, "inputs")
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
-        if self.records is not None and not (isinstance(self.records, str) and self.records in KINDS):
+        if self.records is not None and not (type(self.records) is str and self.records in KINDS):
             raise InstrumentError(f"records={scalar_text(self.records):.80} is not one of {', '.join(KINDS)}")
 
 

@@ -8,21 +8,25 @@ probabilities are added, where the server returns them.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, cast
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from opentelemetry import trace
 
+from mttp.codec import content
 from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError, MissingExtra
 from mttp.integrations.faults import fault, guard
 from mttp.integrations.foreign_models import as_data, fields
 from mttp.integrations.library_patches import LibraryPatches
 from mttp.integrations.nesting import is_suppressed
+from mttp.integrations.openai_responses import EventAssembler, as_chat, is_continued, messages_of
 from mttp.integrations.options import Options
 from mttp.integrations.patching import handle_in
 from mttp.integrations.scoring_calls import LoggedCall, log_here
@@ -32,30 +36,59 @@ from mttp.model import clock
 from mttp.model.episodes import Call
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording.current import current_episode, current_step, inert_step
+from mttp.recording.conversation import Conversation
+from mttp.recording.current import current_episode, current_step, current_trajectory, inert_step
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_step import OpenStep
+from mttp.recording.trajectory import Trajectory
 from mttp.rewards.call_log import CallLog
 
 try:
     import openai
+    from openai._base_client import AsyncAPIClient, SyncAPIClient
     from openai.resources import completions as _text
     from openai.resources.chat import completions as _chat
+    from openai.resources.responses import responses as _responses
 except ImportError as error:
     raise MissingExtra(package="openai>=1.66", extra="openai", purpose="recording model calls") from error
 
 __all__ = ["attach", "attach_all"]
 
 _LIBRARY = "openai"
-_PARAMETERS = ("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed")
-_OPERATIONS = {"messages": "chat", "prompt": "text_completion"}
-"""The operation, by the argument that holds the prompt."""
+_PARAMETERS = ("temperature", "top_p", "max_tokens", "seed")
+_SAME = {"max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens"}
+"""Other names of parameters."""
 _PARSED = frozenset({"parsed", "parsed_arguments"})
 """What the client parsed; `content` and `arguments` have it as it came."""
 _OFFICIAL = ("opentelemetry.instrumentation.genai.openai", "opentelemetry.instrumentation.openai_v2")
 
 _IN_REQUEST: ContextVar[bool] = ContextVar("mttp-openai-request", default=False)
 """Whether an outer patched method already records the request."""
+
+
+class _Api(NamedTuple):
+    """One of the interfaces of the library that are recorded."""
+
+    operation: str
+    """The operation, as the GenAI conventions name it."""
+    prompt: str
+    """The argument that holds the prompt."""
+    messages: Callable[[Mapping[str, Any]], list[Any] | None]
+    """Returns the messages of a request; None if its prompt is none."""
+    is_continued: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Returns whether the server keeps the earlier messages."""
+
+
+def _chat_messages(arguments: Mapping[str, Any]) -> list[Any] | None:
+    listed = arguments.get("messages")
+    if not isinstance(listed, Iterable) or isinstance(listed, (str, bytes, Mapping)):
+        return None
+    return [as_data(message, _PARSED) for message in listed]
+
+
+_CHAT = _Api("chat", "messages", _chat_messages)
+_TEXT = _Api("text_completion", "prompt", lambda _: None)
+_RESPONSES = _Api("chat", "input", messages_of, is_continued)
 
 
 class ClientPatches(LibraryPatches):
@@ -69,27 +102,45 @@ class ClientPatches(LibraryPatches):
 
     def patch_library(self) -> None:
         """Patch the methods of all clients."""
-        kinds = (_chat.Completions, _chat.AsyncCompletions, _text.Completions, _text.AsyncCompletions)
-        self.patch((f"{kind.__module__}.{kind.__name__}", kind) for kind in kinds)
+        kinds = {
+            _CHAT: (_chat.Completions, _chat.AsyncCompletions, *_earlier_parsers()),
+            _TEXT: (_text.Completions, _text.AsyncCompletions),
+            _RESPONSES: (_responses.Responses, _responses.AsyncResponses),
+        }
+        self.patch((_label(kind), kind, api) for api, owners in kinds.items() for kind in owners)
+        self.watch((_label(kind), kind) for kind in (SyncAPIClient, AsyncAPIClient))
 
-    def patch(self, places: Iterable[tuple[str, Any]]) -> None:
+    def patch(self, places: Iterable[tuple[str, Any, _Api]]) -> None:
         """Patch the methods of these owners, by label."""
         self.install_existing(
             self.LIBRARY,
             (
-                (f"{label}.{method}", owner, method, self._around(owner))
-                for label, owner in places
+                (f"{label}.{method}", owner, method, partial(self._around(owner), api))
+                for label, owner, api in places
                 for method in ("create", "parse")
-                if method == "create" or hasattr(owner, method)  # only chats of newer versions have `parse`
+                if hasattr(owner, method)  # only chats of newer versions have `parse`
             ),
         )
+
+    def watch(self, clients: Iterable[tuple[str, Any]]) -> None:
+        """Name the requests of these clients that no other patch records."""
+        places = ((f"{label}.request", client, "request", self._request) for label, client in clients)
+        self.install_existing(self.LIBRARY, places)
+
+    def copies(self, label: str, client: Any) -> None:
+        """Also record the clients that this one makes of itself."""
+        methods = ("copy", "with_options")
+        places = ((f"{label}.{method}", client, method, self._copy) for method in methods)
+        self.install_existing(self.LIBRARY, places)
 
     def _around(self, owner: Any) -> Callable[..., Any]:
         kind = owner if isinstance(owner, type) else type(owner)
         return self._create_async if kind.__name__.startswith("Async") else self._create
 
-    def _create(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        call = guard(_LIBRARY, self._recorded_call, kwargs)
+    def _create(
+        self, api: _Api, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]
+    ) -> Any:
+        call = guard(_LIBRARY, self._recorded_call, api, kwargs)
         if call is None:
             return wrapped(*args, **kwargs)
         with call.in_progress():
@@ -98,9 +149,9 @@ class ClientPatches(LibraryPatches):
             return response
 
     async def _create_async(
-        self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]
+        self, api: _Api, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        call = guard(_LIBRARY, self._recorded_call, kwargs)
+        call = guard(_LIBRARY, self._recorded_call, api, kwargs)
         if call is None:
             return await wrapped(*args, **kwargs)
         with call.in_progress():
@@ -108,33 +159,50 @@ class ClientPatches(LibraryPatches):
             guard(_LIBRARY, call.take, response)
             return response
 
-    def _recorded_call(self, arguments: Mapping[str, Any]) -> _ModelCall | None:
+    def _recorded_call(self, api: _Api, arguments: Mapping[str, Any]) -> _ModelCall | None:
         """Return the recorder of a request; None if the request is not recorded."""
         if _IN_REQUEST.get() or is_suppressed():
             return None
         log = log_here()
         if log is None and not current_episode():
             return None
-        is_official = "messages" in arguments and self._is_official()
-        return _ModelCall(arguments, self._options, log, is_official=is_official)
+        return _ModelCall(
+            api, arguments, self._options, log, is_official=api is _CHAT and self._is_official()
+        )
+
+    def _request(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        guard(_LIBRARY, _note_unrecorded, args, kwargs)
+        return wrapped(*args, **kwargs)
+
+    def _copy(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        made = wrapped(*args, **kwargs)
+        self.attach_made(attach, made)
+        return made
 
 
 class _ModelCall:
     """One request, until its response is complete; with a `log`, the request is part of a scoring."""
 
     def __init__(
-        self, arguments: Mapping[str, Any], options: Options, log: CallLog | None, *, is_official: bool
+        self,
+        api: _Api,
+        arguments: Mapping[str, Any],
+        options: Options,
+        log: CallLog | None,
+        *,
+        is_official: bool,
     ) -> None:
+        self._api = api
         self._arguments = arguments
         self._options = options
         self._log = log
-        self._chunks: ResponseAssembler | None = None
+        self._chunks: ResponseAssembler | EventAssembler | None = None
         self._began = clock.seconds()
         self._time_to_first_chunk: float | None = None
         self._owns_step = log is None and not current_step()
         self._step: OpenStep = inert_step() if log is not None else current_step()
         if self._owns_step:
-            self._step = current_episode().step()
+            self._step = current_trajectory().step()
         self._call: OpenCall | LoggedCall | None = None if is_official else self._open_call()
 
     def recorded_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -143,30 +211,47 @@ class _ModelCall:
 
         A prompt that can be read only once, such as a generator, is replaced by a list; its errors propagate.
         """
-        name = next((name for name in _OPERATIONS if name in arguments), None)
-        if name is None:
-            return arguments
-        if isinstance(arguments[name], Iterator):
+        name = self._api.prompt
+        if isinstance(arguments.get(name), Iterator):
             arguments = {**arguments, name: list(arguments[name])}
-        if self._options.observations:
-            guard(_LIBRARY, self._record_observation, arguments[name])
+        guard(_LIBRARY, self._record_prompt, arguments)
         return arguments
 
-    def _record_observation(self, prompt: Any) -> None:
-        is_text = isinstance(prompt, (str, bytes, Mapping)) or not isinstance(prompt, Iterable)
-        messages = prompt if is_text else list(map(as_data, prompt))
-        if self._owns_step:
-            self._step.observation(messages)
-        elif isinstance(self._call, LoggedCall):
-            self._call.exchange(arguments=messages)
+    def _record_prompt(self, arguments: Mapping[str, Any]) -> None:
+        """Record the messages that are new in the request; in a grader, all messages."""
+        messages = self._api.messages(arguments)
+        prompt = arguments.get(self._api.prompt) if messages is None else messages
+        if self._log is None:
+            self._conversation.step = self._step
+        if not self._options.observations:
+            return
+        if isinstance(self._call, LoggedCall):
+            self._call.exchange(arguments=prompt)
+        elif self._log is not None:
+            return
+        elif messages is None:
+            self._record_content(content.OBSERVATION, arguments=prompt)
+        else:
+            request = self._conversation.ask(messages, is_continued=self._api.is_continued(arguments))
+            self._record_content(content.OBSERVATION, arguments=request.new or None, history=request.history)
+
+    def _record_content(self, keys: content.ContentKeys, **facts: Any) -> None:
+        """Record a prompt or an answer on the call; on the step where another library records the call."""
+        if isinstance(self._call, OpenCall):
+            self._call._add(**facts)
+        elif self._owns_step or not cast(RecordingSpan, self._step.span).has(keys.value):
+            record = self._step.observation if keys is content.OBSERVATION else self._step.action
+            record(next(iter(facts.values())))
+
+    @property
+    def _conversation(self) -> Conversation:
+        return cast(Trajectory, self._step._owner)._conversation
 
     def _open_call(self) -> OpenCall | LoggedCall:
         given = self._arguments
-        parameters = {name: given[name] for name in _PARAMETERS if _is_number(given.get(name))}
-        if "max_completion_tokens" in parameters:
-            parameters["max_tokens"] = parameters.pop("max_completion_tokens")
-        operation = next((word for name, word in _OPERATIONS.items() if name in given), "chat")
-        model = given.get("model")
+        numbers = {_SAME.get(name, name): value for name, value in given.items() if _is_number(value)}
+        parameters = {name: numbers[name] for name in _PARAMETERS if name in numbers}
+        operation, model = self._api.operation, given.get("model")
         if self._log is None:
             return self._step.model_call(model, operation=operation, provider=_LIBRARY, **parameters)
         call = Call(operation=operation, name=model, provider=_LIBRARY, parameters=parameters)
@@ -201,7 +286,7 @@ class _ModelCall:
             self._record_response(response)
             return
         is_async = isinstance(stream, openai.AsyncStream)
-        chunks = ResponseAssembler()
+        chunks = EventAssembler() if self._api is _RESPONSES else ResponseAssembler()
         listen(_LIBRARY, stream, self, iterator="_iterator", is_async=is_async)
         self._chunks = chunks
         if self._call is not None:
@@ -232,6 +317,8 @@ class _ModelCall:
 
     def _record_response(self, response: Any) -> None:
         """Record the parts of a response; one that fails costs no other."""
+        if getattr(response, "output", None) is not None:
+            response = as_chat(response)
         choices = getattr(response, "choices", None)
         if choices is None:
             kind = type(response)
@@ -247,45 +334,45 @@ class _ModelCall:
 
     def _record_facts(self, call: OpenCall | LoggedCall, response: Any, choices: Sequence[Any]) -> None:
         usage = fields(getattr(response, "usage", None))
+        details = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
         reasons = [getattr(choice, "finish_reason", None) for choice in choices]
         call.response(
             model=getattr(response, "model", None),
             id=getattr(response, "id", None),
             finish_reasons=[reason for reason in reasons if reason],
-            input_tokens=usage.get("prompt_tokens"),
-            output_tokens=usage.get("completion_tokens"),
+            input_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
+            output_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
+            reasoning_tokens=fields(details).get("reasoning_tokens"),
             time_to_first_chunk=self._time_to_first_chunk,
         )
 
     def _record_action(self, choices: Sequence[Any]) -> None:
-        contents = [_content(choice) for choice in choices]
-        answer = contents[0] if len(contents) == 1 else contents
-        if self._owns_step:
-            self._step.action(answer)
-        elif isinstance(self._call, LoggedCall):
+        answers = [_content(choice) for choice in choices]
+        answer = answers[0] if len(answers) == 1 else answers
+        if isinstance(self._call, LoggedCall):
             self._call.exchange(result=answer)
+        elif self._log is None:
+            for each in answers:
+                self._conversation.answer(each)
+            self._record_content(content.ACTION, result=answer)
 
     def _record_tokens(self, response: Any, choices: Sequence[Any]) -> None:
         """
-        Record token ids and log probabilities, as vLLM returns them (`return_token_ids`, `logprobs`).
+        Record token ids, log probabilities and texts, as vLLM returns them (`return_token_ids`, `logprobs`).
 
-        Log probabilities without token ids are not recorded.
-        A step has one token block, so that token ids of several choices are counted as a fault.
+        A step has one token block, so that tokens of several choices are counted as a fault.
         """
-        found = [
-            (ids, choice) for choice in choices if (ids := getattr(choice, "token_ids", None)) is not None
-        ]
-        if len(found) > 1:
-            detail = f"{len(found)} choices have token ids, a step has one block"
+        blocks = [block for choice in choices if (block := _tokens(choice))]
+        if len(blocks) > 1:
+            what = "token ids" if "ids" in blocks[0] else "log probabilities"
+            detail = f"{len(blocks)} choices have {what}, a step has one block"
             self._record_fault("tokens_unrecorded", detail)
             return
-        for ids, choice in found:
-            self._record_block(response, ids, choice)
-
-    def _record_block(self, response: Any, ids: Any, choice: Any) -> None:
-        prompt_ids = getattr(response, "prompt_token_ids", None)
-        prompt_ids = getattr(choice, "prompt_token_ids", None) if prompt_ids is None else prompt_ids
-        self._step.tokens(ids, logprobs=_logprobs(choice), prompt_ids=prompt_ids)
+        for block in blocks:
+            prompt_ids = getattr(response, "prompt_token_ids", None)
+            if prompt_ids is None:
+                prompt_ids = getattr(choices[0], "prompt_token_ids", None)
+            self._step.tokens(**block, prompt_ids=prompt_ids)
 
     def _record_fault(self, kind: str, detail: str) -> None:
         """Count a fault, and name it on the step, if the request belongs to one."""
@@ -295,13 +382,32 @@ class _ModelCall:
             fault(kind, detail)
 
 
-def _logprobs(choice: Any) -> list[float] | None:
-    """Return the log probabilities of a chat or text choice, one per token."""
-    logprobs = getattr(choice, "logprobs", None)
-    content = getattr(logprobs, "content", None)
-    if content is not None:
-        return [fields(token).get("logprob") for token in content]  # type: ignore[misc]  # None is a fault
-    return getattr(logprobs, "token_logprobs", None)
+def _tokens(choice: Any) -> dict[str, Any]:
+    """Return the token ids, log probabilities and token texts of a choice, those that it has."""
+    found, logprobs = {"ids": getattr(choice, "token_ids", None)}, getattr(choice, "logprobs", None)
+    listed = getattr(logprobs, "content", None)
+    if listed is not None:  # of a chat
+        listed = [*map(fields, listed)]
+        found["logprobs"] = [token.get("logprob") for token in listed]  # None is a fault
+        found["texts"] = [token.get("token") for token in listed]
+    else:
+        found["logprobs"] = getattr(logprobs, "token_logprobs", None)
+        found["texts"] = getattr(logprobs, "tokens", None)
+    texts = found["texts"]
+    if texts and all(isinstance(text, str) for text in texts):
+        ids = [int(text[len(_AS_ID) :]) for text in texts if _ID_TEXT.fullmatch(text)]
+        if len(ids) == len(texts):  # vLLM's `return_tokens_as_token_ids`
+            found |= {"ids": ids if found["ids"] is None else found["ids"], "texts": None}
+    else:
+        found["texts"] = None
+    block = {name: value for name, value in found.items() if value is not None}
+    if block and "ids" not in block and found["logprobs"]:
+        block["count"] = len(found["logprobs"])
+    return block
+
+
+_AS_ID = "token_id:"
+_ID_TEXT = re.compile(f"{_AS_ID}[0-9]+")
 
 
 def _content(choice: Any) -> Any:
@@ -328,6 +434,42 @@ def _parent(handle: OpenCall | LoggedCall | OpenStep) -> AbstractContextManager[
     if not handle:
         return nullcontext()
     return trace.use_span(handle.span, record_exception=False, set_status_on_exception=False)
+
+
+def _label(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__name__}"
+
+
+def _note_unrecorded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Count a request of an episode or a scoring that no patch has recorded."""
+    if _IN_REQUEST.get() or is_suppressed():
+        return
+    options = fields(kwargs.get("options", args[1] if len(args) > 1 else None))
+    detail = f"{str(options.get('method', 'get')).upper()} {options.get('url')}"
+    if log_here() is not None:
+        fault(_UNRECORDED, detail)
+    elif handle := current_step() or current_trajectory():
+        cast(RecordingSpan, handle.span).fault(_UNRECORDED, detail)
+
+
+_UNRECORDED = "call_unrecorded"
+
+
+def _earlier_parsers() -> Iterator[Any]:
+    """Yield the classes that parse chats in earlier versions, where they are not those of chats."""
+    for name in ("Completions", "AsyncCompletions"):
+        with suppress(ImportError, AttributeError):
+            kind = getattr(import_module("openai.resources.beta.chat.completions"), name)
+            if not issubclass(kind, (_chat.Completions, _chat.AsyncCompletions)):
+                yield kind
+
+
+def _earlier_parser(client: Any) -> Iterator[tuple[str, Any, _Api]]:
+    """Yield what parses the chats of a client in earlier versions."""
+    with suppress(ImportError, AttributeError):
+        parser = client.beta.chat.completions
+        if isinstance(parser, tuple(_earlier_parsers())):
+            yield "beta.chat.completions", parser, _CHAT
 
 
 def _is_number(value: Any) -> bool:
@@ -364,5 +506,14 @@ def attach(target: Any, /, **options: Any) -> ClientPatches:
         return found.claim()
     is_official = _is_official_active()  # once: later patches of the class are not called through this one
     handle = ClientPatches(options, lambda: is_official)
-    handle.patch([("chat.completions", target.chat.completions), ("completions", target.completions)])
+    handle.patch(
+        [
+            ("chat.completions", target.chat.completions, _CHAT),
+            ("completions", target.completions, _TEXT),
+            ("responses", target.responses, _RESPONSES),
+            *_earlier_parser(target),
+        ]
+    )
+    handle.watch([("client", target)])
+    handle.copies("client", target)
     return handle

@@ -32,6 +32,8 @@ class Logprobs:
     """For a chat: objects with a `logprob`, one per token."""
     token_logprobs: list[float] | None = None
     """For a text: one per token."""
+    tokens: list[str] | None = None
+    """For a text: the text of each token."""
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Append the log probabilities of a chunk."""
@@ -41,6 +43,9 @@ class Logprobs:
         if (numbers := piece.get("token_logprobs")) is not None:
             self.token_logprobs = self.token_logprobs or []
             self.token_logprobs.extend(numbers)
+        if (texts := piece.get("tokens")) is not None:
+            self.tokens = self.tokens or []
+            self.tokens.extend(texts)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,9 +26,15 @@ class Call(Value):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Sampling parameters by name: temperature, top_p, top_k, max_tokens, seed."""
     arguments: Any = None
-    """The arguments of the tool; for a model the messages it was given, if another library recorded them."""
+    """The arguments of the tool; for a model the messages it was given, with a `history` the new ones."""
     result: Any = None
-    """The result of the tool; for a model the messages it answered, if another library recorded them."""
+    """The result of the tool; for a model its answer."""
+    history: tuple[int, ...] = ()
+    """
+    The messages of the request as ranges, start and end of each, among all that the agent's calls recorded.
+
+    `(0, n)` is a request that continues the conversation; any other has left out or changed something.
+    """
     response_model: str | None = None
     """The model that generated the response."""
     finish_reasons: tuple[str, ...] = ()
@@ -37,6 +43,8 @@ class Call(Value):
     """The number of input tokens."""
     output_tokens: int | None = None
     """The number of output tokens."""
+    reasoning_tokens: int | None = None
+    """The number of output tokens that were reasoning."""
     time_to_first_chunk: float | None = None
     """Seconds from the request to the first chunk of a streamed response."""
     error_type: str | None = None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from mttp.model.episodes import Step
 
 __all__ = [
     "Message",
@@ -13,7 +16,11 @@ __all__ = [
     "message_text",
     "messages",
     "new_messages",
+    "picture",
+    "pictures",
     "reasoning",
+    "requests",
+    "seen",
     "speaker",
     "to_json",
     "tool_calls",
@@ -45,9 +52,51 @@ def new_messages(shown: Sequence[Message], before: Sequence[Message]) -> list[Me
     return list(shown[same:])
 
 
+class Seen(NamedTuple):
+    """The messages that a step's policy saw."""
+
+    new: list[Message]
+    """Those that earlier steps had not."""
+    earlier: int
+    """The number of the others."""
+    is_whole: bool = True
+    """Whether these are all of the earlier ones, as far as is known."""
+
+
+def seen(step: Step, before: Sequence[Message]) -> Seen | None:
+    """Return what a step saw after the messages `before` it; None if its observation is not a chat."""
+    history = next((call.history for call in step.calls if call.history), ())
+    shown = messages(step.observation)
+    if history:
+        count = sum(end - start for start, end in zip(history[::2], history[1::2], strict=False))
+        new = shown or []
+        return Seen(new, max(count - len(new), 0), len(history) == 2 and history[0] == 0)
+    if shown is None:
+        return None
+    new = new_messages(shown, before)
+    return Seen(new, len(shown) - len(new))
+
+
+def requests(step: Step, recorded: list[Message]) -> Iterator[list[Message]]:
+    """
+    Yield the whole prompt of each model call of a step that has a history.
+
+    `recorded` has the messages of the agent's earlier calls, and gets those of this step.
+    """
+    for call in step.calls:
+        if call.history:
+            recorded += messages(call.arguments) or ()
+            yield [
+                message
+                for start, end in zip(call.history[::2], call.history[1::2], strict=False)
+                for message in recorded[start:end]
+            ]
+            recorded += messages(call.result) or ()
+
+
 def _essence(message: Message) -> tuple[str, ...]:
     """Return the parts by which two records of one message are equal."""
-    return message["role"], *message_lines(message)
+    return message["role"], *message_lines(message), *pictures(message)
 
 
 def speaker(message: Message) -> str:
@@ -99,10 +148,38 @@ def _part(part: object) -> str:
     """Return the text of a part of a message, else its JSON."""
     if not isinstance(part, Mapping):
         return part if isinstance(part, str) else to_json(part)
+    if (url := picture(part)) is not None:
+        kind, _, data = url.removeprefix("data:").partition(",")
+        size = f", {len(data) * 3 // 4:,} bytes" if data else ""
+        return f"[{kind.removesuffix(';base64')}{size}]" if url.startswith("data:") else f"[picture {url}]"
     for key in ("text", "content"):
         if isinstance(part.get(key), str):
             return str(part[key])
     return to_json(part)
+
+
+def pictures(message: Message) -> list[str]:
+    """Return the URLs of the pictures in a message."""
+    content = message.get("content", message.get("parts"))
+    parts = content if isinstance(content, (list, tuple)) else ()
+    return [url for part in parts if isinstance(part, Mapping) and (url := picture(part)) is not None]
+
+
+def picture(part: Mapping[str, Any]) -> str | None:
+    """Return the URL of a part that is a picture, in the form of any chat API; None for any other part."""
+    kind, given = part.get("type"), part.get("source", part)
+    if kind in ("image_url", "input_image"):
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, Mapping) else url
+    elif not isinstance(given, Mapping) or "image" not in (kind, part.get("modality")):
+        return None
+    else:
+        data = given.get("data", given.get("content"))
+        media_type = given.get("media_type", given.get("mime_type")) or "image/*"
+        url = given.get("url", given.get("uri", data))
+        if isinstance(data, str) and not data.startswith("data:"):
+            url = f"data:{media_type};base64,{data}"
+    return url if isinstance(url, str) else None
 
 
 def to_json(value: object) -> str:

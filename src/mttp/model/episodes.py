@@ -85,6 +85,8 @@ class Tokens(Value):
     """The number of prompt tokens."""
     tokenizer: str | None = None
     """The tokenizer's name."""
+    texts: tuple[str, ...] = ()
+    """The text of each completion token, where the server gives it."""
     template_sha256: str | None = None
     """SHA-256 of the chat template."""
     logprob_basis: str | None = None

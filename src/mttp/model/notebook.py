@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from mttp.model.chat import Message, message_lines, messages, new_messages, speaker
+from mttp.model.chat import Message, message_lines, messages, seen, speaker
 from mttp.model.printable import visible
 
 if TYPE_CHECKING:
@@ -85,12 +85,10 @@ def _steps(episode: Episode) -> Iterator[str]:
     conversations: dict[str | None, list[Message]] = {}
     for step in episode.steps[:_MAX_STEPS]:
         before = conversations.get(step.agent, [])
-        seen, sent = messages(step.observation), messages(step.action)
-        body = (
-            _content("observation", step.observation) if seen is None else _chat(new_messages(seen, before))
-        )
+        shown, sent = seen(step, before), messages(step.action)
+        body = _content("observation", step.observation) if shown is None else _chat(shown.new)
         body += _content("action", step.action) if sent is None else _chat(sent)
-        conversations[step.agent] = [*(seen or before), *(sent or [])]
+        conversations[step.agent] = [*(messages(step.observation) or before), *(sent or [])]
         yield f"<details open><summary>{_escaped(_summary(step))}</summary>{body}</details>"
 
 

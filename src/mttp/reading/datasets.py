@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from mttp.errors import ConfigureError, MissingExtra
-from mttp.model.chat import Message, messages, new_messages
+from mttp.model.chat import Message, messages, new_messages, requests
 from mttp.model.episodes import Episode
 from mttp.otlp.whole_files import replacing
 from mttp.reading.jsonable import jsonable, to_json
@@ -258,8 +258,14 @@ class _Rows:
             raise _Refused(_NOT_COMPLETED)
         prompt = self._prompt(episode)
         found = list(self._messages(episode.steps[0].observation, "user"))
+        recorded: list[Message] = []
         for step in episode.steps:
-            found = _continued(found, self._messages(step.observation, "user"), fixed=len(prompt))
+            if prompts := [*requests(step, recorded)]:
+                found = prompts[-1]
+                if [_message(one) for one in found[: len(prompt)]] != prompt:
+                    raise _Refused(_REWRITTEN)
+            else:
+                found = _continued(found, self._messages(step.observation, "user"), fixed=len(prompt))
             found += self._messages(step.action, "assistant", is_chat=True)
         completion = [_message(one) for one in found[len(prompt) :]]
         if not completion or completion[-1]["role"] != "assistant":

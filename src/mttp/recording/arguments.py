@@ -53,6 +53,8 @@ class TokenFacts(TypedDict, total=False):
     prompt_count: int | None
     """The number of prompt tokens, if the ids are not recorded."""
     tokenizer: str | None
+    texts: Sequence[str] | None
+    """The text of each completion token."""
     logprob_basis: str | None
     """raw, or processed (after temperature, top-k, top-p)."""
     policy_version: str | None

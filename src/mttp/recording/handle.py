@@ -378,7 +378,10 @@ class ScoredHandle(Handle):
         faults: Faults = []
         omissions: list[str] = []
         limit = None if max_bytes is None else integer("max_bytes", max_bytes, faults)
-        span.encoded.update(content.encode(keys, value, faults, omissions, max_bytes=limit))
+        attributes = content.encode(keys, value, faults, omissions, max_bytes=limit)
+        if keys.value in attributes:
+            attributes[keys.value] = span.bounded(keys.value, attributes[keys.value])
+        span.encoded.update(attributes)
         if omissions:
             span.omissions.extend(omissions)
         if faults:

@@ -15,7 +15,7 @@ from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.handle import Handle, Host
 
-__all__ = ["OpenCall"]
+__all__ = ["OpenCall", "no_call"]
 
 
 class _StartsSpan(Protocol):
@@ -73,6 +73,7 @@ class OpenCall(Handle):
         finish_reasons: Sequence[str] = (),
         input_tokens: int | None = None,
         output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
         time_to_first_chunk: float | None = None,
     ) -> None:
         """
@@ -87,6 +88,7 @@ class OpenCall(Handle):
                 finish_reasons=finish_reasons,
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
+                reasoning_tokens=reasoning_tokens,
                 time_to_first_chunk=time_to_first_chunk,
             )
 
@@ -102,6 +104,8 @@ class OpenCall(Handle):
 
     def _record(self, attributes: dict[str, Any], faults: Faults) -> None:
         span = cast(RecordingSpan, self._span)
+        for key in calls.CONTENT & attributes.keys():
+            attributes[key] = span.bounded(key, attributes[key])
         span.encoded.update(attributes)
         span.note(faults)
 
@@ -125,3 +129,8 @@ class OpenCall(Handle):
         if error_type is not None:
             span.fail(error_type, error_message)
         self._end_span(end_time)
+
+
+def no_call(*_: object, **__: object) -> OpenCall:
+    """Return an inert call, which records nothing."""
+    return OpenCall(None, None)

@@ -36,7 +36,7 @@ from mttp.recording.handle import (
     document_of,
     settled,
 )
-from mttp.recording.open_call import OpenCall
+from mttp.recording.open_call import OpenCall, no_call
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
 
@@ -62,10 +62,6 @@ class StepOwner(Protocol):
 
     def _step_ended(self, step: OpenStep) -> bool:
         """Add the reward of an ended step; returns False if another thread has done so."""
-
-
-def _no_call(*_: object, **__: object) -> OpenCall:
-    return OpenCall(None, None)
 
 
 class OpenStep(ScoredHandle):
@@ -259,7 +255,7 @@ class OpenStep(ScoredHandle):
         if faults:
             span.note(faults)
 
-    @quiet_but(_no_call)
+    @quiet_but(no_call)
     def model_call(
         self,
         model: str | None = None,
@@ -276,14 +272,14 @@ class OpenStep(ScoredHandle):
         call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
         return self._open_call(call)
 
-    @quiet_but(_no_call)
+    @quiet_but(no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
         """Start a call of a tool, with its arguments as plain data, and the id that the model gave it."""
         return self._open_call(Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id))
 
     def _open_call(self, call: Call) -> OpenCall:
         if not self._accepts("a call"):
-            return _no_call()
+            return no_call()
         opened = OpenCall._open(self._host, call, self._call_span)
         self._calls = [*self._calls, opened]
         return opened

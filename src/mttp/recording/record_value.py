@@ -187,8 +187,10 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
     span = cast(RecordingSpan, step._span)
     span.is_timed = is_timed
     span.note(faults)
-    step.observation(value.observation)
-    step.action(value.action)
+    if not any(value.observation is call.arguments for call in value.calls):
+        step.observation(value.observation)
+    if not any(value.action is call.result for call in value.calls):
+        step.action(value.action)
     if value.tokens is not None:
         step._attempt(step._set_tokens, value.tokens)
     for scoring in value.rewards:

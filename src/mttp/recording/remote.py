@@ -118,7 +118,7 @@ class RemoteStep(RemoteHandle, OpenStep):
 class RemoteAgent(RemoteHandle, OpenAgent):
     """An agent of another process, which can take steps here and can be scored."""
 
-    _ACCEPTED = frozenset({"step", "reward", "end"})
+    _ACCEPTED = frozenset({"step", "tool_call", "reward", "end"})
 
     def __init__(self, part: OpenEpisode, agent: AgentContext, next_index: int) -> None:
         Trajectory.__init__(self, part._segment, part._span, place={a.AGENT_ID: agent.id})

@@ -36,7 +36,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     """
 
     _ambient_span: AmbientSpan | None = None
-    _ACCEPTED = frozenset({"step", "agent", "reward", "metric", "set_metadata", "end"})
+    _ACCEPTED = frozenset({"step", "tool_call", "agent", "reward", "metric", "set_metadata", "end"})
 
     def __init__(
         self,

@@ -11,15 +11,16 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
-from mttp.codec import rewards
+from mttp.codec import calls, rewards
 from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward, Spec
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
-from mttp.otlp.spans.guarding import quiet
+from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.arguments import RewardValue
+from mttp.recording.conversation import Conversation
 from mttp.recording.episode_rewards import EpisodeRewards
 from mttp.recording.handle import (
     SPAN_KEY,
@@ -30,6 +31,7 @@ from mttp.recording.handle import (
     document_of,
     settled,
 )
+from mttp.recording.open_call import OpenCall, no_call
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.step_buffer import StepBuffer
@@ -50,6 +52,9 @@ class Trajectory(ScoredHandle):
     _step_attributes: dict[str, Any] | None = None
     _step_buffer: StepBuffer | None = None
     _lazy_rewards: EpisodeRewards | None = None
+    _lazy_conversation: Conversation | None = None
+    _late_calls: Sequence[OpenCall] = ()
+    """Calls within steps that had ended."""
     _end_flags = NO_END_FLAGS
     _block_context: Context | None = None
     """The context of its block, until the block ends."""
@@ -118,6 +123,14 @@ class Trajectory(ScoredHandle):
             if self._lazy_rewards is None:
                 self._lazy_rewards = EpisodeRewards(self._step_rewards)
             return self._lazy_rewards
+
+    @property
+    def _conversation(self) -> Conversation:
+        """The messages that its model calls have recorded."""
+        with self._lock:
+            if self._lazy_conversation is None:
+                self._lazy_conversation = Conversation()
+            return self._lazy_conversation
 
     # Properties that are known so far.
 
@@ -222,6 +235,34 @@ class Trajectory(ScoredHandle):
             above=self._span,
         )
         return OpenStep(self, segment.host, span, index)
+
+    @quiet_but(no_call)
+    def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
+        """
+        Start a call of a tool, as `OpenStep.tool_call` does, in the step of the last model request.
+
+        In the open step, if there is one; without any request, in a step of its own.
+        """
+        if not self._accepts("tool_call"):
+            return no_call()
+        call = Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id)
+        step = self._turn()
+        if not step.ended:
+            return step._open_call(call)
+        late = OpenCall._open(self._host, call, step._call_span)
+        self._late_calls = [*self._late_calls, late]
+        return late
+
+    def _turn(self) -> OpenStep:
+        """Return the step to which a tool call belongs."""
+        here = current().get(STEP_KEY)
+        if isinstance(here, OpenStep) and here._owner is self and not here.ended:
+            return here
+        step = max(self._open_steps, key=lambda step: step.index, default=self._conversation.step)
+        if step is None:
+            step = self._conversation.step = self.step()
+            step.end()
+        return step
 
     @quiet
     def reward(
@@ -342,6 +383,9 @@ class Trajectory(ScoredHandle):
         self, *, terminated: bool | None = None, truncated: bool | None = None, end_time: int | None = None
     ) -> None:
         """End the open steps and write the buffered ones, and set the flags of the end."""
+        if self._lazy_conversation is not None:
+            self._lazy_conversation.step = None  # no reference cycle
+            self._end_children(call for call in self._late_calls if not call.ended)
         if self._open_steps:
             steps: list[OpenStep] = sorted(self._open_steps, key=lambda step: step.index)
             self._end_children(steps, end_time=end_time)

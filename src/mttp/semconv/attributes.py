@@ -62,6 +62,11 @@ ANNOTATION_TARGET_TRACE_ID: Final = "mttp.annotation.target_trace_id"
 ANNOTATION_VALUE: Final = "mttp.annotation.value"
 """Value of the annotation, in the type of that attribute."""
 
+CALL_HISTORY_RANGES: Final = "mttp.call.history_ranges"
+"""
+The messages of a request, as ranges among all that its agent's model calls recorded; start and end of each.
+"""
+
 COMPONENT_NAME: Final = "mttp.component.name"
 """Name of a component of a reward, as its reward spec or the caller writes it."""
 
@@ -590,6 +595,9 @@ TOKEN_SHA256: Final = "mttp.token.sha256"
 
 TOKEN_TEMPLATE_SHA256: Final = "mttp.token.template_sha256"
 """SHA-256 of the prompt's chat template, 64 hexadecimal digits."""
+
+TOKEN_TEXTS: Final = "mttp.token.texts"
+"""Text of each completion token, as the server gives it."""
 
 TOKEN_TOKENIZER: Final = "mttp.token.tokenizer"
 """Name of the tokenizer."""

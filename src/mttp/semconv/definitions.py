@@ -511,6 +511,7 @@ SPANS: Final[dict[str, SpanDefinition]] = {
                 "mttp.token.rewards",
                 "mttp.token.sha256",
                 "mttp.token.template_sha256",
+                "mttp.token.texts",
                 "mttp.token.tokenizer",
                 "mttp.token.trainer_logprobs",
                 "mttp.token.uri",
@@ -641,6 +642,7 @@ SPANS: Final[dict[str, SpanDefinition]] = {
         attributes=frozenset(
             {
                 "mttp.agent.id",
+                "mttp.call.history_ranges",
                 "mttp.episode.id",
                 "mttp.faults",
                 "mttp.grader.name",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.model.chat import Message, message_text, messages, reasoning, tool_calls
+from mttp.model.chat import Message, message_text, messages, pictures, reasoning, tool_calls
 from mttp.reading.jsonable import to_json
 
 __all__ = ["chat_content", "content"]
@@ -48,6 +48,7 @@ def _message(message: Message) -> dict[str, Any]:
         "name": str(message.get("name") or message.get("tool_call_id") or ""),
         "reasoning": reasoning(message),
         "text": message_text(message),
+        "pictures": [url for url in pictures(message) if url.startswith("data:image/") and ";base64," in url],
         "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in tool_calls(message)],
     }
 

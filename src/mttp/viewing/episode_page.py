@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mttp.model.chat import Message, messages, new_messages
+from mttp.model.chat import Message, messages, seen
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step
 from mttp.model.scorings import Reward
 from mttp.reading.jsonable import jsonable, to_json
@@ -176,6 +176,8 @@ class _Conversation:
         facts = _stated(step, _OF_STEP)
         facts += [fact(name, True) for name in ("terminated", "truncated") if getattr(step, name)]
         facts += [fact("seconds", seconds)] if seconds is not None else []
+        if any(call.history[2:] or call.history[:1] > (0,) for call in step.calls):
+            facts.append(fact("messages", "some earlier ones were left out or changed"))
         facts += _named("metrics", step.metrics) + _named("metadata", step.metadata)
         observation, action = self._exchange(step)
         return {
@@ -188,21 +190,20 @@ class _Conversation:
             "facts": facts,
             "warnings": [*_warnings(step), *(f"annotation {_annotation(one)}" for one in step.annotations)],
             "rewards": [scoring(one) for one in step.rewards],
-            "calls": [call_block(one) for one in step.calls],
+            "calls": [call_block(one, step) for one in step.calls],
             "tokens": None if step.tokens is None else token_view(step.tokens, self._pieces),
         }
 
     def _exchange(self, step: Step) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-        seen, sent = messages(step.observation), messages(step.action)
-        if seen is None:
+        sent = messages(step.action)
+        shown = seen(step, self._before.get(step.agent, []))
+        if shown is None:
             return content(step.observation), content(step.action)
-        before = self._before.get(step.agent, [])
-        self._before[step.agent] = [*seen, *(sent or [])]
+        self._before[step.agent] = [*(messages(step.observation) or ()), *(sent or ())]
         if sent is None and isinstance(step.action, str):
             sent = [{"role": "assistant", "content": step.action}]
-        new = new_messages(seen, before)
         action = content(step.action) if sent is None else chat_content(sent)
-        return (chat_content(new) if new else None), action
+        return (chat_content(shown.new) if shown.new else None), action
 
 
 def _final(episode: Episode) -> dict[str, Any]:

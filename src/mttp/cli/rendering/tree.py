@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from mttp.cli.rendering.words import count, duration, moment, number, printed, shortened
-from mttp.model.chat import Message, message_lines, messages, new_messages, speaker
+from mttp.model.chat import Message, message_lines, messages, seen, speaker
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.model.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
@@ -104,24 +104,24 @@ class _Drawing:
 
     def _add_step(self, root: Tree, step: Step, *, seconds: float | None, has_step_rewards: bool) -> None:
         before = self._conversations.setdefault(step.agent, [])
-        seen, sent = messages(step.observation), messages(step.action)
-        new = new_messages(seen or [], before)
+        shown, sent = seen(step, before), messages(step.action)
         words = _step_reward(step) if has_step_rewards else []
         words += [] if seconds is None else [duration(seconds)]
         words += [name for name in ("terminated", "truncated") if getattr(step, name)]
-        if seen and len(new) < len(seen):
-            words.append(f"after {count(len(seen) - len(new), 'earlier message')}")
+        if shown and shown.earlier:
+            others = "" if shown.is_whole else ", without others"
+            words.append(f"after {count(shown.earlier, 'earlier message')}{others}")
         of_agent = "" if step.agent is None else f" of {step.agent}"
         branch = root.add(_titled(f"step {step.index}{of_agent}", words))
-        if seen is None:
+        if shown is None:
             self._add_content(branch, "observation", step.observation)
-        for message in new:
+        for message in shown.new if shown else ():
             self._add_message(branch, message)
         if sent is None:
-            self._add_content(branch, "assistant" if seen else "action", step.action)
+            self._add_content(branch, "assistant" if shown else "action", step.action)
         for message in sent or []:
             self._add_message(branch, message)
-        self._conversations[step.agent] = [*(seen or before), *(sent or [])]
+        self._conversations[step.agent] = [*(messages(step.observation) or before), *(sent or [])]
         if known := self._stated(step, _OF_STEP):
             branch.add(_pairs(known))
         if step.tokens is not None:
@@ -131,7 +131,7 @@ class _Drawing:
         for annotation in step.annotations:
             self._add_annotation(branch, annotation)
         for call in step.calls:
-            self._add_call(branch, call)
+            self._add_call(branch, call, step)
         self._add_own(branch, step)
 
     def _add_message(self, parent: Tree, message: Message) -> None:
@@ -208,7 +208,8 @@ class _Drawing:
         for call in grade.calls:
             self._add_call(branch, call)
 
-    def _add_call(self, parent: Tree, call: Call) -> None:
+    def _add_call(self, parent: Tree, call: Call, step: Step | None = None) -> None:
+        """Add a call; what it has in common with its step is shown there."""
         words = [duration(_seconds(call))]
         if call.input_tokens is not None or call.output_tokens is not None:
             words.append(f"{number(call.input_tokens)} tokens in, {number(call.output_tokens)} out")
@@ -216,8 +217,10 @@ class _Drawing:
         branch = parent.add(printed(f"{call.operation} {call.name or ''}".rstrip() + "  " + ", ".join(words)))
         if call.parameters:
             branch.add(_pairs({name: self._brief(value) for name, value in call.parameters.items()}))
-        self._add_content(branch, "arguments", call.arguments)
-        self._add_content(branch, "result", call.result)
+        if step is None or call.arguments is not step.observation:
+            self._add_content(branch, "arguments", call.arguments)
+        if step is None or call.result is not step.action:
+            self._add_content(branch, "result", call.result)
         self._add_error(branch, call)
 
     def _add_own(self, parent: Tree, value: Episode | Agent | Step) -> None:

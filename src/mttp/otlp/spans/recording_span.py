@@ -25,7 +25,7 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AnyValue, Attributes
 from typing_extensions import Self
 
-from mttp.codec import kinds
+from mttp.codec import kinds, pictures
 from mttp.codec.pending import names_of
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.model import clock, ids
@@ -134,6 +134,13 @@ class RecordingSpan(Outlasted, SpanData):
         if hidden:
             self.omissions.extend(hidden)
         return kept
+
+    def bounded(self, key: str, value: Any) -> Any:
+        """Return content in which a picture that the trace has already, or that is too large, is a digest."""
+        trace = self._trace
+        trace.pictures = {} if trace.pictures is None else trace.pictures
+        place = self.identity.span_id, key
+        return pictures.bounded(key, value, trace.pictures, self.omissions, place=place)
 
     def admits(self, key: str) -> bool:
         """Whether a user attribute is already set, or there is space for it; if not, count a fault."""

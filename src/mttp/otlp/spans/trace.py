@@ -95,6 +95,8 @@ class Trace(Clock):
     """Attributes that all of its spans have."""
     steps: str = SPANS
     """How its steps are exported, one of STEP_MODES."""
+    pictures: dict[str, object] | None = None
+    """The place of each picture in its content, by digest."""
     of_environment = False
     """Whether its steps are those of an environment, whose span ids are rarely used."""
 

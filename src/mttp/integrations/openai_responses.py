@@ -1,0 +1,154 @@
+"""OpenAI's Responses API in the form of chats: its input as messages, its output as an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Any
+
+from mttp.codec.plain import scalar_text
+from mttp.integrations.foreign_models import as_data, fields
+from mttp.integrations.stream_assembly import AssembledResponse
+from mttp.model.chat_forms import chat_messages
+
+__all__ = ["EventAssembler", "as_chat", "is_continued", "messages_of"]
+
+_UNSENT = frozenset({"parsed", "parsed_arguments", "status", "logprobs", "token_ids"})
+"""Fields of items that are no part of a message."""
+_DELTAS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_text.delta": "text",
+    "response.reasoning_summary_text.delta": "text",
+    "response.function_call_arguments.delta": "arguments",
+    "response.custom_tool_call_input.delta": "input",
+}
+"""The field that the fragment of an event belongs to."""
+
+
+def is_continued(arguments: Mapping[str, Any]) -> bool:
+    """Return whether the server adds the input to a conversation that it keeps."""
+    return any(isinstance(arguments.get(name), (str, Mapping)) for name in _KEPT)
+
+
+_KEPT = ("previous_response_id", "conversation")
+
+
+def messages_of(arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the instructions and the input of a request as chat messages."""
+    given = arguments.get("input")
+    items = as_data(given, _UNSENT) if isinstance(given, (list, tuple)) else given
+    instructions = arguments.get("instructions")
+    found = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
+    if isinstance(items, list):
+        for is_answer, group in groupby(items, _is_of_model):
+            some = [*group]
+            found += [_answer(some)] if is_answer else chat_messages([*map(_part, some)])
+    elif items is not None:
+        found += [{"role": "user", "content": items}] if isinstance(items, str) else []
+    return found
+
+
+def as_chat(response: Any) -> AssembledResponse:
+    """Return a response of the Responses API with the fields of a chat's response."""
+    found = fields(response)
+    items = [*map(fields, found.get("output") or ())]
+    parts = [fields(part) for item in items for part in item.get("content") or ()]
+    content = [token for part in parts for token in part.get("logprobs") or ()]
+    details = fields(found.get("incomplete_details")).get("reason")
+    whole = AssembledResponse(
+        model=found.get("model"),
+        id=found.get("id"),
+        usage=found.get("usage"),
+        prompt_token_ids=found.get("prompt_token_ids"),
+    )
+    if items:
+        ids = [one["token_ids"] for one in (found, *items, *parts) if one.get("token_ids")]
+        choice: Any = SimpleNamespace(
+            message=_answer(as_data(items, _UNSENT)),
+            finish_reason=details or found.get("status"),
+            logprobs=SimpleNamespace(content=content or None),
+            token_ids=ids[0] if ids else None,
+        )
+        whole.choices = [choice]
+    return whole
+
+
+def _is_of_model(item: Any) -> bool:
+    """Return whether an item of the input is a part of an earlier answer."""
+    if not isinstance(item, Mapping):
+        return False
+    kind = str(item.get("type", "message"))
+    if kind == "message":
+        return bool(item.get("role") == "assistant")
+    return kind == "reasoning" or kind.endswith("_call")
+
+
+def _answer(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the items of one answer as a message."""
+    parts = [part for item in items for part in _parts(item)]
+    (message,) = chat_messages({"role": "assistant", "parts": parts})
+    return message
+
+
+def _parts(item: Mapping[str, Any]) -> Sequence[Any]:
+    content, kind = item.get("content"), item.get("type", "message")
+    if kind == "reasoning" and not (content or item.get("summary")):  # encrypted, or none
+        return ()
+    if kind != "message":
+        return [_part(item)]
+    return content if isinstance(content, (list, tuple)) else [content]
+
+
+def _part(item: Any) -> Any:
+    """Return an item with the id by which a tool's answer refers to it, and the type of a function's call."""
+    if not isinstance(item, Mapping) or "call_id" not in item:
+        return item
+    kind = str(item.get("type")).replace("custom_tool_call", "function_call")
+    return {**item, "type": kind, "id": item["call_id"]}
+
+
+class EventAssembler:
+    """Collects the events of one streamed response; it has the interface of `ResponseAssembler`."""
+
+    def __init__(self) -> None:
+        self._response: Mapping[str, Any] = {}
+        self._items: dict[Any, dict[str, Any]] = {}
+        self.problems: list[str] = []
+        """Why parts of events could not be taken."""
+
+    def add(self, event: Any) -> None:
+        """Add an event."""
+        found = fields(event)
+        kind, index = found.get("type"), found.get("output_index", 0)
+        if found.get("response") is not None:
+            self._response = fields(found["response"])
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            self._items[index] = {**fields(found.get("item"))}
+        elif kind in _DELTAS:
+            self._extend(self._items.setdefault(index, {}), found, _DELTAS[kind])
+        elif kind == "error":
+            self.problems.append(f"the server sent an error: {scalar_text(found.get('message')):.200}")
+
+    def _extend(self, item: dict[str, Any], event: Mapping[str, Any], name: str) -> None:
+        """Append a fragment to an item that is not complete yet."""
+        if name in ("arguments", "input"):
+            item[name] = (item.get(name) or "") + event["delta"]
+            return
+        below = "summary" if "summary" in event["type"] else "content"
+        parts = item[below] = [{**fields(part)} for part in item.get(below) or ()]
+        place = event.get("summary_index" if below == "summary" else "content_index", 0)
+        parts += [{"type": "output_text"}] * (place + 1 - len(parts))
+        part = parts[place] = {**parts[place]}
+        part["type"] = "refusal" if name == "refusal" else part["type"]
+        part[name] = (part.get(name) or "") + event["delta"]
+        part["logprobs"] = [*(part.get("logprobs") or ()), *(event.get("logprobs") or ())]
+
+    @property
+    def response(self) -> AssembledResponse:
+        """The response so far, in the form of a chat's."""
+        if self._response.get("output"):
+            return as_chat(self._response)
+        items = [self._items[index] for index in sorted(self._items)]
+        return as_chat({**self._response, "output": items})
