@@ -18,7 +18,7 @@ from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.episode_properties import EpisodeProperties
-from mttp.recording.handle import SPAN_KEY, Host, current
+from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Host, current
 from mttp.recording.open_agent import OpenAgent
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -322,7 +322,8 @@ def _identity(
     segment: Segment, index: int, facts: Mapping[str, Any], shared: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
     """Return the attributes of an episode's facts; `index` is its number in the session, the default."""
-    attributes = {**shared, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
+    policy = cast("dict[str, Any] | None", current().get(POLICY_KEY)) or {}
+    attributes = {**policy, **shared, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
     if facts:
         attributes = codec.identity(attributes, faults, facts)
         if facts.get("env_kwargs") is not None:
