@@ -568,6 +568,39 @@ def test_an_invalid_argument_of_an_update_is_a_fault(
     assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
 
 
+def test_what_a_trainer_logs_is_recorded_under_any_name(session: mttp.Session):
+    """
+    Usual names of fields are the fields, other numbers metrics, and other values metadata.
+    """
+    usual = {"approx_kl": 0.25, "clipfrac": np.float32(0.5), "lr": np.array([3e-4]), "explained_var": 0.75}
+    losses = {"losses/value_loss": 2.0, "train/policy_gradient_loss": -0.5, "v_loss": 3.0, "Loss": 1.0}
+    mttp.update(7, **usual, **losses, kl=0.125, SPS=900, sampler="random", absent=None, sizes=[1, 2])
+
+    (found,) = mttp.read(session).updates
+    assert (7, 0.125, 0.5, 3e-4, 0.75) == (
+        found.index,
+        found.kl,
+        found.clip_fraction,
+        found.learning_rate,
+        found.explained_variance,
+    )
+    assert (2.0, -0.5, 1.0) == (found.value_loss, found.policy_loss, found.loss)
+    assert {"approx_kl": 0.25, "v_loss": 3.0, "sps": 900.0} == found.metrics
+    assert {"sampler": "random", "sizes": [1, 2]} == found.metadata
+    assert {} == session.stats.faults
+
+
+def test_a_logged_value_that_no_field_can_hold_is_a_fault(session: mttp.Session):
+    """
+    It costs only itself, as do names that differ only in their signs.
+    """
+    mttp.update(approx_kl="much", lr=0.5, **{"a/b": 1.0, "a_b": 2.0, "": 3.0})
+
+    (found,) = mttp.read(session).updates
+    assert (None, 0.5, {"a_b": 1.0}) == (found.kl, found.learning_rate, found.metrics)
+    assert {"kl_invalid": 1, "name_collision": 2} == session.stats.faults
+
+
 # Round trips.
 
 

@@ -12,8 +12,8 @@ from surface import CALLS, HANDLES, Scene
 
 import mttp
 
-FREE = {"step.model_call", "episode.set_inputs", "part.set_inputs"}
-"""Calls that take names of the user's own: sampling parameters, inputs."""
+FREE = {"step.model_call", "episode.set_inputs", "part.set_inputs", "update"}
+"""Calls that take names of the user's own: sampling parameters, inputs, logged numbers."""
 NAMED = [
     name
     for name in CALLS

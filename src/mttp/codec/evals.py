@@ -26,6 +26,7 @@ __all__ = [
     "ending",
     "lacking",
     "merged",
+    "missing_policy",
     "on_episode",
     "policy",
     "tag_pairs",
@@ -151,6 +152,14 @@ def on_episode(
 def policy(evaluation: Evaluation) -> dict[str, Plain]:
     """Return the attributes of the policy, which its episodes share."""
     return _texts(evaluation, _POLICY, [])
+
+
+def missing_policy(attributes: Mapping[str, Any], policy: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Return the attributes of the policy that an episode lacks; none if it names another policy."""
+    named = policy.get(a.POLICY_ID)
+    if attributes.get(a.POLICY_ID, named) != named:
+        return {}
+    return {key: value for key, value in policy.items() if key not in attributes}
 
 
 def _sample(evaluation: Evaluation, sample: int) -> dict[str, Plain]:

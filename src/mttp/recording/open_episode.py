@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from opentelemetry.trace import Link, Span, SpanContext
 
-from mttp.codec import content
+from mttp.codec import content, evals
 from mttp.codec import episodes as codec
 from mttp.codec.fields import integer, mapping, optional_text
 from mttp.codec.generators import GeneratorState
@@ -322,12 +322,14 @@ def _identity(
     segment: Segment, index: int, facts: Mapping[str, Any], shared: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
     """Return the attributes of an episode's facts; `index` is its number in the session, the default."""
-    policy = cast("dict[str, Any] | None", current().get(POLICY_KEY)) or {}
-    attributes = {**policy, **shared, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
+    attributes = {**shared, **segment.identity, a.EPISODE_INDEX: index, a.EPISODE_TIMING: "live"}
     if facts:
         attributes = codec.identity(attributes, faults, facts)
         if facts.get("env_kwargs") is not None:
             _hide_secrets(segment.host, attributes)
+    policy = current().get(POLICY_KEY)
+    if policy is not None:
+        attributes |= evals.missing_policy(attributes, cast("dict[str, Any]", policy))
     return attributes
 
 

@@ -316,8 +316,7 @@ class OpenEvaluation(ScoredHandle):
         span = episode._span
         if span is not None:
             span.forget(evals.ON_EPISODES)
-            for key, value in evals.policy(self._stated).items():
-                span.values.setdefault(key, value)
+            span.values |= evals.missing_policy(span.values, evals.policy(self._stated))
             span.values |= span.checked(evals.on_episode, self._stated, sample=sample, result=result)
 
     def _add_to_episode(self, episode: object, result: TaskResult, reward: Any) -> None:
@@ -341,12 +340,9 @@ class OpenEvaluation(ScoredHandle):
             last = opened._scored
             if reward is None and last is not None and (last.value, last.status) == (result.score, "ok"):
                 scoring = replace(last, span_id=opened._scoring)  # the function has recorded it
-            is_named = scoring.spec is not None or scoring.grader is not None
-            opened.reward(
-                scoring,
-                verdict=None if verdict == scoring.verdict else verdict,
-                **({} if is_named else facts),
-            )
+            if scoring.span_id or scoring.spec is not None or scoring.grader is not None:
+                facts = {}
+            opened.reward(scoring, verdict=None if verdict == scoring.verdict else verdict, **facts)
 
     def _join(self, episode: OpenEpisode) -> None:
         """Link the episode to the evaluation, unless it is linked."""
