@@ -211,6 +211,47 @@ def test_an_open_group_is_recorded_when_its_session_closes():
     assert {"group_incomplete": 2} == dict(session.stats.faults)
 
 
+@pytest.mark.parametrize("failed_at", [0, 1, 2])
+def test_a_group_is_complete_with_the_members_that_failed(session: mttp.Session, failed_at: int):
+    """
+    Their handles may be lost with the exception; they have no valid reward, and adding them changes nothing.
+    """
+    group = mttp.group(size=3, normalization="mean")
+    for place in range(3):
+        try:
+            with mttp.episode(group=group) as episode:
+                if place == failed_at:
+                    lost = episode
+                    raise ConnectionError("gone")
+                episode.reward(float(place))
+            group.add(episode)
+        except ConnectionError:
+            pass
+
+    assert group.ended
+    group.add(lost)
+    group.end()
+    (found,) = mttp.read(session).groups
+    assert (3, 2, lost.trace_id) == (found.size, found.valid_count, found.episodes[failed_at])
+    assert ({}, ()) == (dict(session.stats.faults), found.faults)
+
+
+def test_a_member_that_failed_may_be_added_with_a_reward_while_the_group_is_open(session: mttp.Session):
+    """
+    Whether the group is stated by its id or its handle; episodes of other groups stay where they are.
+    """
+    group = mttp.group("g", size=3)
+    for name in ("g", "other"):
+        with pytest.raises(ZeroDivisionError), mttp.episode(group=name) as episode:
+            raise ZeroDivisionError
+        if name == "g":
+            group.add(episode, reward=-1.0)
+    group.end()
+
+    assert (-1.0,) == group.value.rewards
+    assert ("group_incomplete: 1 of 3",) == group.value.faults
+
+
 def test_a_group_whose_block_raises_is_recorded(session: mttp.Session):
     """
     It has its current members, and the exception is raised.
@@ -347,15 +388,15 @@ def test_hostile_arguments_are_faults(session: mttp.Session):
     assert session.stats.faults
 
 
-def test_calls_after_a_group_s_end_are_faults(session: mttp.Session):
+def test_a_member_after_a_group_s_end_is_a_fault(session: mttp.Session):
     """
-    The group is recorded once.
+    The group is recorded once, however often it is ended.
     """
     group = mttp.group("g", TRACES[:2])
     group.add(TRACES[2])
     group.end()
 
-    assert ({"after_end": 2}, 1) == (dict(session.stats.faults), len(mttp.read(session).groups))
+    assert ({"after_end": 1}, 1) == (dict(session.stats.faults), len(mttp.read(session).groups))
 
 
 def test_without_a_session_groups_and_updates_do_nothing():

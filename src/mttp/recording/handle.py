@@ -110,6 +110,9 @@ class Host(Protocol):
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Return whether sampling selects a new episode."""
 
+    def episode_failed(self, episode: Any) -> None:
+        """Register an episode that ended by an error or was aborted."""
+
     def episode_started(self, episode: HasStartMarker) -> int:
         """Register an episode that started, and return its index."""
 

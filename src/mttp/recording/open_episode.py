@@ -277,6 +277,8 @@ class OpenEpisode(EpisodeProperties):
         if faults:
             span.note(faults)
         self._end_span(end_time)
+        if closing["status"] != "completed":  # without the lock, since groups ask for rewards
+            segment.host.episode_failed(self)
 
     def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
         steps = self._steps

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from mttp.codec import updates
 from mttp.codec.fields import is_absent
@@ -28,8 +27,6 @@ from mttp.semconv.values import GroupScope as Scope
 __all__ = ["group", "update"]
 
 _lock = threading.RLock()
-_open: WeakKeyDictionary[Session, dict[int, OpenGroup]] = WeakKeyDictionary()
-"""Open groups by session, which are recorded when it closes."""
 _last: dict[tuple[str, str | None], int] = {}
 """The index of the last update by run and policy."""
 
@@ -148,15 +145,16 @@ def _open_group(
     metrics: Mapping[str, float] | None,
     metadata: Mapping[str, object] | None,
 ) -> OpenGroup:
+    recorder = session._recorder
     with _lock:
-        open_groups = _open.get(session)
-        if open_groups is None:
-            open_groups = _open[session] = {}
-            session._before_close(_close, session, open_groups)
-    span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
+        if recorder.open_groups is None:
+            recorder.open_groups = {}
+            session._before_close(_close, session)
+        open_groups = recorder.open_groups
+    span = recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
+    opened = OpenGroup(recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
     open_groups[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
@@ -166,11 +164,10 @@ def _forget(open_groups: dict[int, OpenGroup], ended: OpenGroup) -> None:
     open_groups.pop(id(ended), None)
 
 
-def _close(session: Session, open_groups: dict[int, OpenGroup]) -> None:
+def _close(session: Session) -> None:
     """Record the open groups; a forked child leaves its parent's groups to the parent."""
-    for opened in list(open_groups.values()):
-        if opened._host is session._recorder:
-            opened._end_open()
+    for opened in list((session._recorder.open_groups or {}).values()):
+        opened._end_open()
 
 
 @never_raises(lambda *_, **__: Update())
