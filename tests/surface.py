@@ -163,6 +163,8 @@ CALLS: Mapping[str, Callable[[Scene], object]] = {
         for key, call in _of_measured(name).items()
     },
     **{key: call for name in ("episode", "agent", "part") for key, call in _of_trajectory(name).items()},
+    "episode.set_inputs": lambda at: at.episode.set_inputs({"a": 1}, final=[1, 2]),
+    "part.set_inputs": lambda at: at.part.set_inputs(final=[1, 2]),
     "step.tokens": lambda at: at.step.tokens(_numbers(), logprobs=[-0.5] * 4),
     "step.reward": lambda at: at.step.reward(1.0, components={"a": 1.0}),
     "step.observation": lambda at: at.step.observation(_numbers()),

@@ -133,6 +133,7 @@ NAMED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Mapping[str, ob
     "episode.metric": (mttp.recording.OpenEpisode.metric, {"name": "speed", "value": 1.0}, {}),
     "episode.set_metadata": (mttp.recording.OpenEpisode.set_metadata, {"name": "note", "value": 1}, {}),
     "episode.final_observation": (mttp.recording.OpenEpisode.final_observation, {"value": 1}, {}),
+    "episode.set_inputs": (mttp.recording.OpenEpisode.set_inputs, {}, {"final": None}),
     "group.add": (mttp.recording.OpenGroup.add, {"episode": "0" * 31 + "1"}, {}),
     "group.metric": (mttp.recording.OpenGroup.metric, {"name": "speed", "value": 1.0}, {}),
     "group.set_metadata": (mttp.recording.OpenGroup.set_metadata, {"name": "note", "value": 1}, {}),
@@ -166,6 +167,7 @@ TOUCHED = {
     "episode.metric": "metrics",
     "episode.set_metadata": "metadata",
     "episode.final_observation": "final_observation|omissions",
+    "episode.set_inputs": "inputs",
     "step.end": "calls|steps",
 }
 """The fields that a call may change."""

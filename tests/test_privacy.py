@@ -196,6 +196,8 @@ def play(acts: list[Callable[[mttp.recording.OpenStep], None]], *, packed: bool)
                 act(step)
         agent.reward(CANARY, explanation=CANARY)
         episode.final_observation(CANARY)
+        episode.set_inputs(final=CANARY)
+        episode.set_inputs(CANARY)
         episode.reward(Printed(), explanation=CANARY, error=CANARY)
     value = mttp.Episode(
         error_type="ValueError",

@@ -311,7 +311,7 @@ def test_a_later_score_of_the_same_grader_wins_over_the_run_s_own(session: mttp.
 
 def test_an_episode_without_a_reward_takes_the_late_score():
     """
-    The later score becomes the reward; the return stays unknown.
+    The later score becomes the reward and the return.
     """
     unpaid = [replace(record, attributes=dict(record.attributes)) for record in episode(0, steps=0)]
     for record in unpaid:
@@ -321,7 +321,7 @@ def test_an_episode_without_a_reward_takes_the_late_score():
 
     found = read(unpaid, score).episodes[0]
 
-    assert (1.0, None, ()) == (found.reward.value, found.return_, found.rewards)
+    assert (1.0, 1.0, ()) == (found.reward.value, found.return_, found.rewards)
 
 
 @pytest.mark.parametrize("reward", [1.0, math.nan, None])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
+import pickle
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -667,6 +669,82 @@ def test_inputs_may_be_an_array(session: mttp.Session) -> None:
             pass
         assert read == mttp.read(session).episode(episode.trace_id).inputs
     assert {} == session.stats.faults
+
+
+def test_inputs_that_exist_only_at_the_end_join_the_first_ones(session: mttp.Session) -> None:
+    """
+    By name, the last value counts; without earlier inputs the end may state any value.
+    """
+    with mttp.episode(inputs={"answer": "7", "tries": 1}) as episode:
+        episode.set_inputs(final=None, messages=[{"role": "user"}])
+        episode.set_inputs({"tries": 2})
+        episode.end(inputs={"state": [1, {"a": 2}]})
+    with mttp.episode() as other:
+        other.end(inputs="seven")
+
+    joined = {
+        "answer": "7",
+        "tries": 2,
+        "final": None,
+        "messages": [{"role": "user"}],
+        "state": [1, {"a": 2}],
+    }
+    assert [joined, "seven"] == [read.inputs for read in mttp.read(session)]
+    assert joined == episode.inputs
+    assert {} == session.stats.faults
+
+
+@pytest.mark.parametrize(
+    ("first", "late", "read"),
+    [("7", {"final": 1}, "7"), ({"a": 1}, 5, {"a": 1}), ({"a": 1}, {"b": float}, {"a": 1, "b": str(float)})],
+)
+def test_late_inputs_that_cannot_be_recorded_cost_only_themselves(
+    session: mttp.Session, first: object, late: object, read: object
+) -> None:
+    """
+    A fault names them, and the earlier inputs stay.
+    """
+    with mttp.episode(inputs=first) as episode:
+        episode.set_inputs(late)
+
+    assert read == only(session).inputs
+    assert 1 == sum(session.stats.faults.values())
+
+
+def test_late_inputs_after_the_end_are_a_fault(session: mttp.Session) -> None:
+    """
+    They are not recorded, and the property does not show them.
+    """
+    with mttp.episode(inputs={"a": 1}) as episode:
+        pass
+    episode.set_inputs(b=2)
+
+    assert ({"a": 1}, {"a": 1}) == (episode.inputs, only(session).inputs)
+    assert {"after_end": 1} == session.stats.faults
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda inputs: inputs.update(a=1),
+        lambda inputs: inputs.__setitem__("a", 1),
+        lambda inputs: inputs["messages"].append("hi"),
+        lambda inputs: inputs["messages"][0].pop("role"),
+    ],
+)
+def test_inputs_of_an_open_episode_are_read_only(
+    session: mttp.Session, change: Callable[[Any], object]
+) -> None:
+    """
+    A change that would not be recorded raises at any depth; a copy may change.
+    """
+    with mttp.episode(inputs={"messages": [{"role": "user"}]}) as episode:
+        with pytest.raises(TypeError, match="set_inputs"):
+            change(episode.inputs)
+        change(copy.deepcopy(episode.inputs))
+        change(pickle.loads(pickle.dumps(episode.inputs)))
+
+    assert {"messages": [{"role": "user"}]} == episode.inputs == only(session).inputs
 
 
 def test_hostile_values_never_raise(session: mttp.Session) -> None:

@@ -211,6 +211,47 @@ def test_an_open_group_is_recorded_when_its_session_closes():
     assert {"group_incomplete": 2} == dict(session.stats.faults)
 
 
+@pytest.mark.parametrize("failed_at", [0, 1, 2])
+def test_a_group_is_complete_with_the_members_that_failed(session: mttp.Session, failed_at: int):
+    """
+    Their handles may be lost with the exception; they have no valid reward, and adding them changes nothing.
+    """
+    group = mttp.group(size=3, normalization="mean")
+    for place in range(3):
+        try:
+            with mttp.episode(group=group) as episode:
+                if place == failed_at:
+                    lost = episode
+                    raise ConnectionError("gone")
+                episode.reward(float(place))
+            group.add(episode)
+        except ConnectionError:
+            pass
+
+    assert group.ended
+    group.add(lost)
+    group.end()
+    (found,) = mttp.read(session).groups
+    assert (3, 2, lost.trace_id) == (found.size, found.valid_count, found.episodes[failed_at])
+    assert ({}, ()) == (dict(session.stats.faults), found.faults)
+
+
+def test_a_member_that_failed_may_be_added_with_a_reward_while_the_group_is_open(session: mttp.Session):
+    """
+    Whether the group is stated by its id or its handle; episodes of other groups stay where they are.
+    """
+    group = mttp.group("g", size=3)
+    for name in ("g", "other"):
+        with pytest.raises(ZeroDivisionError), mttp.episode(group=name) as episode:
+            raise ZeroDivisionError
+        if name == "g":
+            group.add(episode, reward=-1.0)
+    group.end()
+
+    assert (-1.0,) == group.value.rewards
+    assert ("group_incomplete: 1 of 3",) == group.value.faults
+
+
 def test_a_group_whose_block_raises_is_recorded(session: mttp.Session):
     """
     It has its current members, and the exception is raised.
@@ -347,15 +388,15 @@ def test_hostile_arguments_are_faults(session: mttp.Session):
     assert session.stats.faults
 
 
-def test_calls_after_a_group_s_end_are_faults(session: mttp.Session):
+def test_a_member_after_a_group_s_end_is_a_fault(session: mttp.Session):
     """
-    The group is recorded once.
+    The group is recorded once, however often it is ended.
     """
     group = mttp.group("g", TRACES[:2])
     group.add(TRACES[2])
     group.end()
 
-    assert ({"after_end": 2}, 1) == (dict(session.stats.faults), len(mttp.read(session).groups))
+    assert ({"after_end": 1}, 1) == (dict(session.stats.faults), len(mttp.read(session).groups))
 
 
 def test_without_a_session_groups_and_updates_do_nothing():
@@ -566,6 +607,39 @@ def test_an_invalid_argument_of_an_update_is_a_fault(
     (found,) = mttp.read(session).updates
     assert ((fault,), 0, "next") == (found.faults, found.index, found.policy_version_after)
     assert {fault.partition(":")[0]: 1} == dict(session.stats.faults)
+
+
+def test_what_a_trainer_logs_is_recorded_under_any_name(session: mttp.Session):
+    """
+    Usual names of fields are the fields, other numbers metrics, and other values metadata.
+    """
+    usual = {"approx_kl": 0.25, "clipfrac": np.float32(0.5), "lr": np.array([3e-4]), "explained_var": 0.75}
+    losses = {"losses/value_loss": 2.0, "train/policy_gradient_loss": -0.5, "v_loss": 3.0, "Loss": 1.0}
+    mttp.update(7, **usual, **losses, kl=0.125, SPS=900, sampler="random", absent=None, sizes=[1, 2])
+
+    (found,) = mttp.read(session).updates
+    assert (7, 0.125, 0.5, 3e-4, 0.75) == (
+        found.index,
+        found.kl,
+        found.clip_fraction,
+        found.learning_rate,
+        found.explained_variance,
+    )
+    assert (2.0, -0.5, 1.0) == (found.value_loss, found.policy_loss, found.loss)
+    assert {"approx_kl": 0.25, "v_loss": 3.0, "sps": 900.0} == found.metrics
+    assert {"sampler": "random", "sizes": [1, 2]} == found.metadata
+    assert {} == session.stats.faults
+
+
+def test_a_logged_value_that_no_field_can_hold_is_a_fault(session: mttp.Session):
+    """
+    It costs only itself, as do names that differ only in their signs.
+    """
+    mttp.update(approx_kl="much", lr=0.5, **{"a/b": 1.0, "a_b": 2.0, "": 3.0})
+
+    (found,) = mttp.read(session).updates
+    assert (None, 0.5, {"a_b": 1.0}) == (found.kl, found.learning_rate, found.metrics)
+    assert {"kl_invalid": 1, "name_collision": 2} == session.stats.faults
 
 
 # Round trips.

@@ -12,8 +12,8 @@ from surface import CALLS, HANDLES, Scene
 
 import mttp
 
-FREE = {"step.model_call"}
-"""Calls that take names of the user's own: sampling parameters."""
+FREE = {"step.model_call", "episode.set_inputs", "part.set_inputs", "update"}
+"""Calls that take names of the user's own: sampling parameters, inputs, logged numbers."""
 NAMED = [
     name
     for name in CALLS
@@ -23,7 +23,8 @@ ROOMS: dict[str, Callable[..., object]] = {"bind_context": mttp.recording.bind_c
 EPISODE = {
     *("agent", "agents", "end", "ended", "env", "final_observation", "group", "id", "inputs", "length"),
     *("metadata", "metric", "metrics", "outcome", "policy", "policy_update_index", "return_", "return_basis"),
-    *("reward", "run_id", "seed", "set_metadata", "slices", "span", "span_id", "status", "step"),
+    *("reward", "run_id", "seed", "set_inputs", "set_metadata", "slices", "span", "span_id"),
+    *("status", "step"),
     *("step_reward_sum", "task", "terminated", "tool_call", "trace_id", "truncated"),
 }
 OFFERED: dict[str, set[str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -11,11 +12,13 @@ import sys
 import textwrap
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from opentelemetry import trace
 from polling import SECONDS, eventually
 from programs import told
@@ -28,6 +31,7 @@ from mttp.errors import ConfigureError, ReadError
 from mttp.model import Evaluation, Spec, TaskResult
 from mttp.rewards.evaluating.progress_bar import bar
 from mttp.semconv import attributes as a
+from mttp.study.rule_templates import TEMPLATES
 from mttp.testing import OtlpReceiver
 
 FIVE = ["a", "b", "c", "d", "e"]
@@ -673,6 +677,127 @@ def test_an_ended_episode_is_scored_late(session: mttp.Session, how: str):
     )
     assert statement.revision == found.results[0].revision
     assert ["a", "b"] == [result.task for result in found.results]
+
+
+# One notion of score.
+
+OF_KINDS: dict[str, Callable[[float], Any]] = {
+    "numbers": lambda score: score,
+    "verdicts": lambda score: score > 0.5,
+    "pairs": lambda score: (score, score > 0.5),
+    "scores": lambda score: mttp.rewards.Score(score, explanation="because"),
+    "results": lambda score: scoring(score).score(),
+    "values of results": lambda score: scoring(score).score().value,
+    "rewards": lambda score: Reward(value=score, components={"right": score}),
+}
+
+
+def evaluated(path: str, returned: Callable[[float], Any], right: int) -> Any:
+    """Record an evaluation of 60 tasks, of which the first `right` ones score 1 and the others 0."""
+    tasks = [{"id": f"t{place:02}", "slices": [f"s{place % 2}"]} for place in range(60)]
+    with (
+        mttp.configure(f"file://{path}", run=path, kind="eval"),
+        mttp.evaluate("sums", tasks=tasks, policy="small", policy_version=path) as run,
+    ):
+        run.map(lambda task: returned(float(int(task["id"][1:]) < right)))
+    return run
+
+
+@pytest.mark.parametrize("kind", OF_KINDS)
+def test_every_study_has_the_score_of_the_evaluation(kind: str, tmp_path: Path) -> None:
+    """
+    A result is the reward and the return of its episode; comparison and gate agree to the last digit.
+    """
+    pytest.importorskip("scipy")
+    base, new = str(tmp_path / "base.jsonl"), str(tmp_path / "new.jsonl")
+    evaluated(base, OF_KINDS[kind], 30)
+    run = evaluated(new, OF_KINDS[kind], 45)
+    summary = run.value.against(mttp.read(base).evals[0]).summary()
+    comparison = mttp.compare(base, new)
+    rules = yaml.safe_load(TEMPLATES["llm"])
+    recording = mttp.read(new)
+
+    for episode in recording:
+        (result,) = episode.results
+        assert (result.score,) * 2 == (episode.reward.value, episode.return_)
+        assert ("small", new) == (episode.policy, episode.policy_version_start)
+        assert 1 == len(episode.rewards)
+    for metric in (comparison["return"], comparison["reward"]):
+        assert (summary.delta, summary.delta_interval, summary.delta_p, summary.comparison) == (
+            metric.effect,
+            metric.interval,
+            metric.p_corrected,
+            metric.verdict,
+        )
+    assert [("policy", "version")] == [(found.kind, found.name) for found in comparison.differences]
+    assert "promote" == mttp.gate(new, baseline=base, rules=rules).verdict
+    assert "missing_rewards" not in {finding.name for finding in mttp.diagnose(new).findings}
+    assert summary.mean == mttp.summarize(new).returns.mean() == 0.75
+    assert {"s0": 23 / 30, "s1": 22 / 30} == {name: part.mean for name, part in run.by_slice().items()}
+
+
+def test_a_scoring_of_the_function_with_the_score_is_kept(session: mttp.Session) -> None:
+    """
+    With its components and its explanation; another score is a further scoring, which counts.
+    """
+
+    def work(task: str) -> float:
+        mttp.current_episode().reward(0.5, components={"right": 0.5}, explanation="half")
+        return 0.5 if task == "same" else 0.75
+
+    with mttp.evaluate("sums", tasks=["same", "other"]) as run:
+        run.map(work)
+    same, other = sorted(mttp.read(session), key=lambda episode: episode.return_ or 0.0)
+
+    assert (1, {"right": 0.5}, "half") == (len(same.rewards), same.reward.components, same.reward.explanation)
+    assert (2, 0.75, {}) == (len(other.rewards), other.reward.value, other.reward.components)
+
+
+def test_a_task_that_failed_leaves_no_reward_and_a_score_that_failed_does(session: mttp.Session) -> None:
+    """
+    An exception is no grading; a score that is no number, and an abstention, have a status.
+    """
+    answers = {
+        "raised": ValueError("no"),
+        "nan": math.nan,
+        "none": mttp.rewards.Score(None),
+        "true": mttp.rewards.Score(True),
+    }
+    with mttp.evaluate("sums", tasks=[*answers]) as run:
+        outcomes = [result.outcome for result in run.map(answers.__getitem__)]
+
+    assert ["errored", "errored", "abstained", "scored"] == outcomes
+    statuses = {episode.task: (episode.reward.status, episode.outcome) for episode in mttp.read(session)}
+    assert {
+        "raised": ("missing", "unknown"),
+        "nan": ("error", "unknown"),
+        "none": ("abstained", "unknown"),
+        "true": ("ok", "success"),
+    } == statuses
+
+
+def test_episodes_of_an_evaluation_have_its_policy(session: mttp.Session) -> None:
+    """
+    Wherever they start in it, unless they state another one; also a late score is the return.
+    """
+
+    def work(task: str) -> dict[str, Any]:
+        with mttp.episode(task=task, env="inner") as inner, mttp.episode(policy="judge"):
+            pass
+        return {"score": 0.5, "episode": inner}
+
+    with mttp.evaluate("sums", tasks=["a"], policy="small", policy_version=2) as run:
+        run.map(work, episodes=False)
+    outside = mttp.evaluate("sums", tasks=["b"], policy="large")
+    with mttp.episode(task="b") as episode:
+        outside.result("b", 1.0, episode=episode)
+    outside.end()
+    with mttp.episode(task="c"):
+        pass
+
+    assert {("small", "2", 0.5), ("judge", None, None), ("large", None, 1.0), (None, None, None)} == {
+        (found.policy, found.policy_version_start, found.return_) for found in mttp.read(session)
+    }
 
 
 # Baselines.

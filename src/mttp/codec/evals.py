@@ -26,7 +26,9 @@ __all__ = [
     "ending",
     "lacking",
     "merged",
+    "missing_policy",
     "on_episode",
+    "policy",
     "tag_pairs",
 ]
 
@@ -36,7 +38,8 @@ _IDENTITY = {
     "suite": a.EVAL_SUITE_NAME,
     "suite_version": a.EVAL_SUITE_VERSION,
 }
-_FACTS = {"run_name": a.RUN_NAME, "policy": a.POLICY_ID, "policy_version": a.POLICY_VERSION_START}
+_POLICY = {"policy": a.POLICY_ID, "policy_version": a.POLICY_VERSION_START}
+_FACTS = {"run_name": a.RUN_NAME, **_POLICY}
 _NAMES = _IDENTITY | _FACTS
 _FIGURES = {
     "pass_rate": a.EVAL_PASS_RATE,
@@ -144,6 +147,19 @@ def on_episode(
         return attributes
     shared = {key: value for name, key in _SHARED.items() if (value := getattr(result, name)) is not None}
     return attributes | shared | _verdict(result)
+
+
+def policy(evaluation: Evaluation) -> dict[str, Plain]:
+    """Return the attributes of the policy, which its episodes share."""
+    return _texts(evaluation, _POLICY, [])
+
+
+def missing_policy(attributes: Mapping[str, Any], policy: Mapping[str, Plain]) -> dict[str, Plain]:
+    """Return the attributes of the policy that an episode lacks; none if it names another policy."""
+    named = policy.get(a.POLICY_ID)
+    if attributes.get(a.POLICY_ID, named) != named:
+        return {}
+    return {key: value for key, value in policy.items() if key not in attributes}
 
 
 def _sample(evaluation: Evaluation, sample: int) -> dict[str, Plain]:

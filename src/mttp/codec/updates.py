@@ -12,7 +12,7 @@ from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MAX_LINKS", "decode", "encode", "markers"]
+__all__ = ["MAX_LINKS", "decode", "encode", "logged_fields", "markers"]
 
 MAX_LINKS = 100
 """The maximum number of groups or episodes per link span: most SDKs keep 128 links of a span."""
@@ -39,6 +39,21 @@ _NUMBERS = {
     "lag_mean": a.UPDATE_LAG_MEAN,
     "lag_max": a.UPDATE_LAG_MAX,
 }
+_LOGGED = {
+    **{name: name for name in ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")},
+    **{name: name for name in ("policy_loss", "value_loss", "explained_variance")},
+    **dict.fromkeys(("total_loss",), "loss"),
+    **dict.fromkeys(("approx_kl", "mean_kl", "mean_kl_loss", "ppo_kl", "kl_divergence", "kl_div"), "kl"),
+    **dict.fromkeys(("mean_entropy", "policy_entropy"), "entropy"),
+    **dict.fromkeys(("gradient_norm", "gradients_default_optimizer_global_norm"), "grad_norm"),
+    **dict.fromkeys(("lr", "default_optimizer_learning_rate"), "learning_rate"),
+    **dict.fromkeys(("clipfrac", "clip_frac", "pg_clipfrac", "clip_ratio"), "clip_fraction"),
+    **dict.fromkeys(("pg_loss", "policy_gradient_loss", "actor_loss"), "policy_loss"),
+    **dict.fromkeys(("v_loss", "vf_loss", "critic_loss"), "value_loss"),
+    **dict.fromkeys(("explained_var", "vf_explained_var"), "explained_variance"),
+}
+"""Fields of an update by the names that trainers log them under; the sign of an `entropy_loss` varies."""
+_PREFIXES = ("train/", "losses/", "charts/")
 KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), a.UPDATE_SAMPLED_VERSIONS, a.FAULTS})
 """All attributes of an update except templates."""
 TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
@@ -57,6 +72,19 @@ def encode(update: Update, faults: Faults) -> dict[str, Plain]:
     if update.sampled_versions is not None:
         attributes[a.UPDATE_SAMPLED_VERSIONS] = [text(version, faults) for version in update.sampled_versions]
     return attributes | templates.encode(a.UPDATE_DISCARDED, update.discarded)
+
+
+def logged_fields(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of an update among logged values, and the other values by name."""
+    fields, others = dict[str, Any](), dict[str, Any]()
+    for name, value in logged.items():
+        head = next(filter(name.startswith, _PREFIXES), "")
+        field = _LOGGED.get(name.removeprefix(head).lower())
+        if field is None or field in fields:
+            others[name] = value
+        else:
+            fields[field] = value
+    return fields, others
 
 
 def markers(update: Update) -> Iterator[dict[str, Plain]]:

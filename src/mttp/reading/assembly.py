@@ -176,7 +176,7 @@ class PartialEpisode:
             spans=self.parts.found,
             duplicates=self.duplicates,
             invalid_step_rewards=self.invalid_step_rewards,
-            is_rewarded=self.figured is not None and self.is_rewarded,
+            is_rewarded=self.is_rewarded,
             has_unplaced_calls=self.figured is not None and self.figured.has_unplaced_calls,
             figures=None if self.figured is None else self._figures(row, scored, self.figured),
             scope=scope,

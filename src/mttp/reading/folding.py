@@ -195,6 +195,8 @@ def _annotated(
     score = whole.get(("score", "score"))
     if score is not None and score.reward is not None and _has_no_reward(episode):
         changed["reward"] = score.reward
+        if score.reward.status == "ok":
+            changed |= {"return_": score.reward.value, "return_basis": "episode"}
     if on_steps or columns:
         numbers = _numbers(episode, columns, add_problem)
         changed["steps"] = tuple(

@@ -186,7 +186,7 @@ class SpanAggregator:
             target = str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))
             self._late.append((summary_fields.run(record), record.trace_id, target, scored))
         stated = summary_fields.statement(record)
-        if stated is None or (stated.kind in ("score", "fact") and not self._has_figures):
+        if stated is None or (stated.kind == "fact" and not self._has_figures):
             return
         about = stated.kind, stated.key, stated.episode
         latest = self._statements.setdefault(about, {})
@@ -287,7 +287,7 @@ class SpanAggregator:
                 others = {name: value for name, value in self.figures[row].metadata.items() if name != key}
                 self._replace(row, metadata=others | labels({key: last[0].value}))
             elif last is not None and last[1] is not None and not self._flags[row] & _REWARDED:
-                self._replace(row, **reward_figures(self._graded(last[0].trace_id, last[1])))
+                self._set_reward(row, self._graded(last[0].trace_id, last[1]))
         for trace_id in [*self._new_members]:
             row = self._row(trace_id)
             if row is None:
@@ -327,6 +327,15 @@ class SpanAggregator:
         if self._has_counts:
             self.aggregate.labels["outcomes"].replace(row, str(outcome))
 
+    def _set_reward(self, row: int, scored: Scored) -> None:
+        """Set a late score, which is the return, too, of an episode without any reward."""
+        is_return = scored.status == "ok"
+        if self._has_figures:
+            return_ = {"return_": known(scored.value)} if is_return else {}
+            self._replace(row, **reward_figures(scored), **return_)
+        if self._has_counts and is_return and scored.value is not None:
+            self.aggregate.returns[row] = scored.value
+
     def _replace(self, row: int, **changes: Any) -> None:
         self.figures[row] = self.figures[row]._replace(**changes)
 
@@ -335,6 +344,8 @@ class SpanAggregator:
         self.duplicates += theirs.duplicates
         effective, graded = theirs.scored(trace_id)
         effective = self._effective(row, effective)
+        if theirs.is_rewarded:
+            self._flags[row] |= _REWARDED
         if theirs.figured is not None:
             self._merge_figures(row, theirs, theirs.figured, effective)
         if not self._has_counts:
@@ -379,8 +390,6 @@ class SpanAggregator:
             call_count=own.call_count + count,
             call_nanoseconds=own.call_nanoseconds + nanoseconds,
         )
-        if theirs.is_rewarded:
-            self._flags[row] |= _REWARDED
         if counted.has_unplaced_calls:
             self._unplaced.add(own.trace_id)
 

@@ -17,7 +17,7 @@ from mttp.codec.fields import check_switches, checked_text
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model import ids
-from mttp.model.interrupts import raise_interrupt, suppress_errors
+from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
@@ -31,6 +31,7 @@ from mttp.recording.session import Session
 from mttp.recording.session_factory import (
     RUN_ID_VARIABLE,
     TRANSPORT_VARIABLE,
+    announce,
     close_with_child,
     close_with_this_child,
     is_off,
@@ -216,7 +217,7 @@ def _start_implicit() -> Session:
     session = open_session(isolation=_isolation)
     _close_at_exit()
     if not session.closed:
-        _announce(f"mttp: recording episodes to {session.transport!r}")
+        announce(f"mttp: recording episodes to {session.transport!r}")
     return session
 
 
@@ -286,11 +287,6 @@ def resume() -> None:
     with _lock:
         if _active is None or _active.closed or _active is _isolated_session():
             _active, _implicit, _is_implicit_off = None, False, False
-
-
-def _announce(message: str) -> None:
-    with suppress_errors():
-        print(message, file=sys.stderr)
 
 
 def may_record() -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mttp.codec import episodes as codec
 from mttp.codec.plain import from_json
+from mttp.recording.read_only import read_only
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 
@@ -73,9 +74,9 @@ class EpisodeProperties(Trajectory):
 
     @property
     def inputs(self) -> Any:
-        """What a reward needs besides the steps, decoded from JSON."""
+        """What a reward needs besides the steps, as a read-only copy; `set_inputs` adds to it."""
         document = self._identity.get(a.INPUTS_JSON)
-        return None if document is None else from_json(document)
+        return None if document is None else read_only(from_json(document))
 
     @property
     def status(self) -> str:

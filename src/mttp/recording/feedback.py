@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind
 from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.episodes import OUTCOMES
+from mttp.codec.fields import integer
 from mttp.codec.plain import Faults, listed, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model import clock
 from mttp.model.episodes import Annotation, Call, Grade, Spec
@@ -256,12 +257,13 @@ def _record(
     default = now()
     given = nanoseconds(time, faults)
     start = default if given is None else given
+    stated_revision = integer("revision", revision, faults)
     annotation = replace(
         annotation,
         episode=resolved.trace_id,
         step=resolved.step,
         step_span_id=resolved.span_id if resolved.is_step else "",
-        revision=_revision(revision, start, faults),
+        revision=start if stated_revision is None else stated_revision,
         run_id=session.run_id,
     )
     link = targets.link(resolved.trace_id, resolved.span_id)
@@ -302,15 +304,6 @@ def _call(session: Session, call: Call, parent: SpanContext, start: int, grader:
         return session._recorder.span(name, values=values, parent=parent, start=start_time, kind=kind)
 
     OpenCall._record_finished(session._recorder, call, start_span, start_time=start)
-
-
-def _revision(given: object, default: int, faults: Faults) -> int:
-    if given is None:
-        return default
-    if isinstance(given, int) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
-        return given
-    faults.append(f"revision_invalid: {scalar_text(given):.80}")
-    return default
 
 
 def now() -> int:

@@ -33,6 +33,7 @@ __all__ = [
     "Handle",
     "Host",
     "HasStartMarker",
+    "POLICY_KEY",
     "ScoredHandle",
     "attach",
     "current",
@@ -46,6 +47,8 @@ TRAJECTORY_KEY = otel_context.create_key("mttp-trajectory")
 """The context key of the current episode or agent."""
 STEP_KEY = otel_context.create_key("mttp-step")
 """The context key of the current step."""
+POLICY_KEY = otel_context.create_key("mttp-policy")
+"""The context key of the attributes of the policy that is evaluated; episodes that start there have them."""
 (SPAN_KEY,) = trace.set_span_in_context(trace.INVALID_SPAN, Context())
 """OpenTelemetry's context key of the current span."""
 
@@ -106,6 +109,9 @@ class Host(Protocol):
 
     def samples(self, trace_id: int, group: str | None) -> bool:
         """Return whether sampling selects a new episode."""
+
+    def episode_failed(self, episode: Any) -> None:
+        """Register an episode that ended by an error or was aborted."""
 
     def episode_started(self, episode: HasStartMarker) -> int:
         """Register an episode that started, and return its index."""
@@ -359,6 +365,8 @@ class ScoredHandle(Handle):
 
     _scoring: str = ""
     """The span id of its last scoring, 16 hex digits."""
+    _scored: Reward | None = None
+    """Its last scoring."""
 
     def _as_latest(self, scoring: Reward) -> Reward:
         """Return the scoring, without its times if another was recorded later: the last one counts."""
@@ -366,8 +374,9 @@ class ScoredHandle(Handle):
             return scoring
         return replace(scoring, start_time=None, end_time=None)
 
-    def _remember_scoring(self, scoring: RecordingSpan, document: str = "") -> None:
-        """Remember the span of a recorded scoring, and the document of its spec."""
+    def _remember_scoring(self, scoring: RecordingSpan, reward: Reward, document: str = "") -> None:
+        """Remember a recorded scoring with its span, and the document of its spec."""
+        self._scored = reward
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:
             cast(Host, self._host).keep_spec_document(document)

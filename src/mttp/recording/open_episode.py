@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, cast
 
 from opentelemetry.trace import Link, Span, SpanContext
 
-from mttp.codec import content
+from mttp.codec import content, evals
 from mttp.codec import episodes as codec
-from mttp.codec.fields import integer, optional_text
+from mttp.codec.fields import integer, mapping, optional_text
 from mttp.codec.generators import GeneratorState
 from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.episode_properties import EpisodeProperties
-from mttp.recording.handle import SPAN_KEY, Host, current
+from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Host, current
 from mttp.recording.open_agent import OpenAgent
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -163,6 +163,29 @@ class OpenEpisode(EpisodeProperties):
             self._keep_content(content.FINAL_OBSERVATION, value, max_bytes)
 
     @quiet
+    def set_inputs(self, /, inputs: object = None, **facts: object) -> None:
+        """
+        Record inputs that are known only now, such as the final answer; of a name the last value counts.
+
+        `inputs` is a mapping, or any value if the episode has no inputs so far.
+        """
+        if not self._accepts("set_inputs"):
+            return
+        span, faults = cast(RecordingSpan, self._span), list[str]()
+        with self._lock:
+            known = self.inputs
+            if known is None and not facts:
+                known = inputs
+            elif known is None or isinstance(known, dict):
+                known = {**(known or {}), **mapping("inputs", inputs, faults), **facts}
+            else:
+                faults.append(f"inputs_invalid: {scalar_text(known):.80} is not a mapping, so none are added")
+            encoded = codec.identity({}, faults, {"inputs": known})
+            self._identity = {**self._identity, **encoded}
+            span.encoded.update(encoded)
+        span.note(faults)
+
+    @quiet
     def end(
         self,
         *,
@@ -179,6 +202,7 @@ class OpenEpisode(EpisodeProperties):
         cost_usd: float | None = None,
         error_type: str | None = None,
         error_message: str = "",
+        inputs: object = None,
         end_time: int | None = None,
     ) -> None:
         """
@@ -187,9 +211,12 @@ class OpenEpisode(EpisodeProperties):
         `outcome` is success, failure or unknown; `status` is completed, aborted or error.
         `discount` is the trainer's discount factor, and `advantage` the episode's advantage.
         `final_value` is the critic's value of the final observation, `cost_usd` is in US dollars.
+        `inputs` are added as by `set_inputs`.
         `end_time` is in nanoseconds since the Unix epoch, by default now.
         """
         if self._accepts("end"):
+            if inputs is not None:
+                self.set_inputs(inputs)
             self._finish(
                 terminated=terminated,
                 truncated=truncated,
@@ -250,6 +277,8 @@ class OpenEpisode(EpisodeProperties):
         if faults:
             span.note(faults)
         self._end_span(end_time)
+        if closing["status"] != "completed":  # without the lock, since groups ask for rewards
+            segment.host.episode_failed(self)
 
     def _encode_ending(self, segment: Segment, faults: Faults) -> dict[str, Any]:
         steps = self._steps
@@ -300,6 +329,9 @@ def _identity(
         attributes = codec.identity(attributes, faults, facts)
         if facts.get("env_kwargs") is not None:
             _hide_secrets(segment.host, attributes)
+    policy = current().get(POLICY_KEY)
+    if policy is not None:
+        attributes |= evals.missing_policy(attributes, cast("dict[str, Any]", policy))
     return attributes
 
 

@@ -69,6 +69,7 @@ class OpenGroup(ScoredHandle):
     An open group of episodes whose rewards are compared with each other.
 
     It is recorded once: with its last member, at `end`, at the end of its block, or when the session closes.
+    An episode that names the group and fails is a member by itself, since its handle is easily lost.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class OpenGroup(ScoredHandle):
         self._stated = stated or Group()
         self._members: dict[str, Member] = {}
         self._shared_values: dict[str, set[str | None]] = {"group": set(), "task": set(), "env": set()}
+        self._lost: set[str] = set()
+        """The trace ids of the members that were added because they failed."""
         self._at_end = at_end
         self._recorded: Group | None = None
         self._lock = threading.RLock()
@@ -126,19 +129,36 @@ class OpenGroup(ScoredHandle):
         `reward` is by default the episode's reward when the group is recorded.
         """
         with self._lock:
-            if not self._accepts("add"):
+            if self.ended and not self._lost:
+                self._accepts("add")  # it is a fault
                 return
             try:
                 resolved = target(episode)
             except ValueError as error:
                 self._span_fault("target_invalid", str(error))
                 return
-            if resolved.is_step or resolved.trace_id in self._members:
+            is_known = resolved.trace_id in self._lost and reward is None and advantage is None
+            if (self.ended and is_known) or not self._accepts("add"):
+                return
+            if resolved.is_step or resolved.trace_id in self._members.keys() - self._lost:
                 reason = "is a step" if resolved.is_step else "is already a member"
                 self._span_fault("member_invalid", f"{resolved.trace_id} {reason}")
                 return
+            self._lost.discard(resolved.trace_id)
             self._members[resolved.trace_id] = self._member(episode, resolved.trace_id, resolved.span_id)
             self._set_stated(self._members[resolved.trace_id], reward, advantage)
+            if len(self._members) == self._stated.size:
+                self._finish()
+
+    @quiet
+    def _add_failed(self, episode: OpenEpisode) -> None:
+        """Add an episode that failed, if it names this group."""
+        with self._lock:
+            group, trace_id = self._stated.id or self._shared("group"), episode.trace_id
+            if self.ended or episode.group != group or trace_id in self._members:
+                return
+            self._lost.add(trace_id)
+            self._members[trace_id] = self._member(episode, trace_id, episode.span_id)
             if len(self._members) == self._stated.size:
                 self._finish()
 
@@ -210,9 +230,9 @@ class OpenGroup(ScoredHandle):
 
     @quiet
     def end(self) -> None:
-        """Record the group with its current members."""
+        """Record the group with its current members; does nothing if it is recorded already."""
         with self._lock:
-            if self._accepts("end"):
+            if self and not self.ended:
                 self._finish()
 
     def _end_open(self) -> None:

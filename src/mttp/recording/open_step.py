@@ -204,7 +204,7 @@ class OpenStep(ScoredHandle):
         if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
             scoring = self._owner._segment.score(span, self._span_context, reward, faults, place=self._place)
-            self._remember_scoring(scoring, document)
+            self._remember_scoring(scoring, reward, document)
 
     def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
         span = cast(RecordingSpan, self._span)

@@ -21,6 +21,7 @@ from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trac
 from mttp.recording import provenance
 from mttp.recording.handle import BuffersSteps, HasStartMarker
 from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_group import OpenGroup
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.transports.export_target import ExportTarget
@@ -97,6 +98,8 @@ class RunRecorder:
         self._status = "completed"
         self._without_marker: dict[int, HasStartMarker] = {}
         self._buffers: dict[int, BuffersSteps] = {}
+        self.open_groups: dict[int, OpenGroup] | None = None
+        """Groups that are open, by the ids of their handles; None before the first one."""
         self._marker_lock = threading.Lock()
         self._marker_thread = 0
         self._run_lock = threading.RLock()
@@ -199,6 +202,11 @@ class RunRecorder:
         """Register the end of an episode."""
         self._without_marker.pop(id(episode), None)
         next(self._finished)
+
+    def episode_failed(self, episode: OpenEpisode) -> None:
+        """Tell the open groups about an episode that ended by an error or was aborted."""
+        for group in list((self.open_groups or {}).values()):
+            group._add_failed(episode)
 
     def part_started(self, part: HasStartMarker) -> None:
         """Register a part of another process's episode."""

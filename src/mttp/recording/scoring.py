@@ -90,7 +90,7 @@ class OpenScoring:
         for grade in reward.grades:
             self._end_grade(grade, reward)
         span.end()
-        self._scored._remember_scoring(span, result.document)
+        self._scored._remember_scoring(span, reward, result.document)
         return f"{span.identity.span_id:016x}"
 
     def _end_grade(self, grade: Grade, reward: Reward) -> None:

@@ -17,6 +17,7 @@ from mttp.codec.secrets import Secrets
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.model import ids
+from mttp.model.interrupts import suppress_errors
 from mttp.model.log import log
 from mttp.otlp.malloc import keep_freed
 from mttp.otlp.spans import AUTO, STEP_MODES
@@ -34,6 +35,7 @@ __all__ = [
     "RUN_ID_VARIABLE",
     "TRANSPORT_VARIABLE",
     "addresses",
+    "announce",
     "close_with_child",
     "close_with_this_child",
     "is_off",
@@ -84,6 +86,7 @@ def open_session(
     if steps not in STEP_MODES:
         raise ConfigureError(f"steps={scalar_text(steps):.80} is not one of {', '.join(STEP_MODES)}")
     launch_facts = provenance.launch()
+    is_first = RUN_ID_VARIABLE not in os.environ and not launch_facts.get("rank")
     launch_id = launch_facts.pop("run_id", None)
     stated_id = checked_text(ConfigureError, "run_id", run_id)
     identity = text(stated_id or _variable(RUN_ID_VARIABLE, isolation) or launch_id or ids.run_id(), [])
@@ -140,7 +143,29 @@ def open_session(
     if str(secrets):
         publish(session, SECRETS_VARIABLE, str(secrets))
     close_with_this_child(session)
+    if isolation is None and is_first and content is None:
+        _announce_withheld(routes, own)
     return session
+
+
+def announce(message: str) -> None:
+    """Print a line about what is recorded, to standard error."""
+    with suppress_errors():
+        print(message, file=sys.stderr)
+
+
+def _announce_withheld(routes: Sequence[Route], targets: Sequence[ExportTarget]) -> None:
+    """Name the transports that get no content by default, and what sends it."""
+    silent = [
+        target.address
+        for route, target in zip(routes, targets, strict=True)
+        if route.content is None and not target.withholding.content
+    ]
+    if silent:
+        announce(
+            f"mttp: prompts, answers, token ids and other content are withheld from {', '.join(silent)}; "
+            "mttp.configure(content=True) sends them"
+        )
 
 
 def is_off() -> bool:

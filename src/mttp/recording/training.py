@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from mttp.codec import updates
+from mttp.codec.fields import is_absent
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model import clock
 from mttp.model.episodes import Group, Update
@@ -27,8 +27,6 @@ from mttp.semconv.values import GroupScope as Scope
 __all__ = ["group", "update"]
 
 _lock = threading.RLock()
-_open: WeakKeyDictionary[Session, dict[int, OpenGroup]] = WeakKeyDictionary()
-"""Open groups by session, which are recorded when it closes."""
 _last: dict[tuple[str, str | None], int] = {}
 """The index of the last update by run and policy."""
 
@@ -147,15 +145,16 @@ def _open_group(
     metrics: Mapping[str, float] | None,
     metadata: Mapping[str, object] | None,
 ) -> OpenGroup:
+    recorder = session._recorder
     with _lock:
-        open_groups = _open.get(session)
-        if open_groups is None:
-            open_groups = _open[session] = {}
-            session._before_close(_close, session, open_groups)
-    span = session._recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
+        if recorder.open_groups is None:
+            recorder.open_groups = {}
+            session._before_close(_close, session)
+        open_groups = recorder.open_groups
+    span = recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(session._recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
+    opened = OpenGroup(recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
     open_groups[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
@@ -165,11 +164,10 @@ def _forget(open_groups: dict[int, OpenGroup], ended: OpenGroup) -> None:
     open_groups.pop(id(ended), None)
 
 
-def _close(session: Session, open_groups: dict[int, OpenGroup]) -> None:
+def _close(session: Session) -> None:
     """Record the open groups; a forked child leaves its parent's groups to the parent."""
-    for opened in list(open_groups.values()):
-        if opened._host is session._recorder:
-            opened._end_open()
+    for opened in list((session._recorder.open_groups or {}).values()):
+        opened._end_open()
 
 
 @never_raises(lambda *_, **__: Update())
@@ -198,9 +196,13 @@ def update(
     metadata: Mapping[str, object] | None = None,
     start_time: int | None = None,
     end_time: int | None = None,
+    **logged: object,
 ) -> Update:
     """
     Record one update of the policy, with its losses and its episodes; returns the update's value.
+
+    Whatever else a trainer logs may be given by name: usual names of the fields are the fields, such as
+    `approx_kl`, `clipfrac` and `lr`, other numbers are metrics, and other values metadata.
 
     `index` counts from 0; by default it is one more than the last of this policy in this process.
     Numbers are recorded unchanged, a loss of NaN as NaN.
@@ -226,13 +228,21 @@ def update(
     numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
     numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction, "policy_loss": policy_loss}
     numbers |= {"value_loss": value_loss, "explained_variance": explained_variance}
+    given = {name: value for name, value in numbers.items() if value is not None}
+    numbers, others = updates.logged_fields({**given, **logged})
     facts |= _numbers(numbers, faults)
     facts |= _versions(sampled_versions, faults)
     facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
     learned_from = batch(groups, episodes, discarded, faults)
     facts |= _lag(lag, learned_from, facts["index"], faults)
     stated = Update(run_id=session.run_id, **facts, **learned_from.facts(consumed, faults))
-    return _recorded(session, stated, learned_from, faults, (metadata, metrics), (start_time, end_time))
+    measured = [name for name, value in others.items() if number(value) is not None]
+    plain = [name for name, value in others.items() if name not in measured and not is_absent(value)]
+    described = (
+        ({name: others[name] for name in plain}, {name: others[name] for name in measured}),
+        (metadata, metrics),
+    )
+    return _recorded(session, stated, learned_from, faults, described, (start_time, end_time))
 
 
 def _recorded(
@@ -240,7 +250,7 @@ def _recorded(
     stated: Update,
     learned_from: UpdateBatch,
     faults: Faults,
-    metadata_and_metrics: tuple[Mapping[str, object] | None, Mapping[str, float] | None],
+    described: Iterable[tuple[object, object]],
     times: tuple[int | None, int | None],
 ) -> Update:
     start, end = times
@@ -249,7 +259,8 @@ def _recorded(
     span.note(faults)
     span.values |= span.checked(updates.encode, stated)
     handle = ScoredHandle(session._recorder, span)
-    handle._describe(*metadata_and_metrics)
+    for metadata, metrics in described:
+        handle._describe(metadata, metrics)
     for values in updates.markers(stated):
         links = learned_from.links(values)
         marker = session._recorder.span(

@@ -325,9 +325,8 @@ class Trajectory(ScoredHandle):
         self._set_reward_attributes(reward)
         if not reward.span_id or reward.span_id != self._scoring:
             span = cast(RecordingSpan, self._span)
-            self._remember_scoring(
-                self._segment.score(span, self._span_context, reward, faults, place=self._place), document
-            )
+            scoring = self._segment.score(span, self._span_context, reward, faults, place=self._place)
+            self._remember_scoring(scoring, reward, document)
 
     def _set_reward_attributes(self, reward: Reward) -> None:
         """Repeat the reward's scalars on its own span, where samplers and trace queries look for them."""

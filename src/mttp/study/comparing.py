@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from operator import attrgetter
 
 from mttp.errors import StudyError
 from mttp.reading.garbage import gc_disabled
@@ -157,13 +158,21 @@ def corrected(
     *,
     missing_allowed: bool = False,
 ) -> list[MetricComparison]:
-    """Return the metrics with verdicts: the first one uncorrected, the others by Holm."""
-    first, *rest = compared
-    p_values = [first.p_value, *_holm([metric.p_value for metric in rest])]
-    worst = [_filled_p(first), *_holm([*map(_filled_p, rest)])]
+    """
+    Return the metrics with verdicts: the first one uncorrected, the others by Holm.
+
+    Metrics with equal results are one test, as are the return and the reward of an evaluation.
+    """
+    tests = [(one.n, one.base, one.effect, one.interval, one.p_value, _filled_p(one)) for one in compared]
+    places = [*map(tests.index, tests)]
+    first, *rest = dict.fromkeys(places)
+    p_values, worst = (
+        {first: of(compared[first])} | dict(zip(rest, _holm([of(compared[at]) for at in rest]), strict=True))
+        for of in (attrgetter("p_value"), _filled_p)
+    )
     return [
-        _decided(metric, p_value, worst_p, each.direction, missing_allowed=missing_allowed)
-        for metric, p_value, worst_p, each in zip(compared, p_values, worst, chosen, strict=True)
+        _decided(metric, p_values[at], worst[at], each.direction, missing_allowed=missing_allowed)
+        for metric, at, each in zip(compared, places, chosen, strict=True)
     ]
 
 

@@ -66,7 +66,7 @@ data:
 _LLM = """\
 
 aggregate: # the mean over all tasks
-  - metric: pass@1 # the share of solved samples, each task counted once
+  - metric: return # the mean score, each task counted once; of passes and failures that is pass@1
     margin: 0.05 # worse than the baseline by less than this; needs 52 tasks without a loss
   # - metric: pass@1
   #   min: 0.30 # the least that is of use, whatever the baseline reached
@@ -111,7 +111,7 @@ data:
 _EVAL = """\
 
 aggregate: # the mean over all tasks
-  - metric: success
+  - metric: return # the mean score, each task counted once
     margin: 0.05 # worse than the baseline by less than this; needs 52 tasks without a loss
   - metric: coverage # the share that neither policy nor grader abstained from
     min: 0.90 # else accuracy is that of the easy tasks; needs 25 tasks without an abstention

@@ -8,22 +8,12 @@ from typing import Any
 import ray
 
 from mttp.codec.plain import Faults, number
+from mttp.codec.updates import logged_fields
 from mttp.integrations.gymnasium import facts
 from mttp.integrations.gymnasium.spaces import describe
 
 __all__ = ["identity", "of_run", "of_update"]
 
-_FIELDS = {
-    "total_loss": "loss",
-    "policy_loss": "policy_loss",
-    "vf_loss": "value_loss",
-    "vf_explained_var": "explained_variance",
-    "mean_kl_loss": "kl",
-    "entropy": "entropy",
-    "default_optimizer_learning_rate": "learning_rate",
-    "gradients_default_optimizer_global_norm": "grad_norm",
-}
-"""Fields of an update by the library's names; other numbers are metrics."""
 _VERSION = "weights_seq_no"
 
 
@@ -43,12 +33,12 @@ def of_run(algorithm: Any) -> dict[str, Any]:
 def of_update(learned: Mapping[str, Any]) -> dict[str, Any]:
     """Return one module's learner results as arguments for `training.update`."""
     numbers = {name: found for name, value in learned.items() if (found := number(value)) is not None}
-    fields: dict[str, Any] = {field: numbers.pop(name) for name, field in _FIELDS.items() if name in numbers}
     version = numbers.pop(_VERSION, None)
+    fields, metrics = logged_fields(numbers)
     return {
         **fields,
         "policy_version_after": None if version is None else str(int(version)),
-        "metrics": numbers,
+        "metrics": metrics,
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mttp.codec.plain import number
+from mttp.codec.updates import logged_fields
 from mttp.recording import training
 from mttp.recording.open_episode import OpenEpisode
 
@@ -13,19 +14,6 @@ __all__ = ["ModelUpdates"]
 
 _PREFIX = "train/"
 _COUNT = "train/n_updates"
-_NAMES = {
-    "train/loss": "loss",
-    "train/approx_kl": "kl",
-    "train/learning_rate": "learning_rate",
-    "train/clip_fraction": "clip_fraction",
-    "train/policy_gradient_loss": "policy_loss",
-    "train/policy_loss": "policy_loss",
-    "train/actor_loss": "policy_loss",
-    "train/value_loss": "value_loss",
-    "train/critic_loss": "value_loss",
-    "train/explained_variance": "explained_variance",
-}
-"""Fields of an update by the library's names; other numbers are metrics."""
 _NEGATIVE_ENTROPY = "train/entropy_loss"
 
 
@@ -70,13 +58,11 @@ class ModelUpdates:
             return
         numbers = {name: value for name, value in logged.items() if name.startswith(_PREFIX)}
         numbers = {name: found for name, value in numbers.items() if (found := number(value)) is not None}
-        fields: dict[str, Any] = {
-            field: numbers.pop(name) for name, field in _NAMES.items() if name in numbers
-        }
         if _NEGATIVE_ENTROPY in numbers:
-            fields["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
+            numbers["entropy"] = -numbers.pop(_NEGATIVE_ENTROPY)
         numbers.pop(_COUNT, None)
-        metrics = {name.removeprefix(_PREFIX): value for name, value in numbers.items()}
+        fields, others = logged_fields(numbers)
+        metrics = {name.removeprefix(_PREFIX): value for name, value in others.items()}
         update = training.update(
             **fields,
             policy=policy,

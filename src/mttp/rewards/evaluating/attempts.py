@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Token
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -18,9 +18,10 @@ from typing_extensions import Self
 
 from mttp.codec.plain import Faults
 from mttp.model import clock
+from mttp.model.evaluations import TaskResult
 from mttp.recording.handle import attach, detach
 from mttp.recording.open_episode import OpenEpisode
-from mttp.rewards.evaluating.outcome import arguments_of, result_fields
+from mttp.rewards.evaluating.outcome import arguments_of
 from mttp.rewards.evaluating.tasks import SAMPLE, Task
 from mttp.semconv.values import EpisodeOutcome
 from mttp.semconv.values import EvalOutcome as Outcome
@@ -38,16 +39,9 @@ class Attempted(Protocol):
         """Open an episode for the task; None without recording."""
 
     def _keep(
-        self,
-        task: str,
-        fields: Mapping[str, Any],
-        faults: Faults,
-        *,
-        sample: int | None,
-        duration: object,
-        episode: object,
-    ) -> object:
-        """Store and record the result of a task."""
+        self, task: str, arguments: dict[str, Any], faults: Faults, *, sample: int | None
+    ) -> TaskResult | None:
+        """Store and record the result of a task from the arguments of `result`."""
 
 
 class Attempt:
@@ -111,17 +105,13 @@ class Attempt:
 
     def _settle(self, arguments: dict[str, Any], faults: Faults) -> bool:
         """Store the result unless there is one already; return whether it was stored."""
-        duration = arguments.pop("duration", clock.seconds() - self.began)
-        episode = arguments.pop("episode", None) or self._episode
-        fields = result_fields(faults, **arguments)
+        stated = {"duration": clock.seconds() - self.began, "episode": self._episode, **arguments}
         with self._lock:
             if not self._is_open:
                 return False
             self._is_open = False
-        self._evaluation._keep(
-            self.task.id, fields, faults, sample=self.task.sample, duration=duration, episode=episode
-        )
-        passed = fields.get("passed")
+        result = self._evaluation._keep(self.task.id, stated, faults, sample=self.task.sample)
+        passed = None if result is None else result.passed
         if passed is not None and self._episode is not None and not self._episode.ended:
             self._episode.end(outcome=EpisodeOutcome.SUCCESS if passed else EpisodeOutcome.FAILURE)
         return True

@@ -7,28 +7,36 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, set_value
 from opentelemetry.trace import SpanContext
 
 from mttp.codec import evals
 from mttp.codec.plain import Faults, count, scalar_text
 from mttp.model import clock
-from mttp.model.evaluations import EvalSummary, Evaluation, TaskResult
+from mttp.model.evaluations import FAILED, EvalSummary, Evaluation, TaskResult
+from mttp.model.scorings import INVALID_VALUE, Reward, Spec
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording import feedback
-from mttp.recording.handle import ScoredHandle, current
+from mttp.recording.handle import POLICY_KEY, ScoredHandle, current
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.remote_episode import RemoteEpisode
 from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
 from mttp.recording.targets import Target, link
 from mttp.rewards.evaluating.attempts import in_tasks, in_threads
-from mttp.rewards.evaluating.outcome import arguments_of, episode_target, result_fields, seconds
+from mttp.rewards.evaluating.outcome import (
+    arguments_of,
+    episode_target,
+    result_fields,
+    seconds,
+    verdict_text,
+)
 from mttp.rewards.evaluating.progress_bar import bar
 from mttp.rewards.evaluating.tasks import SAMPLE, Task, task_id
 from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome
+from mttp.semconv.values import RewardStatus
 
 __all__ = ["OpenEvaluation"]
 
@@ -144,6 +152,10 @@ class OpenEvaluation(ScoredHandle):
         """Return counts, mean, pass rate and pass@k so far; `sizes` are further values of k."""
         return self.value.summary(sizes=sizes)
 
+    def by_slice(self, *, sizes: Sequence[int] = ()) -> dict[str, EvalSummary]:
+        """Return the summary so far of each slice's tasks; a task in several slices counts in each."""
+        return self.value.by_slice(sizes=sizes)
+
     def __len__(self) -> int:
         return len(self._todo)
 
@@ -208,10 +220,7 @@ class OpenEvaluation(ScoredHandle):
         arguments |= {key: value for key, value in given.items() if value is not None}
         index = _sample(sample, self._stated.samples, faults)
         index, since = self._iterated(name, index)
-        duration = arguments.pop("duration", since)
-        episode = arguments.pop("episode", None)
-        fields = result_fields(faults, **arguments)
-        return self._keep(name, fields, faults, sample=index, duration=duration, episode=episode)
+        return self._keep(name, {"duration": since, **arguments}, faults, sample=index)
 
     def _iterated(self, task: str, sample: int | None) -> tuple[int | None, float | None]:
         """Return the sample that iteration yielded, if the result is of it, and the seconds since then."""
@@ -223,22 +232,20 @@ class OpenEvaluation(ScoredHandle):
 
     @quiet
     def _keep(
-        self,
-        task: str,
-        fields: Mapping[str, Any],
-        faults: Faults,
-        *,
-        sample: int | None,
-        duration: object,
-        episode: object,
+        self, task: str, arguments: dict[str, Any], faults: Faults, *, sample: int | None
     ) -> TaskResult | None:
-        """Store and record the result of a task; by default of its first sample without one."""
+        """
+        Store and record the result of a task from the arguments of `result`.
+
+        Without `sample` it is that of the first sample without one.
+        """
+        duration, episode, reward = (arguments.pop(name, None) for name in ("duration", "episode", "reward"))
         if self._todo and task not in self._todo:
             faults.append(f"task_unknown: {task:.80}")
         place = episode_target(episode, faults)
         stated = TaskResult(
             task=task,
-            **fields,
+            **result_fields(faults, **arguments),
             duration=seconds(duration, faults),
             slices=self._todo[task].slices if task in self._todo else (),
             episode="" if place is None else place.trace_id,
@@ -252,7 +259,7 @@ class OpenEvaluation(ScoredHandle):
             result = self._recorded(result.against(self._baseline.get(task)), place, faults)
             self._found[result.key] = result
             self._kept.append(result)
-        self._add_to_episode(episode, result)
+        self._add_to_episode(episode, result, reward)
         return result
 
     def _next_sample(self, task: str) -> int:
@@ -300,31 +307,42 @@ class OpenEvaluation(ScoredHandle):
         """Return the context to run tasks in; episodes that start in it link to the evaluation."""
         return current() if self._span is None else self._as_context()
 
+    def _as_context(self) -> Context:
+        policy = evals.policy(self._stated)
+        context = super()._as_context()
+        return set_value(POLICY_KEY, policy, context) if policy else context
+
     def _mark(self, episode: OpenEpisode, *, sample: int = 0, result: TaskResult | None = None) -> None:
         span = episode._span
         if span is not None:
             span.forget(evals.ON_EPISODES)
+            span.values |= evals.missing_policy(span.values, evals.policy(self._stated))
             span.values |= span.checked(evals.on_episode, self._stated, sample=sample, result=result)
 
-    def _add_to_episode(self, episode: object, result: TaskResult) -> None:
-        """Add the result to the attributes of an open episode, or as a late score to an ended one."""
+    def _add_to_episode(self, episode: object, result: TaskResult, reward: Any) -> None:
+        """Make the result, or the reward that it comes from, the reward of its episode, however late."""
         if not result.episode or self._span is None:
             return
-        if isinstance(episode, OpenEpisode) and not isinstance(episode, RemoteEpisode) and not episode.ended:
-            self._join(episode)
-            self._mark(episode, result=result)
-        elif result.outcome != Outcome.SKIPPED:
-            feedback.score(
-                episode,
-                result.score,
-                grader=self._stated.suite,
-                grader_version=self._stated.suite_version,
-                spec=self._stated.spec,
-                verdict=None if result.passed is None else "pass" if result.passed else "fail",
-                status=result.outcome if result.outcome == Outcome.ABSTAINED else None,
-                error=result.error,
-                revision=result.revision,
-            )
+        opened = (
+            episode if isinstance(episode, OpenEpisode) and not isinstance(episode, RemoteEpisode) else None
+        )
+        if opened is not None and not opened.ended:
+            self._join(opened)
+            self._mark(opened, result=result)
+        if result.outcome == Outcome.SKIPPED:
+            return
+        facts: dict[str, Any] = {"grader": self._stated.suite, "grader_version": self._stated.suite_version}
+        scoring = _scoring(result, self._stated.spec) if reward is None else reward
+        verdict = verdict_text(result.passed)
+        if opened is None or opened.ended:
+            feedback.score(episode, scoring, **facts, verdict=verdict, revision=result.revision)
+        elif reward is not None or result.outcome not in FAILED or result.error_type == INVALID_VALUE:
+            last = opened._scored
+            if reward is None and last is not None and (last.value, last.status) == (result.score, "ok"):
+                scoring = replace(last, span_id=opened._scoring)  # the function has recorded it
+            if scoring.span_id or scoring.spec is not None or scoring.grader is not None:
+                facts = {}
+            opened.reward(scoring, verdict=None if verdict == scoring.verdict else verdict, **facts)
 
     def _join(self, episode: OpenEpisode) -> None:
         """Link the episode to the evaluation, unless it is linked."""
@@ -439,6 +457,19 @@ def _sample(given: object, samples: int, faults: Faults) -> int | None:
     if found is not None and found >= samples:
         faults.append(f"sample_unknown: {found}, of {samples} that are to be taken")
     return found
+
+
+def _scoring(result: TaskResult, spec: Spec | None) -> Reward:
+    """Return a result as a reward."""
+    status = {Outcome.SCORED: RewardStatus.OK, Outcome.ABSTAINED: RewardStatus.ABSTAINED}
+    return Reward(
+        value=result.score,
+        status=status.get(result.outcome, RewardStatus.ERROR),
+        error=result.error,
+        error_type=result.error_type,
+        verdict=verdict_text(result.passed),
+        spec=spec,
+    )
 
 
 def _place(context: SpanContext) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from mttp.recording.targets import Target, target
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import RewardStatus, RewardVerdict
 
-__all__ = ["arguments_of", "episode_target", "result_fields", "seconds"]
+__all__ = ["arguments_of", "episode_target", "result_fields", "seconds", "verdict_text"]
 
 _ARGUMENTS = ("score", "passed", "outcome", "error", "duration", "episode")
 """The keys that a function may return in a dict."""
@@ -126,18 +126,37 @@ def _scored(score: Any, faults: Faults) -> dict[str, Any]:
     return {} if score is None else _arguments(score, faults)
 
 
-def _rewarded(reward: Any) -> dict[str, Any]:
-    """Return the arguments of a reward; only a reward with the status ok has a score."""
-    status = getattr(reward, "status", RewardStatus.OK)
+def _rewarded(value: Any) -> dict[str, Any]:
+    """Return the arguments of a reward, with itself; only a reward with the status ok has a score."""
+    status = getattr(value, "status", RewardStatus.ABSTAINED if value.value is None else RewardStatus.OK)
+    verdict = getattr(value, "verdict", None)
+    if verdict is None and isinstance(value.value, (bool, np.bool_)):
+        verdict = bool(value.value)
+    passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
+    reward = value
+    if rewards.stated(value) is None:
+        reward = rewards.make(
+            value.value,
+            [],
+            status=status,
+            error=getattr(value, "error", None),
+            verdict=verdict_text(passed),
+            label=getattr(value, "label", None),
+            explanation=getattr(value, "explanation", None),
+        )
     if status == RewardStatus.OK:
-        verdict = getattr(reward, "verdict", None)
-        passed = verdict == RewardVerdict.PASS if isinstance(verdict, str) else verdict
-        return {"outcome": Outcome.SCORED, "score": reward.value, "passed": passed}
-    message = getattr(reward, "error", None) or getattr(reward, "raw", None) or _message(reward, status)
-    given = "" if reward.value is None else f"; the reward {reward.value:g} does not count as a score"
+        return {"reward": reward, "outcome": Outcome.SCORED, "score": value.value, "passed": passed}
+    message = getattr(value, "error", None) or getattr(value, "raw", None) or _message(value, status)
+    given = "" if value.value is None else f"; the reward {value.value:g} does not count as a score"
     if status == RewardStatus.ABSTAINED:
-        return {"outcome": Outcome.ABSTAINED, "error": f"{message}{given}"}
-    return {"error": f"{message}{given}", "error_type": getattr(reward, "error_type", None) or status}
+        return {"reward": reward, "outcome": Outcome.ABSTAINED, "error": f"{message}{given}"}
+    error_type = getattr(value, "error_type", None) or status
+    return {"reward": reward, "error": f"{message}{given}", "error_type": error_type}
+
+
+def verdict_text(passed: bool | None) -> str | None:
+    """Return a verdict as rewards name it."""
+    return None if passed is None else RewardVerdict.PASS if passed else RewardVerdict.FAIL
 
 
 def _message(reward: Any, status: str) -> str:
