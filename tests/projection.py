@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mttp.codec.content import settled
-from mttp.codec.plain import from_json, to_json
+from mttp.codec.plain import to_json
 from mttp.codec.redaction import OFF, is_content
 from mttp.codec.structures import flatten
 from mttp.codec.tokens import ARRAY_KEYS
 from mttp.codec.withholding import Withholding
 from mttp.model.episodes import Agent, Call, Episode, Grade, Reward, Run, Step, Tokens
+from mttp.model.nesting import from_json
 from mttp.model.values import same
 from mttp.semconv import attributes as a
 

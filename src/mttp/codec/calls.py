@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mttp.codec import fields, kinds
-from mttp.codec.plain import Faults, Plain, from_json, text
+from mttp.codec.plain import Faults, Plain, text
 from mttp.model.episodes import Call
+from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 

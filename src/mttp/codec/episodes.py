@@ -22,8 +22,9 @@ from mttp.codec import (
     summary_fields,
     templates,
 )
-from mttp.codec.plain import Faults, Plain, from_json, scalar_text, seed, text, to_json
+from mttp.codec.plain import Faults, Plain, scalar_text, seed, text, to_json
 from mttp.model.episodes import Agent, Episode, Reward, Step
+from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

@@ -12,8 +12,6 @@ from dataclasses import MISSING, fields, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-import numpy as np
-
 from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
 from mttp.errors import MttpError
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
@@ -22,7 +20,6 @@ from mttp.model.values import Value
 from mttp.semconv.registry import INT64, wanted
 
 __all__ = [
-    "check_switches",
     "checked_text",
     "checked",
     "convert",
@@ -152,13 +149,6 @@ def checked_text(error: type[MttpError], name: str, value: object) -> str:
     if any(fault.startswith(f"{name}_invalid") for fault in faults):
         raise error(f"{name}={scalar_text(value):.80} is no text")
     return found
-
-
-def check_switches(error: type[MttpError], switches: Mapping[str, object]) -> None:
-    """Raise the error for an argument of set-up or reading that is neither True nor False, nor absent."""
-    for name, switch in switches.items():
-        if switch is not None and not (type(switch) in (bool, int, np.bool_) and switch in (0, 1)):
-            raise error(f"{name}={scalar_text(switch):.80} is neither True nor False")
 
 
 def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:

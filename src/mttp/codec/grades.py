@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import calls, components, fields, kinds
-from mttp.codec.plain import Faults, Plain, from_json, text, to_json
+from mttp.codec.plain import Faults, Plain, text, to_json
 from mttp.model.episodes import Grade
 from mttp.model.keys import name_key
+from mttp.model.nesting import from_json
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a

@@ -34,7 +34,6 @@ __all__ = [
     "Written",
     "count",
     "flag",
-    "from_json",
     "listed",
     "mapped",
     "distinct",
@@ -433,14 +432,6 @@ def to_json(value: object, faults: Faults) -> str:
         return str.__str__(value)
     copy = _Conversion(faults, is_json=True).converted(value, 0)
     return json.dumps(copy, ensure_ascii=False, separators=(",", ":"))
-
-
-def from_json(document: str) -> Any:
-    """Return the value of a JSON text; the text itself if it is not JSON."""
-    try:
-        return json.loads(document)
-    except (ValueError, RecursionError):
-        return document
 
 
 def named(items: Mapping[Any, Any], faults: Faults) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from mttp.codec.plain import (
     Faults,
     Plain,
     distinct,
-    from_json,
     listed,
     nanoseconds,
     number,
@@ -26,6 +25,7 @@ from mttp.codec.plain import (
 )
 from mttp.model.episodes import Call, Grade, Reward, Spec
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.nesting import from_json
 from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord

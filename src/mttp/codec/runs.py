@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.codec import fields, kinds, templates
-from mttp.codec.plain import Faults, Plain, from_json, seed, to_json
+from mttp.codec.plain import Faults, Plain, seed, to_json
 from mttp.codec.secrets import Secrets
 from mttp.model.episodes import Run
+from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names

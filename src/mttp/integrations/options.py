@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from mttp.codec.fields import check_switches
 from mttp.codec.plain import scalar_text
 from mttp.errors import InstrumentError
 from mttp.model.episodes import Episode
+from mttp.model.switches import check_switches
 
 __all__ = ["Options"]
 

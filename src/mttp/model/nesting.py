@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-__all__ = ["MAX_DEPTH", "is_deep", "is_deep_json", "shallow"]
+__all__ = ["MAX_DEPTH", "from_json", "is_deep", "is_deep_json", "shallow"]
 
 MAX_DEPTH: Final = 30
 """
@@ -71,3 +71,11 @@ def _containers(items: Collection[Any]) -> Iterable[Any]:
 
 def _items(container: Any) -> Collection[Any]:
     return container.values() if isinstance(container, Mapping) else container
+
+
+def from_json(document: str) -> Any:
+    """Return the value of a JSON text; the text itself if it is not JSON."""
+    try:
+        return json.loads(document)
+    except (ValueError, RecursionError):
+        return document

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mttp.codec import summary_fields, templates
 from mttp.model.counting import is_counted, is_return_counted, is_reward_counted
 from mttp.model.gradings import Scored
+from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -263,8 +264,6 @@ class EpisodeFigures(NamedTuple):
     @property
     def inputs(self) -> Mapping[str, Any]:
         """What a reward needs besides the steps, by name."""
-        from mttp.codec.plain import from_json
-
         found = {} if self.inputs_json is None else from_json(self.inputs_json)
         return found if isinstance(found, Mapping) else {}
 

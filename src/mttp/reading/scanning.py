@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
-from mttp.codec.fields import check_switches
-from mttp.codec.plain import scalar_text
 from mttp.errors import ReadError
+from mttp.model.reprs import bounded_repr
 from mttp.model.spans import Scope, SpanRecord, without_arrays
+from mttp.model.switches import check_switches
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import Progress
 from mttp.reading import copies, lines
@@ -73,7 +73,7 @@ class Scan:
         check_switches(ReadError, {"arrays": arrays, "strict": strict})
         if progress is not None and not callable(progress):
             reason = "is not a function; give a function of a number of bytes"
-            raise ReadError(f"progress={scalar_text(progress):.80} {reason}")
+            raise ReadError(f"progress={bounded_repr(progress):.80} {reason}")
         self._items = find(source)
         self._traces = traces
         """Ids of the traces that are wanted; sources that can't select yield all."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import unquote
 
-from mttp.codec.plain import scalar_text
 from mttp.errors import ReadError
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import bounded_repr
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import File, files
 from mttp.reading import engines, stores
@@ -67,7 +67,7 @@ def _items(source: Source) -> Sequence[str | os.PathLike[str] | RecordedSpans]:
     if isinstance(source, (bytes, bytearray)):
         raise ReadError(f"{source[:20]!r} is bytes; give a path as a string")
     if not isinstance(source, Sequence):
-        shown = f"{scalar_text(source):.80} ({type(source).__name__})"
+        shown = f"{bounded_repr(source):.80} ({type(source).__name__})"
         raise ReadError(f"can't read {shown}; give a path, a glob, a directory or a session")
     if not source:
         raise ReadError("there is nothing to read: the list of sources is empty")

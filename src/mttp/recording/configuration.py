@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry.sdk.trace import SpanProcessor
 from typing_extensions import ParamSpec, Unpack
 
-from mttp.codec.fields import check_switches, checked_text
+from mttp.codec.fields import checked_text
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
+from mttp.model.switches import check_switches
 from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
 from mttp.recording.arguments import check_names

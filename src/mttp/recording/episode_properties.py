@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mttp.codec import episodes as codec
-from mttp.codec.plain import from_json
+from mttp.model.nesting import from_json
 from mttp.recording.read_only import read_only
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a

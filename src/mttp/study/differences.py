@@ -11,8 +11,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from mttp.codec.plain import from_json
 from mttp.model.episodes import Run
+from mttp.model.nesting import from_json
 from mttp.study.environments import registered_default
 from mttp.study.inference import scipy_stats
 from mttp.study.sample import EpisodeFigures, Sample

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from mttp import transports
-from mttp.codec.fields import check_switches
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.switches import check_switches
 from mttp.transports.export_target import ExportTarget, Transport
 
 __all__ = ["Destination", "Route", "check"]
