@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from awkward import AWKWARD
 
 import mttp
+from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.recording.arguments import ScoringFacts, TokenFacts
 from mttp.recording.episode_facts import EpisodeFacts
@@ -77,6 +80,10 @@ EPISODE = mttp.Episode(
     start_time=1_000,
     end_time=2_000,
 )
+
+
+UNSAID = {a.FAULTS, a.EPISODE_INDEX}
+"""Attributes that are no part of what a span says."""
 
 
 class Scene:
@@ -226,6 +233,24 @@ def recorded_faults(session: mttp.Session) -> dict[str, list[str]]:
     return found
 
 
+def done(scene: Scene, call: str, given: Mapping[str, Any]) -> None:
+    """Do one call of a scene, and end what it opens."""
+    handle, _, method = call.partition(".")
+    function = getattr(mttp, method) if handle == "mttp" else getattr(getattr(scene, handle), method)
+    opened = function(**given)
+    if hasattr(opened, "end"):
+        opened.end()
+
+
+def said(spans: Iterable[SpanRecord]) -> Counter[str]:
+    """Return what spans say, but for their faults, and for numbers, ids and names of groups, which differ."""
+    texts = (
+        repr([span.name, {key: value for key, value in span.attributes.items() if key not in UNSAID}])
+        for span in spans
+    )
+    return Counter(re.sub(r"[0-9a-f]{16,32}|group \d+", "*", text) for text in texts)
+
+
 def assert_sound(session: mttp.Session) -> None:
     """Assert that nothing failed within the recorder, and that the recording conforms."""
     assert "internal_error" not in session.stats.faults, session.stats.faults
@@ -239,19 +264,21 @@ def test_an_argument_costs_only_itself(place: int, call: str, argument: str) -> 
     """
     An awkward argument is converted, or missing with a fault; the episode and all other values are kept.
     """
-    handle, _, method = call.partition(".")
     names = TOUCHED.get(call, "")
+    required = NAMED[call][1]
+    calls = dict(some(place))
+    traces, spans = {}, {}
     with mttp.configure("memory://", provenance=False) as session:
-        usual = Scene(0).close()
-        traces = {}
-        for number, (name, factory) in enumerate(some(place), start=1):
-            scene = Scene(number)
-            given = {**NAMED[call][1], argument: factory()}
-            function = getattr(mttp, method) if handle == "mttp" else getattr(getattr(scene, handle), method)
-            opened = function(**given)
-            if hasattr(opened, "end"):
-                opened.end()
+        Scene(0).close()  # with the spans that a run has once
+        for number, name in enumerate(("", *calls), start=1):
+            scene, before = Scene(number), sum(1 for _ in session.records())
+            if name:
+                done(scene, call, {**required, argument: calls[name]()})
+            elif argument not in required:
+                done(scene, call, required)
             traces[name] = scene.close()
+            spans[name] = list(session.records())[before:]
+    usual = traces.pop("")
     episodes = {episode.trace_id: episode for episode in mttp.read(session).episodes}
     for name, trace in traces.items():
         episode = episodes[trace]
@@ -260,6 +287,9 @@ def test_an_argument_costs_only_itself(place: int, call: str, argument: str) -> 
             path for path in changed(episode, episodes[usual]) if not is_touched(path, f"{names}|{argument}")
         }
         assert not wrong, (name, wrong)
+        faults = [fault for span in spans[name] for fault in span.attributes.get(a.FAULTS) or ()]
+        is_taken = name in ABSENT or said(spans[name]) != said(spans[""])
+        assert is_taken or any(argument in fault for fault in faults), (name, faults, session.stats.faults)
     assert_sound(session)
 
 
