@@ -14,11 +14,13 @@ import pytest
 from awkward import AWKWARD
 
 import mttp
+from mttp.errors import MttpError
 from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.recording.arguments import ScoringFacts, TokenFacts
 from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.open_call import OpenCall
+from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
 from mttp.semconv import attributes as a
 
 ABSENT = {"None", "nothing was given"}
@@ -372,4 +374,93 @@ def test_a_field_costs_only_itself(place: int, kind: str, field: str) -> None:
         values = dict(leaves(episode))
         lost = [path for path in differing if field in path.split(".") and values.get(path) is None]
         assert name in ABSENT or not lost or faults.get(trace), (name, lost)
+    assert_sound(session)
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's parameters without `self`."""
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(parameters(mttp.evaluate))])
+def test_an_argument_of_an_evaluation_is_taken_or_an_error(place: int, argument: str) -> None:
+    """
+    Set-up fails with an error that names the argument; the session goes on, and a later evaluation is whole.
+    """
+    usual: dict[str, Any] = {"suite": "sums", "tasks": ["a", "b"], "progress": False}
+    with mttp.configure("memory://", provenance=False) as session:
+        for name, factory in some(place):
+            try:
+                with mttp.evaluate(**{**usual, argument: factory()}) as run:
+                    run.result("a", 1.0)
+            except MttpError as error:
+                assert argument in str(error), name  # noqa: PT017 - most values are taken
+        with mttp.evaluate(**usual) as run:
+            run.result("a", 1.0)
+    assert [("a", 1.0)] == [(one.task, one.score) for one in mttp.read(session).evals[-1].results]
+    assert_sound(session)
+
+
+OPEN_EVALUATION = {
+    "result": (OpenEvaluation.result, {"task": "a", "score": 1.0}),
+    "metric": (OpenEvaluation.metric, {"name": "speed", "value": 1.0}),
+}
+EVALUATING = [
+    (call, name) for call, (function, _) in OPEN_EVALUATION.items() for name in parameters(function)
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "argument"), [(place, *one) for place, one in enumerate(EVALUATING)]
+)
+def test_an_argument_within_an_evaluation_costs_only_itself(place: int, call: str, argument: str) -> None:
+    """
+    The other results are kept, and the evaluation is completed.
+    """
+    with mttp.configure("memory://", provenance=False) as session:
+        for _, factory in some(place):
+            with mttp.evaluate("sums", tasks=["a", "b"], progress=False) as run:
+                getattr(run, call)(**{**OPEN_EVALUATION[call][1], argument: factory()})
+                run.result("b", 0.5)
+    for evaluation in mttp.read(session).evals:
+        assert "completed" == evaluation.status
+        assert ("b", 0.5) in [(one.task, one.score) for one in evaluation.results]
+    assert_sound(session)
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(parameters(mttp.Session.describe))])
+def test_a_fact_about_a_run_costs_only_itself(place: int, argument: str) -> None:
+    """
+    The other facts are kept.
+    """
+    other = "optimizer" if argument == "algorithm" else "algorithm"
+    for name, factory in some(place):
+        with mttp.configure("memory://", provenance=False) as session:
+            session.describe(**{other: "adam", argument: factory()})
+            with mttp.episode():
+                pass
+        (run,) = mttp.read(session).runs
+        assert "adam" == getattr(run, other), name
+        assert_sound(session)
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(("start_time", "end_time", "timing"))])
+def test_an_argument_of_a_finished_episode_costs_only_itself(place: int, argument: str) -> None:
+    """
+    All fields of the value but the times are kept, and a wrong argument is a fault.
+    """
+    with mttp.configure("memory://", provenance=False) as session:
+        usual = session.record(EPISODE).trace_id
+        traces = {
+            name: session.record(EPISODE, **{argument: factory()}).trace_id for name, factory in some(place)
+        }
+    episodes = {episode.trace_id: episode for episode in mttp.read(session).episodes}
+    faults = recorded_faults(session)
+    for name, trace in traces.items():
+        differing = changed(episodes[trace], episodes[usual])
+        assert not {path for path in differing if not is_touched(path, f"{argument}|start_time|end_time")}, (
+            name
+        )
+        is_taken = name in ABSENT or differing
+        assert is_taken or any(argument in fault for fault in faults[trace]), (name, faults[trace])
     assert_sound(session)
