@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -12,10 +14,13 @@ import pytest
 from awkward import AWKWARD
 
 import mttp
+from mttp.errors import MttpError
+from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.recording.arguments import ScoringFacts, TokenFacts
 from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.open_call import OpenCall
+from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
 from mttp.semconv import attributes as a
 
 ABSENT = {"None", "nothing was given"}
@@ -77,6 +82,10 @@ EPISODE = mttp.Episode(
     start_time=1_000,
     end_time=2_000,
 )
+
+
+UNSAID = {a.FAULTS, a.EPISODE_INDEX}
+"""Attributes that are no part of what a span says."""
 
 
 class Scene:
@@ -228,6 +237,24 @@ def recorded_faults(session: mttp.Session) -> dict[str, list[str]]:
     return found
 
 
+def done(scene: Scene, call: str, given: Mapping[str, Any]) -> None:
+    """Do one call of a scene, and end what it opens."""
+    handle, _, method = call.partition(".")
+    function = getattr(mttp, method) if handle == "mttp" else getattr(getattr(scene, handle), method)
+    opened = function(**given)
+    if hasattr(opened, "end"):
+        opened.end()
+
+
+def said(spans: Iterable[SpanRecord]) -> Counter[str]:
+    """Return what spans say, but for their faults, and for numbers, ids and names of groups, which differ."""
+    texts = (
+        repr([span.name, {key: value for key, value in span.attributes.items() if key not in UNSAID}])
+        for span in spans
+    )
+    return Counter(re.sub(r"[0-9a-f]{16,32}|group \d+", "*", text) for text in texts)
+
+
 def assert_sound(session: mttp.Session) -> None:
     """Assert that nothing failed within the recorder, and that the recording conforms."""
     assert "internal_error" not in session.stats.faults, session.stats.faults
@@ -241,19 +268,21 @@ def test_an_argument_costs_only_itself(place: int, call: str, argument: str) -> 
     """
     An awkward argument is converted, or missing with a fault; the episode and all other values are kept.
     """
-    handle, _, method = call.partition(".")
     names = TOUCHED.get(call, "")
+    required = NAMED[call][1]
+    calls = dict(some(place))
+    traces, spans = {}, {}
     with mttp.configure("memory://", provenance=False) as session:
-        usual = Scene(0).close()
-        traces = {}
-        for number, (name, factory) in enumerate(some(place), start=1):
-            scene = Scene(number)
-            given = {**NAMED[call][1], argument: factory()}
-            function = getattr(mttp, method) if handle == "mttp" else getattr(getattr(scene, handle), method)
-            opened = function(**given)
-            if hasattr(opened, "end"):
-                opened.end()
+        Scene(0).close()  # with the spans that a run has once
+        for number, name in enumerate(("", *calls), start=1):
+            scene, before = Scene(number), sum(1 for _ in session.records())
+            if name:
+                done(scene, call, {**required, argument: calls[name]()})
+            elif argument not in required:
+                done(scene, call, required)
             traces[name] = scene.close()
+            spans[name] = list(session.records())[before:]
+    usual = traces.pop("")
     episodes = {episode.trace_id: episode for episode in mttp.read(session).episodes}
     for name, trace in traces.items():
         episode = episodes[trace]
@@ -262,6 +291,9 @@ def test_an_argument_costs_only_itself(place: int, call: str, argument: str) -> 
             path for path in changed(episode, episodes[usual]) if not is_touched(path, f"{names}|{argument}")
         }
         assert not wrong, (name, wrong)
+        faults = [fault for span in spans[name] for fault in span.attributes.get(a.FAULTS) or ()]
+        is_taken = name in ABSENT or said(spans[name]) != said(spans[""])
+        assert is_taken or any(argument in fault for fault in faults), (name, faults, session.stats.faults)
     assert_sound(session)
 
 
@@ -344,4 +376,93 @@ def test_a_field_costs_only_itself(place: int, kind: str, field: str) -> None:
         values = dict(leaves(episode))
         lost = [path for path in differing if field in path.split(".") and values.get(path) is None]
         assert name in ABSENT or not lost or faults.get(trace), (name, lost)
+    assert_sound(session)
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's parameters without `self`."""
+    return [name for name in inspect.signature(function).parameters if name != "self"]
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(parameters(mttp.evaluate))])
+def test_an_argument_of_an_evaluation_is_taken_or_an_error(place: int, argument: str) -> None:
+    """
+    Set-up fails with an error that names the argument; the session goes on, and a later evaluation is whole.
+    """
+    usual: dict[str, Any] = {"suite": "sums", "tasks": ["a", "b"], "progress": False}
+    with mttp.configure("memory://", provenance=False) as session:
+        for name, factory in some(place):
+            try:
+                with mttp.evaluate(**{**usual, argument: factory()}) as run:
+                    run.result("a", 1.0)
+            except MttpError as error:
+                assert argument in str(error), name  # noqa: PT017 - most values are taken
+        with mttp.evaluate(**usual) as run:
+            run.result("a", 1.0)
+    assert [("a", 1.0)] == [(one.task, one.score) for one in mttp.read(session).evals[-1].results]
+    assert_sound(session)
+
+
+OPEN_EVALUATION = {
+    "result": (OpenEvaluation.result, {"task": "a", "score": 1.0}),
+    "metric": (OpenEvaluation.metric, {"name": "speed", "value": 1.0}),
+}
+EVALUATING = [
+    (call, name) for call, (function, _) in OPEN_EVALUATION.items() for name in parameters(function)
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "call", "argument"), [(place, *one) for place, one in enumerate(EVALUATING)]
+)
+def test_an_argument_within_an_evaluation_costs_only_itself(place: int, call: str, argument: str) -> None:
+    """
+    The other results are kept, and the evaluation is completed.
+    """
+    with mttp.configure("memory://", provenance=False) as session:
+        for _, factory in some(place):
+            with mttp.evaluate("sums", tasks=["a", "b"], progress=False) as run:
+                getattr(run, call)(**{**OPEN_EVALUATION[call][1], argument: factory()})
+                run.result("b", 0.5)
+    for evaluation in mttp.read(session).evals:
+        assert "completed" == evaluation.status
+        assert ("b", 0.5) in [(one.task, one.score) for one in evaluation.results]
+    assert_sound(session)
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(parameters(mttp.Session.describe))])
+def test_a_fact_about_a_run_costs_only_itself(place: int, argument: str) -> None:
+    """
+    The other facts are kept.
+    """
+    other = "optimizer" if argument == "algorithm" else "algorithm"
+    for name, factory in some(place):
+        with mttp.configure("memory://", provenance=False) as session:
+            session.describe(**{other: "adam", argument: factory()})
+            with mttp.episode():
+                pass
+        (run,) = mttp.read(session).runs
+        assert "adam" == getattr(run, other), name
+        assert_sound(session)
+
+
+@pytest.mark.parametrize(("place", "argument"), [*enumerate(("start_time", "end_time", "timing"))])
+def test_an_argument_of_a_finished_episode_costs_only_itself(place: int, argument: str) -> None:
+    """
+    All fields of the value but the times are kept, and a wrong argument is a fault.
+    """
+    with mttp.configure("memory://", provenance=False) as session:
+        usual = session.record(EPISODE).trace_id
+        traces = {
+            name: session.record(EPISODE, **{argument: factory()}).trace_id for name, factory in some(place)
+        }
+    episodes = {episode.trace_id: episode for episode in mttp.read(session).episodes}
+    faults = recorded_faults(session)
+    for name, trace in traces.items():
+        differing = changed(episodes[trace], episodes[usual])
+        assert not {path for path in differing if not is_touched(path, f"{argument}|start_time|end_time")}, (
+            name
+        )
+        is_taken = name in ABSENT or differing
+        assert is_taken or any(argument in fault for fault in faults[trace]), (name, faults[trace])
     assert_sound(session)

@@ -21,6 +21,7 @@ from mttp.cli.files import Format, writer
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_request, encode_span
+from mttp.otlp.whole_files import replacing
 from mttp.testing import counting_ids, frozen_clock
 
 __all__ = [
@@ -104,7 +105,8 @@ def _converted(target: str, format: Format) -> list[bytes]:
     found = []
     for content in json_lines():
         Path("source.jsonl").write_bytes(content)
-        writer(Path(target), format)(Path(target), mttp.scan("source.jsonl", arrays=True))
+        with replacing(Path(target)) as partial:
+            writer(Path(target), format)(partial, mttp.scan("source.jsonl", arrays=True))
         found.append(Path(target).read_bytes())
     return found
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
 import pytest
-from fuzzing import parent
+from fuzzing import parent, seeds
 from fuzzing.targets import TARGETS, Target, _store_address
 from fuzzing.worker import inputs, run
 from programs import told
@@ -222,3 +223,11 @@ def test_seeds_are_the_same_in_each_process(monkeypatch: pytest.MonkeyPatch) -> 
     """
 
     assert told(code) == told(code)
+
+
+@pytest.mark.parametrize("made", [seeds.messages, seeds.parquet_files])
+def test_recordings_are_converted_to_seeds(made: Callable[[], list[bytes]]) -> None:
+    """
+    In each form of file that is read.
+    """
+    assert all(made())

@@ -17,10 +17,13 @@ from typing import Any
 import pytest
 import trustme
 from polling import SECONDS
+from programs import told
 from stores import Answer, Asked, answering, redirecting, serving, talking
 
+import mttp
 from mttp.errors import TransportError
 from mttp.otlp.http_client import HttpClient, NoReply, Reply
+from mttp.testing import OtlpReceiver
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 BIG = b"x" * (32 << 20)
@@ -502,3 +505,38 @@ def test_a_proxy_of_another_kind_is_an_error_that_names_it(monkeypatch: pytest.M
         HttpClient("http://nowhere.invalid")
 
     assert "hush" not in str(caught.value)
+
+
+CLOSES_ALL = """
+import os, json, sys
+import mttp
+session = mttp.configure({address!r})
+
+def play():
+    with mttp.episode(env="a") as episode:
+        with episode.step() as step:
+            step.reward(1.0)
+    return session.flush()
+
+before = play()
+os.closerange(3, 256)
+files = [open(f"{{number}}", "w+b", buffering=0) for number in range(40)]
+for file in files:
+    file.write(b"mine")
+after = play(), session.close()
+for file in files:
+    file.write(b"!")
+contents = {{open(str(number)).read() for number in range(40)}}
+print(json.dumps([before, *after, contents == {{"mine!"}}]))
+"""
+
+
+def test_a_program_that_closes_every_descriptor_keeps_its_next_files() -> None:
+    """
+    Nothing is written to them, none is closed, and the spans go over a new connection.
+    """
+    with OtlpReceiver() as receiver:
+        found = told(CLOSES_ALL.format(address=receiver.http_address))
+
+        assert [True, True, True, True] == found
+        assert 2 == len(mttp.read(receiver))

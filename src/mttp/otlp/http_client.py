@@ -24,6 +24,7 @@ from mttp.model import clock
 from mttp.model.printable import one_line
 from mttp.model.version import __version__
 from mttp.otlp.deadlines import Deadline
+from mttp.otlp.descriptors import Descriptor, above_standard
 from mttp.otlp.replies import MESSAGE_CHARACTERS, printable, redacted
 from mttp.otlp.request_errors import RequestError, request_error
 
@@ -172,6 +173,7 @@ class _Exchange:
         """Abort the request, from another thread."""
         self._is_over = True
         with suppress(AttributeError, OSError, TypeError):  # not connected yet, or already closed
+            self.connection.let_go()  # type: ignore[union-attr]
             socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
@@ -194,19 +196,34 @@ class _ClientConnection(urllib3.connection.HTTPConnection):
     """A connection whose operations end at the deadline of their request."""
 
     response_class = _Response
+    _descriptor: Descriptor | None = None
 
     def _new_conn(self) -> socket.socket:
         exchange = _CURRENT.get()
         self.timeout = exchange.left()
-        connected = super()._new_conn()
+        connected = socket.socket(fileno=above_standard(super()._new_conn().detach()))
+        self._descriptor = Descriptor(connected.fileno())
         connected.settimeout(exchange.left())
         return connected
+
+    def let_go(self) -> bool:
+        """Drop the socket if its number is another file's by now; return whether it is."""
+        is_lost = self._descriptor is not None and not self._descriptor.is_ours
+        if is_lost and self.sock is not None:
+            self.sock.detach()
+        return is_lost
+
+    def close(self) -> None:
+        self.let_go()
+        super().close()
 
     def send(self, data: Any) -> None:
         exchange = _CURRENT.get()
         exchange.connection = self
         if self.sock is None:
             self.connect()
+        elif self.let_go():
+            raise ConnectionResetError("the program has closed the descriptor of the connection")
         for start in range(0, len(data), _PIECE):
             self.sock.settimeout(exchange.left())
             super().send(data[start : start + _PIECE])
