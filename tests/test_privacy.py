@@ -150,6 +150,27 @@ def late_facts(step: mttp.recording.OpenStep) -> None:
     mttp.prefer(step, CANARY, explanation=CANARY)
 
 
+def judged(step: mttp.recording.OpenStep) -> None:
+    message = {"role": "user", "content": CANARY}
+    call = mttp.Call(operation="chat", arguments=[message], result=message, error_message=CANARY)
+    failed = mttp.Grade(
+        name="judge",
+        kind="judge",
+        status="error",
+        error=CANARY,
+        error_type="ValueError",
+        explanation=CANARY,
+        evidence={"batch": CANARY},
+        calls=(call,),
+    )
+    step.reward(mttp.Reward(value=1.0, status="partial", grades=(failed,), calls=(call,)))
+
+
+def raising_graders(step: mttp.recording.OpenStep) -> None:
+    step.reward(ValueError(CANARY))
+    step.reward(1.0, components={"judge": ValueError(CANARY), "other": KeyError(Printed())})
+
+
 def misused(step: mttp.recording.OpenStep) -> None:
     mttp.group("g", [CANARY, Printed()], rewards=[CANARY], advantages=CANARY, ddof=CANARY)  # type: ignore[arg-type]
     mttp.update(loss=CANARY, lag=CANARY, discarded={"stale": CANARY})  # type: ignore[arg-type,list-item]
@@ -173,6 +194,8 @@ STEPS: list[Callable[[mttp.recording.OpenStep], None]] = [
     foreign,
     failing,
     late_facts,
+    judged,
+    raising_graders,
     misused,
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -452,3 +453,106 @@ def test_usage_of_judges_is_summed_separately(session: mttp.Session, client: Any
     summary = mttp.summarize(session)
     assert (one.input_tokens, one.output_tokens) == (summary.call_input_tokens, summary.call_output_tokens)
     assert [] == [found.message for found in mttp.check(session).all if "grader" in found.message]
+
+
+ANSWER = {"role": "assistant", "content": "4"}
+
+
+@pytest.mark.parametrize("options", [{}, {"observations": False}, {"actions": False}])
+def test_a_judge_s_request_and_answer_are_in_its_call(
+    session: mttp.Session, address: str, options: dict[str, bool]
+) -> None:
+    """
+    As they were when it asked; an option of the client leaves them out.
+    """
+    with openai.OpenAI(base_url=address, api_key="none") as made, mttp.instrument(made, **options):
+
+        @mttp.rewards.judge(range=(0, 10))
+        def graded(completion: str) -> float:
+            messages = [{"role": "user", "content": f"Rate {completion}!"}]
+            said = made.chat.completions.create(model="critic", messages=messages)
+            messages.append({"role": "assistant", "content": "?"})
+            return float(said.choices[0].message.content)
+
+        with mttp.episode() as episode:
+            episode.reward(spec_of(graded).score(SAMPLE))
+
+    (call,) = only(session).reward.grades[0].calls
+    request = [{"role": "user", "content": "Rate four!"}]
+    assert (None if "observations" in options else request) == call.arguments
+    assert (None if "actions" in options else ANSWER) == call.result
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_messages_of_streams_and_texts_are_in_the_call(
+    session: mttp.Session, client: Any, is_late: bool
+) -> None:
+    """
+    And those of a request that failed, and of a decorated function.
+    """
+
+    @mttp.instrument(records="reward")
+    def rated(_: object) -> float:
+        for _ in client.chat.completions.create(model="critic", messages=QUESTION, stream=True):
+            pass
+        client.completions.create(model="critic", prompt="2+2=")
+        with pytest.raises(openai.BadRequestError):
+            asked(client, "broken")
+        return 1.0
+
+    with mttp.episode() as episode:
+        if not is_late:
+            rated(episode)
+    if is_late:
+        rated(episode)
+
+    assert [
+        (QUESTION, {"role": "assistant", "content": "It is 4"}),
+        ("2+2=", "4"),
+        (QUESTION, None),
+    ] == [(call.arguments, call.result) for call in only(session).scores["rated"].calls]
+
+
+def test_odd_messages_of_a_judge_cost_only_themselves(session: mttp.Session, client: Any) -> None:
+    """
+    The grade and the next call are recorded.
+    """
+
+    class Odd(dict):  # type: ignore[type-arg]
+        def items(self) -> Any:
+            raise RuntimeError("nobody reads me")
+
+    @mttp.rewards.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        with suppress(RuntimeError):
+            client.chat.completions.create(model="critic", messages=[Odd(role="user", content="?")])
+        return asked(client)
+
+    with mttp.episode() as episode:
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    grade = only(session).reward.grades[0]
+    assert (4.0, QUESTION, ANSWER) == (grade.value, grade.calls[-1].arguments, grade.calls[-1].result)
+
+
+def test_a_judge_s_calls_are_shown(address: str, client: Any, tmp_path: Path) -> None:
+    """
+    Below its grade in the terminal, and on the page.
+    """
+    from typer.testing import CliRunner
+
+    from mttp.cli.app import app
+    from mttp.viewing.episode_page import episode_page
+
+    @mttp.rewards.judge(range=(0, 10))
+    def graded(completion: str) -> float:
+        return asked(client)
+
+    with mttp.configure(f"file://{tmp_path}/a.jsonl"), mttp.episode() as episode:
+        episode.reward(spec_of(graded).score(SAMPLE))
+
+    shown = CliRunner().invoke(app, ["show", f"{tmp_path}/a.jsonl", "--episode", episode.trace_id[:8]]).output
+    (component,) = episode_page(mttp.read(f"{tmp_path}/a.jsonl")[0])["rewards"][0]["components"]
+    (call,) = component["calls"]
+    assert shown.index("graded") < shown.index("chat critic") < shown.index("2+2=?")
+    assert ("2+2=?", "4") == (call["input"]["messages"][0]["text"], call["output"]["messages"][0]["text"])

@@ -953,3 +953,169 @@ def test_model_calls_of_a_reward_function_are_not_steps(session: mttp.Session) -
 
     (around,) = [episode for episode in mttp.read(session) if episode.env == "around"]
     assert 0 == len(around.steps)
+
+
+# Rewards that fail, or lack something.
+
+
+def concise(completions: list[str], **_: Any) -> list[float]:
+    """Return a reward for small numbers; raises for a completion without digits."""
+    found = []
+    for completion in completions:
+        digits = "".join(character for character in completion if character.isdigit())
+        found.append(float(int(digits) < 10))
+    return found
+
+
+async def concise_later(completions: list[str], **_: Any) -> list[float]:
+    """Return the same, awaited."""
+    return concise(completions)
+
+
+@pytest.mark.parametrize("function", [concise, concise_later])
+def test_a_function_that_raises_is_an_error_with_class_message_and_completion(
+    tmp_path: Path, function: Any
+) -> None:
+    """
+    In the grades, the summary and its JSON; the completion that made it raise is named.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}"):
+        teacher = trainer(correct, function)
+        mttp.instrument(teacher)
+        if function is concise:
+            with pytest.raises(ValueError, match="invalid literal"):
+                teacher.train(1)
+        else:
+            threads = patch("threading.excepthook", lambda *_: None)
+            with threads, pytest.raises(ValueError, match=r"shape|inhomogeneous|reshape"):
+                teacher.train(1)
+
+    episodes = sorted(mttp.read(path), key=lambda episode: episode.index or 0)
+    name = function.__name__
+    message = "ValueError: invalid literal for int() with base 10: ''"
+    assert {("error", "ValueError", f"{name}: {message}")} == {
+        (one.reward.status, one.reward.error_type, one.reward.error) for one in episodes
+    }
+    grades = [grade for one in episodes for grade in one.reward.grades]
+    assert [(name, "error", message)] * 4 == [(one.name, one.status, one.error) for one in grades]
+    whose = ["another one", "this one", "another one", "another one"]
+    assert [f"raised for row 1 of a batch of 4, {one}" for one in whose] == [
+        one.explanation for one in grades
+    ]
+    assert [{"correct": 1.0}, {"correct": 0.0}] == [one.reward.components for one in episodes[:2]]
+    failing = {one.component: one.failures for one in mttp.summarize(path).graders}[name]
+    assert [(4, (episodes[1].trace_id,))] == [(one.count, one.raised_by) for one in failing]
+
+
+def test_the_summary_says_what_a_function_raised(tmp_path: Path) -> None:
+    """
+    Once, with count, first completion and the one that made it raise.
+    """
+    from typer.testing import CliRunner
+
+    from mttp.cli.app import app
+
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}"):
+        teacher = trainer(correct, concise)
+        mttp.instrument(teacher)
+        with pytest.raises(ValueError, match="invalid literal"):
+            teacher.train(1)
+
+    first, second = min(one.trace_id for one in mttp.read(path)), by_index(path)[1].trace_id
+    said = (
+        "concise raised ValueError: invalid literal for int() with base 10: '' "
+        f"(4 completions, first {first[:8]}), raised by {second[:8]}"
+    )
+    output = CliRunner().invoke(app, ["summary", str(path)], env={"COLUMNS": "200"}).output
+    assert (1, "failed gradings  8 (error 8)") == (
+        output.count(said),
+        next(line for line in output.splitlines() if line.startswith("failed")),
+    )
+    shown = CliRunner().invoke(app, ["show", str(path), "--episode", second[:8]]).output
+    assert "raised for row 1 of a batch of 4, this one" in shown
+
+
+def by_index(path: Path) -> list[mttp.Episode]:
+    """Return the episodes of a file in the trainer's order."""
+    return sorted(mttp.read(path), key=lambda episode: episode.index or 0)
+
+
+@pytest.mark.parametrize(("weight", "status"), [(0.5, "partial"), (0.0, "ok")])
+def test_a_reward_without_a_component_is_partial(session: mttp.Session, weight: float, status: str) -> None:
+    """
+    Unless the component has no weight.
+    """
+
+    def small(completions: list[str], **_: Any) -> list[float | None]:
+        return [1.0 if completion.isdigit() else None for completion in completions]
+
+    teacher = trainer(correct, small, weights=[1.0, weight])
+    mttp.instrument(teacher)
+
+    teacher.train(1)
+
+    assert ["ok", status, "ok", status] == [episode.reward.status for episode in by_row(session)]
+
+
+def test_what_partial_rewards_move_is_in_the_summary(tmp_path: Path) -> None:
+    """
+    Their number, their rewards and their advantages beside those of the others.
+    """
+    from typer.testing import CliRunner
+
+    from mttp.cli.app import app
+
+    def small(completions: list[str], **_: Any) -> list[float | None]:
+        return [1.0 if completion.isdigit() else None for completion in completions]
+
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}"):
+        teacher = trainer(correct, small)
+        mttp.instrument(teacher)
+        teacher.train(2)
+
+    found = mttp.summarize(path).partial_rewards
+    assert found == mttp.read(path).summary().partial_rewards
+    assert found is not None
+    assert (4, 8, 0.0, 2.0) == (found.count, found.of, found.mean, found.mean_of_others)
+    assert (-0.707, 0.707) == pytest.approx((found.advantage, found.advantage_of_others), abs=1e-3)
+    output = CliRunner().invoke(app, ["summary", str(path)], env={"COLUMNS": "200"}).output
+    assert (
+        "4 of 8 (50.0%): mean reward 0, of the others 2; mean advantage -0.7071, of the others 0.7071"
+        in output
+    )
+
+
+@pytest.mark.parametrize("others", [[], [short]])
+def test_a_run_is_scored_again_by_its_own_spec(session: mttp.Session, others: list[Any]) -> None:
+    """
+    No reward changes, nor where the spec is one of several functions.
+    """
+
+    def size(prompt: str, completion: str, answer: str) -> float:
+        return len(prompt) / 7 + len(completion) / 3 + len(answer)
+
+    def ids(completion_ids: list[int]) -> float:
+        return sum(completion_ids) / 1000
+
+    inputs = {"prompt": "string", "completion": "string", "answer": "string", "completion_ids": "array"}
+    sizes = mttp.RewardSpec(
+        name="sizes",
+        version="1.0.0",
+        inputs=inputs,
+        combine="weighted_sum",
+        components=[
+            {"name": "size", "kind": "rubric", "use": size, "weight": 0.1, "version": "1"},
+            {"name": "ids", "kind": "rubric", "use": ids, "version": "1"},
+        ],
+    )
+    teacher = trainer(sizes.for_trl(), *others)
+    mttp.instrument(teacher)
+
+    teacher.train(2)
+
+    again = mttp.rescore(mttp.read(session), spec=sizes)
+    assert (8, [], {}) == (len(again.changes), [one for one in again.changes if one.changed], again.invalid)
+    assert 4 == len({one.old for one in again.changes} - {None})

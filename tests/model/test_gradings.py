@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mttp.model.gradings import MAX_GRADERS, MAX_NAMES, OTHER, GraderHealth, GraderTally, Grading, gradings
+from mttp.model.gradings import (
+    MAX_GRADERS,
+    MAX_NAMES,
+    OTHER,
+    GraderFailure,
+    GraderHealth,
+    GraderTally,
+    Grading,
+    gradings,
+)
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
 
 
@@ -48,6 +57,13 @@ def test_each_status_is_counted_apart_and_only_valid_scores_have_a_mean():
         partial=1,
         error=4,
         errors={"TimeoutError": 2, "ValueError": 1, OTHER: 1},
+        failures=(
+            GraderFailure(error_type="TimeoutError", message="", count=2, first=""),
+            *(
+                GraderFailure(error_type=kind, message="", count=1, first="")
+                for kind in ("ValueError", OTHER, INVALID_VALUE, OUT_OF_RANGE)
+            ),
+        ),
         invalid=2,
         abstained=1,
         missing=1,
@@ -185,3 +201,61 @@ def test_two_tallies_merge_to_the_tally_of_both(first: Sequence[Grading], second
         assert (expected.count, expected.min, expected.max) == (found.count, found.min, found.max)
         assert (expected.mean is None) == (found.mean is None)
         assert math.isclose(expected.mean or 0, found.mean or 0, rel_tol=1e-9, abs_tol=1e-6)
+
+
+def failing(episode: str, time: int, error: str = "ValueError: no", **facts: object) -> Grading:
+    """A grading that failed."""
+    stated = {"error_type": "ValueError", "error": error, "episode": episode, "time": time, **facts}
+    return Grading("episode", "", "judge", "error", **stated)  # type: ignore[arg-type]
+
+
+def test_errors_are_counted_by_class_and_message_with_their_first_episode():
+    """
+    However they are spread over tallies; those that made a batch raise are named.
+    """
+    found = [
+        failing("c", 3),
+        failing("b", 2, raised=True),
+        failing("a", 2, "ValueError: yes"),
+        failing("a", 2, "ValueError"),
+    ]
+    parts = [GraderTally(), GraderTally()]
+    for place, grading in enumerate(found):
+        parts[place % 2].add(grading)
+    parts[0].merge(parts[1])
+
+    assert (
+        GraderFailure(error_type="ValueError", message="no", count=2, first="b", raised_by=("b",)),
+        GraderFailure(error_type="ValueError", message="", count=1, first="a"),
+        GraderFailure(error_type="ValueError", message="yes", count=1, first="a"),
+    ) == parts[0].health()[0].failures
+
+
+def test_errors_beyond_the_limit_are_counted_together():
+    """
+    A message for each completion does not fill the memory.
+    """
+    (found,) = health(*(failing("a", number, f"{number}") for number in range(MAX_NAMES + 5))).values()
+
+    assert (MAX_NAMES + 1, 5) == (len(found.failures), found.failures[0].count)
+    assert OTHER == found.failures[0].error_type
+
+
+def test_components_without_a_grade_are_gradings_beside_grades():
+    """
+    Only those that failed have a grade.
+    """
+    reward = Reward(
+        value=1.0,
+        status="partial",
+        components={"a": 1.0},
+        component_statuses={"b": "error", "c": "error"},
+        grades=(Grade(name="b", kind="", status="error", error="KeyError: 1", error_type="KeyError"),),
+    )
+
+    assert [
+        ("", "partial", None),
+        ("b", "error", "KeyError"),
+        ("a", "ok", None),
+        ("c", "error", INVALID_VALUE),
+    ] == [(one.component, one.status, one.error_type) for one in gradings(reward)]

@@ -9,6 +9,7 @@ import pickle
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -1245,3 +1246,79 @@ def test_a_fault_is_logged_once_for_each_grader_and_component(caplog: pytest.Log
         session.stats.faults["component_invalid"],
         session.stats.faults["reward_invalid"],
     )
+
+
+def test_an_exception_as_a_component_is_its_error(tmp_path: Path) -> None:
+    """
+    With class and message, in the summary, its JSON and `show`; it is not invalid.
+    """
+    path = tmp_path / "a.jsonl"
+    with mttp.configure(f"file://{path}") as session:
+        with mttp.episode() as computed:
+            computed.reward(
+                components={"judge": TimeoutError("late"), "b": 0.5}, weights={"judge": 2, "b": 1}
+            )
+        with mttp.episode() as given:
+            given.reward(1.0, components={"judge": TimeoutError("late"), "b": 0.5})
+        with mttp.episode() as failed:
+            failed.reward(TimeoutError("late"))
+        with mttp.episode() as episode, episode.step() as step:
+            step.reward(0.5, components={"judge": KeyError("k")})
+        mttp.score(episode, 0.25, components={"judge": RuntimeError("no")})
+        value = mttp.Reward(value=1.0, components={"judge": OSError("gone"), "b": 1.0})  # type: ignore[dict-item]
+        session.record(mttp.Episode(reward=value))
+
+    found = mttp.read(path).episodes
+    (grade,) = found[0].reward.grades
+    assert ("judge", "error", "TimeoutError", "TimeoutError: late", 2.0) == (
+        grade.name,
+        grade.status,
+        grade.error_type,
+        grade.error,
+        grade.weight,
+    )
+    whole = [found[0].reward, found[1].reward, found[2].reward, found[4].reward]
+    assert [
+        ("error", "judge: TimeoutError: late", "TimeoutError"),
+        ("partial", None, None),
+        ("error", "TimeoutError: late", "TimeoutError"),
+        ("partial", None, None),
+    ] == [(one.status, one.error, one.error_type) for one in whole]
+    assert [{"b": 0.5}, {"judge": "error"}] == [
+        found[0].reward.components,
+        found[0].reward.component_statuses,
+    ]
+    health = [one for one in mttp.summarize(path).graders if one.component == "judge"]
+    assert health == [one for one in mttp.read(path).summary().graders if one.component == "judge"]
+    assert [("episode", 3, 0), ("step", 1, 0), ("late", 1, 0)] == [
+        (one.scope, one.error, one.invalid) for one in health
+    ]
+    assert ("TimeoutError", "late", 2) == (
+        health[0].failures[0].error_type,
+        health[0].failures[0].message,
+        health[0].failures[0].count,
+    )
+    assert {"judge"} == {
+        finding.message.split("'")[1]
+        for finding in mttp.check(path).all
+        if finding.id == "grading_failed" and finding.signal_name == "grade"
+    }
+
+
+def test_forty_components_that_fail_are_read_back(session: mttp.Session) -> None:
+    """
+    Also those beyond the scoring's own span.
+    """
+    components: dict[str, Any] = {
+        f"c-{number}": number / 64 if number % 2 else ValueError(number) for number in range(40)
+    }
+    with mttp.episode() as episode:
+        episode.reward(1.0, components=components)
+
+    reward = only(session).reward
+    assert {
+        name: value for name, value in components.items() if isinstance(value, float)
+    } == reward.components
+    assert {f"c-{number}": f"ValueError: {number}" for number in range(0, 40, 2)} == {
+        grade.name: grade.error for grade in reward.grades
+    }

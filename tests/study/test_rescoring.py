@@ -271,3 +271,175 @@ def test_the_command_shows_what_changes() -> None:
     assert "pass -> fail" in shown
     assert "maths 2.0.0: 1 of 2 rewards change" in strict.stderr
     assert (2, 1, 1, None) == tuple(document[key] for key in ("episodes", "changed", "flips", "file"))
+
+
+# Inputs from the steps.
+
+CHAT = [{"role": "system", "content": "Sums."}, {"role": "user", "content": "2+2?"}]
+CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 2}'}}
+TURNS = [
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "4"},
+    {"role": "assistant", "content": "It is 4"},
+]
+
+
+def seen(*inputs: str, name: str = "seen", **types: str) -> tuple[mttp.RewardSpec, list[dict[str, Any]]]:
+    """A spec that takes these inputs, and the samples that it was given."""
+    samples: list[dict[str, Any]] = []
+
+    def look(**values: Any) -> float:
+        samples.append(values)
+        return 1.0
+
+    stated = {**dict.fromkeys(inputs, "any"), **types}
+    component = {"name": "look", "kind": "rubric", "use": look, "version": "1"}
+    spec = mttp.RewardSpec(
+        name=name, version="1.0.0", inputs=stated, combine="weighted_sum", components=[component]
+    )
+    return spec, samples
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_chat_is_prompt_completion_messages_and_tool_calls(is_whole: bool, is_called: bool) -> None:
+    """
+    Whether each step has the whole chat or what is new, and whether tool calls are recorded or only messages.
+    """
+    spec, samples = seen("prompt", "completion", "messages", "tool_calls")
+    with mttp.configure("file://chat.jsonl"), mttp.episode() as episode:
+        with episode.step() as step:
+            step.observation(CHAT)
+            step.action(TURNS[0])
+            if is_called:
+                with step.tool_call("add", id="c1", arguments='{"a": 2, "b": 2}') as call:
+                    call.result("4")
+        with episode.step() as step:
+            step.observation([*CHAT, *TURNS[:2]] if is_whole else TURNS[1:2])
+            step.action(TURNS[2])
+
+    mttp.rescore("chat.jsonl", spec=spec)
+
+    called = {"id": "c1", "name": "add", "arguments": {"a": 2, "b": 2}, "result": "4"}
+    assert [
+        {"prompt": CHAT, "completion": TURNS, "messages": [*CHAT, *TURNS], "tool_calls": [called]}
+    ] == samples
+
+
+def test_text_is_text_and_a_chat_is_its_last_text_for_a_string() -> None:
+    """
+    Pieces of a text are joined; a recorded input precedes that of the steps.
+    """
+    spec, samples = seen(prompt="string", completion="string")
+    with mttp.configure("file://text.jsonl"):
+        for inputs, steps in (
+            (None, [("2+2=", "4")]),
+            (None, [("2+2=", "is"), (" so", " 4")]),
+            (None, [(CHAT, TURNS[2])]),
+            (None, [(CHAT, "4")]),
+            ({"completion": "5"}, [("2+2=", "4")]),
+        ):
+            with mttp.episode(inputs=inputs) as episode:
+                for observation, action in steps:
+                    with episode.step() as step:
+                        step.observation(observation)
+                        step.action(action)
+
+    mttp.rescore("text.jsonl", spec=spec)
+
+    assert [
+        ("2+2=", "4"),
+        ("2+2=", "is so 4"),
+        ("2+2?", "It is 4"),
+        ("2+2?", "4"),
+        ("2+2=", "5"),
+    ] == [(one["prompt"], one["completion"]) for one in samples]
+
+
+def test_an_input_that_was_not_recorded_is_one_error() -> None:
+    """
+    It names the input and what there is; the command exits with 2, and changes nothing.
+    """
+    path = record([answered("4", reward=0.5), answered("5", reward=0.5)])
+    Path("more.yaml").write_text(
+        SPEC.replace("truth: string}", "truth: string, level: number, why: 'string?'}")
+    )
+
+    said = invoke(path, "--spec", "more.yaml", "--write", code=2).stderr
+
+    assert (
+        "none of 2 episodes recorded the input level, which maths 2.0.0 needs; recorded inputs: answer, truth"
+        in said
+    )
+    assert ["run.jsonl"] == [file.name for file in Path().glob("*.jsonl")]
+
+
+def test_an_argument_of_a_function_is_an_input_too() -> None:
+    """
+    Where the spec states no inputs, and for a function that takes batches.
+    """
+
+    def ahead(answers: list[str], levels: list[int]) -> list[float]:
+        return [1.0] * len(answers)
+
+    component = {"name": "ahead", "kind": "rubric", "use": ahead, "arity": "batch", "version": "1"}
+    spec = mttp.RewardSpec(name="s", version="1.0.0", combine="weighted_sum", components=[component])
+
+    with pytest.raises(StudyError, match="the input level, which s"):
+        mttp.rescore(record([answered("4")]), spec=spec)
+
+
+def test_an_episode_that_cannot_be_scored_is_not_changed() -> None:
+    """
+    Neither one that lacks an input, nor one whose component raises.
+    """
+    path = record([answered("crash", reward=1.0), {"inputs": {"answer": "4"}, "reward": 1.0}])
+    record([answered("4", reward=1.0)])
+
+    found = mttp.rescore(path, spec="new.yaml")
+    shown = invoke(path, "--spec", "new.yaml").stdout
+
+    assert (0, {"truth": 1}, 1) == (
+        sum(one.changed for one in found.changes),
+        dict(found.lacking),
+        found.without_inputs,
+    )
+    assert "0 of 2 rewards change" in shown
+    assert "not scored: 1 episode did not record truth" in shown
+
+
+def test_rounding_of_a_trainer_is_no_change() -> None:
+    """
+    A difference beyond it is one.
+    """
+    Path("graders.py").write_text("def correct(answer, truth):\n    return 0.1\n")
+    path = record([answered("4", reward=0.10000000149011612), answered("4", reward=0.1000001)])
+
+    Path("sum.yaml").write_text(f"{SPEC}combine: weighted_sum\n")
+
+    assert [False, True] == [one.changed for one in mttp.rescore(path, spec="sum.yaml").changes]
+
+
+def test_a_spec_is_checked_on_a_run() -> None:
+    """
+    An input that all episodes lack is an error, one that some lack a warning.
+    """
+    path = record([answered("4"), {"inputs": {"answer": "4"}}])
+    Path("more.yaml").write_text(SPEC.replace("truth: string}", "truth: string, level: number}"))
+
+    def check(*arguments: str) -> Any:
+        done = CliRunner().invoke(app, ["spec", "check", *arguments, "--on", path, "--json"])
+        return done.exit_code, [
+            (one["severity"], one["reason"])
+            for one in json.loads(done.stdout)["findings"]
+            if one["rule"] == "unrecorded-input"
+        ]
+
+    again = "so they can't be scored again"
+    some = ("warning", f"1 of 2 recorded episodes lack the input truth, {again}")
+    assert (0, [some]) == check("new.yaml")
+    code, found = check("more.yaml")
+    assert (1, {some, ("error", f"2 of 2 recorded episodes lack the input level, {again}")}) == (
+        code,
+        {*found},
+    )

@@ -467,3 +467,39 @@ def test_exit_codes() -> None:
     assert 2 == run("none.jsonl")[0]
     assert 2 == run("new.jsonl", "--out", "none/new.html")[0]
     assert 2 == run("new.jsonl", "--limit", "0")[0]
+
+
+def test_parts_of_an_included_spec_are_in_the_scale_of_the_reward() -> None:
+    """
+    One deeper, with weights and contributions that add up to those of their parent.
+    """
+    inner = mttp.RewardSpec(
+        name="style",
+        version="1.0.0",
+        combine="weighted_sum",
+        components=[
+            {"name": "short", "kind": "rubric", "use": lambda text: 0.5, "weight": 3, "version": "1"},
+            {"name": "rude", "kind": "penalty", "use": lambda text: 0.25, "version": "1"},
+        ],
+    )
+    outer = mttp.RewardSpec(
+        name="whole",
+        version="1.0.0",
+        combine="weighted_sum",
+        components=[{"name": "right", "kind": "rubric", "use": lambda text: 1.0, "version": "1"}],
+        include=[{"spec": inner, "as": "style", "weight": 0.1}],
+    )
+    with mttp.configure("file://parts.jsonl"), mttp.episode() as episode:
+        episode.reward(outer.score(text="a"))
+
+    (page,) = pages(report("parts.jsonl")).values()
+    parts = [
+        (one["name"], one["depth"], one["weight"], one["contribution"])
+        for one in page["rewards"][0]["components"]
+    ]
+    assert [
+        ("right", 0, 1.0, 1.0),
+        ("style", 0, 0.1, pytest.approx(0.125)),
+        ("short", 1, pytest.approx(0.3), pytest.approx(0.15)),
+        ("rude", 1, pytest.approx(0.1), pytest.approx(-0.025)),
+    ] == parts
