@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,45 @@ def raise_within(call: Any) -> None:
     call.span.set_status(StatusCode.ERROR, CANARY)
 
 
+def asked(step: mttp.recording.OpenStep) -> None:
+    """Ask a model about a picture, over each interface, then fail, and do what is not recorded."""
+    try:
+        import httpx
+        import openai
+    except ImportError:
+        return
+    token = {"token": CANARY, "logprob": -0.5, "bytes": None, "top_logprobs": []}
+    function = {"name": "search", "arguments": json.dumps({"query": CANARY})}
+    message = {"role": "assistant", "content": CANARY, "reasoning_content": CANARY}
+    message |= {"tool_calls": [{"id": "1", "type": "function", "function": function}]}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": {"content": [token]}}
+    chat = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    item = {"type": "reasoning", "id": "1", "summary": [{"type": "summary_text", "text": CANARY}]}
+    response = {"id": "1", "object": "response", "created_at": 1, "model": "m", "output": [item]}
+
+    def reply(request: Any) -> Any:
+        if b"fails" in request.content:
+            return httpx.Response(400, json={"error": {"message": CANARY}})
+        return httpx.Response(200, json=response if "responses" in request.url.path else chat)
+
+    transport = httpx.Client(transport=httpx.MockTransport(reply))
+    client = openai.OpenAI(base_url="http://here/v1", api_key="-", http_client=transport, max_retries=0)
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + CANARY * 200}}
+    messages: Any = [{"role": "user", "content": [{"type": "text", "text": CANARY}, picture]}]
+    with mttp.instrument(client):
+        client.chat.completions.create(model="m", messages=messages)
+        client.chat.completions.create(model="m", messages=[*messages, *messages])
+        client.responses.create(model="m", instructions=CANARY, input=CANARY)
+        for ask in (client.chat.completions.create, client.moderations.create):
+            with suppress(openai.BadRequestError):
+                ask(
+                    model="fails",
+                    **({"input": CANARY} if "moderation" in str(ask) else {"messages": messages}),
+                )
+    mttp.current_episode().tool_call("search", arguments=CANARY, id="2").result(CANARY)
+    step.tokens([1], logprobs=[-0.5], texts=[CANARY])
+
+
 def evented(step: mttp.recording.OpenStep) -> None:
     step.span.record_exception(ValueError(CANARY), {"exception.message": CANARY})
     step.span.add_event("gen_ai.user.message", {"gen_ai.event.content": CANARY, "gen_ai.prompt": CANARY})
@@ -189,6 +229,7 @@ STEPS: list[Callable[[mttp.recording.OpenStep], None]] = [
     listed_tokens,
     no_tokens,
     called,
+    asked,
     evented,
     numbers,
     foreign,

@@ -14,6 +14,7 @@ from typing import Any
 os.environ |= {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "SPAN_ONLY",
+    "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE": "content",
     "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
     "OPENAI_API_KEY": "none",
 }
@@ -159,6 +160,7 @@ def agents() -> None:
 
 
 CASES = {
+    "anthropic, its own": ("", anthropic),
     "anthropic, OpenInference": ("openinference.instrumentation.anthropic:AnthropicInstrumentor", anthropic),
     "anthropic, OpenLLMetry": ("opentelemetry.instrumentation.anthropic:AnthropicInstrumentor", anthropic),
     "google, OpenTelemetry": (
@@ -197,7 +199,8 @@ def main(case: str) -> None:
     import mttp
 
     with mttp.configure("memory://") as session:
-        getattr(importlib.import_module(module), name)().instrument()
+        if place:
+            getattr(importlib.import_module(module), name)().instrument()
         with mttp.episode(env="toy") as episode, episode.step():
             ask()
         summary = mttp.summarize(session)

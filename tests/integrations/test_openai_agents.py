@@ -450,6 +450,20 @@ def test_a_request_that_is_not_recorded_is_a_fault(session: mttp.Session, client
     assert {"call_unrecorded": 2} == dict(session.stats.faults)
 
 
+def test_a_web_socket_is_not_recorded(session: mttp.Session, client: Any) -> None:
+    """
+    A connection is named, of this client and of no other.
+    """
+    if not hasattr(client, "realtime") or not hasattr(client.realtime, "connect"):
+        pytest.skip("this version has no web sockets")
+
+    with mttp.episode(), openai.OpenAI(base_url="http://here", api_key="-") as other:
+        other.realtime.connect(model="m")
+        client.realtime.connect(model="m")
+
+    assert ("call_unrecorded: Realtime.connect",) == only(session).faults
+
+
 def test_a_copy_of_a_client_is_recorded(session: mttp.Session, client: Any) -> None:
     """
     As `with_options` and `copy` make it.

@@ -57,6 +57,19 @@ CONVENTIONS = {
     "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "2+2?"}]}]',
     "gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "It is 4."}]}]',
 }
+ANTHROPIC = {
+    "gen_ai.provider.name": "anthropic",
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "claude-x",
+    "gen_ai.request.max_tokens": 10,
+    "http.route": "/v1/messages",
+    "gen_ai.usage.input_tokens": 9,
+    "gen_ai.usage.output_tokens": 3,
+    "gen_ai.input.messages": '[{"role":"user","parts":[{"type":"text","content":"2+2?"}]}]',
+    "gen_ai.output.messages": '[{"role":"assistant","parts":[{"type":"text","content":"It is 4."}]}]',
+    "gen_ai.response.id": "msg_1",
+    "anthropic.message.stop_reason": "end_turn",
+}
 OLDER = {
     "gen_ai.system": "OpenAI",
     "llm.request.type": "chat",
@@ -141,6 +154,24 @@ def test_a_model_call_of_the_conventions_has_its_content() -> None:
 
     assert (said("user", "2+2?"), said("assistant", "It is 4.")) == (first.arguments, first.result)
     assert "no JSON" == second.arguments
+
+
+def test_a_span_of_anthropic_s_own_client() -> None:
+    """
+    It is a call, and what was asked and answered is the step's where the program sets nothing else.
+    """
+    (step,) = episode(ANTHROPIC).steps
+    (call,) = step.calls
+
+    assert ("claude-x", "anthropic", "msg_1", 9, 3, ("end_turn",)) == (
+        call.name,
+        call.provider,
+        call.id,
+        call.input_tokens,
+        call.output_tokens,
+        call.finish_reasons,
+    )
+    assert (said("user", "2+2?"), said("assistant", "It is 4.")) == (step.observation, step.action)
 
 
 def test_older_names_of_attributes() -> None:

@@ -29,7 +29,10 @@ _MODEL = {
     a.GEN_AI_PROVIDER_NAME: ("llm.provider", "llm.system", "gen_ai.system"),
     a.GEN_AI_USAGE_INPUT_TOKENS: ("llm.token_count.prompt", "gen_ai.usage.prompt_tokens"),
     a.GEN_AI_USAGE_OUTPUT_TOKENS: ("llm.token_count.completion", "gen_ai.usage.completion_tokens"),
-    a.GEN_AI_RESPONSE_FINISH_REASONS: ("llm.finish_reason", "gen_ai.completion.0.finish_reason"),
+    a.GEN_AI_RESPONSE_FINISH_REASONS: (
+        *("llm.finish_reason", "gen_ai.completion.0.finish_reason"),
+        "anthropic.message.stop_reason",
+    ),
 }
 """Attributes of the conventions, and the names from which the first that is present is taken."""
 _TOOL = {

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from mttp.formats import json_records
-from mttp.formats.chats import chat_steps, conversation
+from mttp.formats.chats import chat_steps, conversation, tool_calls
 from mttp.formats.completions import scored
-from mttp.formats.fields import as_list, as_mapping, json_value, number, text, trace_id, whole
+from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
 from mttp.formats.saved import keeping, saved_record
 from mttp.model.calls import Call
+from mttp.model.chat import new_messages
+from mttp.model.chat_forms import answer, chat_messages
 from mttp.model.episodes import Agent, Episode, Reward, Step, Tokens
 
 __all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record", "schema"]
@@ -57,6 +59,8 @@ _EXPLANATION = "RULER explanation: "
 _MAPPED = (
     "messages",
     "messages_and_choices",
+    "exchanges",
+    "trajectory_json",
     "reward",
     "metrics",
     "additional_histories",
@@ -98,7 +102,11 @@ def episode(record: Mapping[str, Any]) -> Episode:
     messages = conversation(record.get("messages") or record.get("messages_and_choices"), "user")
     histories = [as_mapping(one) for one in as_list(record.get("additional_histories"))]
     main = "main" if histories else None
-    steps = [*_steps(messages, main)]
+    exchanges = record.get("exchanges") or as_mapping(json_value(record.get("trajectory_json"))).get(
+        "exchanges"
+    )
+    steps = [*(_exchanged(as_mapping(exchanges)) or _steps(messages, main))]
+    messages = messages or as_list(steps[0].observation if steps else None)
     for index, history in enumerate(histories):
         steps += _steps(conversation(history.get("messages_and_choices"), "user"), f"history-{index + 1}")
     split, step = _logged(record)
@@ -217,6 +225,56 @@ def _steps(messages: Sequence[Mapping[str, Any]], agent: str | None) -> list[Ste
     ]
 
 
+def _exchanged(exchanges: Mapping[str, Any]) -> list[Step]:
+    """Return a step for each captured request, of any interface, in order of their starts."""
+    captured = [as_mapping(one) for kind in exchanges.values() for one in as_list(kind)]
+    steps: list[Step] = []
+    before: list[Any] = []
+    for exchange in sorted(captured, key=lambda one: str(one.get("start_time"))):
+        request, response = (as_mapping(exchange.get(name)) for name in ("request", "response"))
+        asked = chat_messages(request.get("system") or request.get("instructions"), "system")
+        given = (request.get(name) for name in ("messages", "input", "prompt"))
+        asked += chat_messages(next((one for one in given if one is not None), None))
+        new = new_messages(asked, before)
+        if steps:
+            answers = {one["tool_call_id"]: one.get("content") for one in new if "tool_call_id" in one}
+            last = steps[-1]
+            steps[-1] = replace(last, calls=(*last.calls, *tool_calls(as_mapping(last.action), answers)))
+        choices = [as_mapping(one) for one in as_list(response.get("choices"))]
+        choice = choices[0] if choices else {}
+        items = as_list(response.get("output", response.get("content")))
+        action = _message({"finish_reason": None, **choice})[0] if "message" in choice else answer(items)
+        action = {"role": "assistant", "content": choice["text"]} if "text" in choice else action
+        usage = as_mapping(response.get("usage"))
+        reason = choice.get("finish_reason") or response.get("stop_reason") or response.get("status")
+        call = Call(
+            operation="text_completion" if "text" in choice else "chat",
+            name=text(request.get("model")),
+            id=text(response.get("id")),
+            response_model=text(response.get("model")),
+            finish_reasons=(str(reason),) if reason else (),
+            input_tokens=whole(usage.get("prompt_tokens", usage.get("input_tokens"))),
+            output_tokens=whole(usage.get("completion_tokens", usage.get("output_tokens"))),
+        )
+        steps.append(
+            Step(
+                index=len(steps),
+                observation=new or None,
+                action=action,
+                tokens=_tokens(choice),
+                calls=(call,),
+                start_time=nanoseconds(exchange.get("start_time")),
+                end_time=nanoseconds(exchange.get("end_time")),
+            )
+        )
+        before = [*asked, action]
+    if steps:
+        steps[-1] = replace(
+            steps[-1], calls=(*steps[-1].calls, *tool_calls(as_mapping(steps[-1].action), {}))
+        )
+    return steps
+
+
 def _message(one: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a message without empty fields, and whether the model sampled it."""
     inner = as_mapping(one.get("message")) if "finish_reason" in one else one
@@ -233,9 +291,11 @@ def _tokens(choice: Mapping[str, Any]) -> Tokens | None:
     logprobs: Any = [value for one in entries if (value := number(one.get("logprob"))) is not None]
     if not entries or len(logprobs) != len(entries):
         return None
+    given: Any = as_list(choice.get("token_ids"))
     named = [_TOKEN_ID.fullmatch(str(one.get("token"))) for one in entries]
     ids: Any = [int(match[1]) for match in named if match is not None]
-    return Tokens(ids=ids if len(ids) == len(entries) else None, logprobs=logprobs, count=len(entries))
+    ids = next((some for some in (given, ids) if len(some) == len(entries)), None)
+    return Tokens(ids=ids, logprobs=logprobs, count=len(entries))
 
 
 def _calls(choice: Mapping[str, Any]) -> tuple[Call, ...]:

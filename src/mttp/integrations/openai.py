@@ -109,6 +109,7 @@ class ClientPatches(LibraryPatches):
         }
         self.patch((_label(kind), kind, api) for api, owners in kinds.items() for kind in owners)
         self.watch((_label(kind), kind) for kind in (SyncAPIClient, AsyncAPIClient))
+        SocketPatches.attach_all()
 
     def patch(self, places: Iterable[tuple[str, Any, _Api]]) -> None:
         """Patch the methods of these owners, by label."""
@@ -171,13 +172,39 @@ class ClientPatches(LibraryPatches):
         )
 
     def _request(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        guard(_LIBRARY, _note_unrecorded, args, kwargs)
+        options = fields(kwargs.get("options", args[1] if len(args) > 1 else None))
+        method = str(options.get("method", "get")).upper()
+        guard(_LIBRARY, _note_unrecorded, f"{method} {options.get('url')}")
         return wrapped(*args, **kwargs)
 
     def _copy(self, wrapped: Callable[..., Any], _: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         made = wrapped(*args, **kwargs)
         self.attach_made(attach, made)
         return made
+
+
+class SocketPatches(LibraryPatches):
+    """The patches that name the web sockets of recorded clients; they stay, and do nothing for others."""
+
+    LIBRARY = _LIBRARY
+
+    def patch_library(self) -> None:
+        """Patch the resources that open web sockets, whose modules the library imports when they are used."""
+        for module in _SOCKETS:
+            self.patch_on_import(module, self._patch_module)
+
+    def _patch_module(self, module: Any) -> None:
+        kinds = [kind for kind in vars(module).values() if isinstance(kind, type)]
+        kinds = [kind for kind in kinds if kind.__module__ == module.__name__ and hasattr(kind, "connect")]
+        self.install_existing(
+            self.LIBRARY, ((f"{_label(kind)}.connect", kind, "connect", self._connect) for kind in kinds)
+        )
+
+    def _connect(self, wrapped: Callable[..., Any], resource: Any, args: Any, kwargs: Any) -> Any:
+        client = getattr(resource, "_client", None)
+        if ClientPatches.active() or handle_in(client, ClientPatches, "request"):
+            guard(_LIBRARY, _note_unrecorded, f"{type(resource).__name__}.connect")
+        return wrapped(*args, **kwargs)
 
 
 class _ModelCall:
@@ -440,12 +467,10 @@ def _label(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}"
 
 
-def _note_unrecorded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _note_unrecorded(detail: str) -> None:
     """Count a request of an episode or a scoring that no patch has recorded."""
     if _IN_REQUEST.get() or is_suppressed():
         return
-    options = fields(kwargs.get("options", args[1] if len(args) > 1 else None))
-    detail = f"{str(options.get('method', 'get')).upper()} {options.get('url')}"
     if log_here() is not None:
         fault(_UNRECORDED, detail)
     elif handle := current_step() or current_trajectory():
@@ -453,6 +478,13 @@ def _note_unrecorded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 
 _UNRECORDED = "call_unrecorded"
+_SOCKETS = (
+    "openai.resources.responses.responses",
+    "openai.resources.realtime.realtime",
+    "openai.resources.beta.realtime.realtime",
+    "openai.resources.live.live",
+)
+"""Modules whose resources open web sockets."""
 
 
 def _earlier_parsers() -> Iterator[Any]:
@@ -515,5 +547,6 @@ def attach(target: Any, /, **options: Any) -> ClientPatches:
         ]
     )
     handle.watch([("client", target)])
+    SocketPatches.attach_all()
     handle.copies("client", target)
     return handle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from mttp.codec.plain import scalar_text
 from mttp.integrations.foreign_models import as_data, fields
 from mttp.integrations.stream_assembly import AssembledResponse
-from mttp.model.chat_forms import chat_messages
+from mttp.model.chat_forms import answer, chat_messages
 
 __all__ = ["EventAssembler", "as_chat", "is_continued", "messages_of"]
 
@@ -44,7 +44,7 @@ def messages_of(arguments: Mapping[str, Any]) -> list[Any]:
     if isinstance(items, list):
         for is_answer, group in groupby(items, _is_of_model):
             some = [*group]
-            found += [_answer(some)] if is_answer else chat_messages([*map(_part, some)])
+            found += [answer(some)] if is_answer else chat_messages(some)
     elif items is not None:
         found += [{"role": "user", "content": items}] if isinstance(items, str) else []
     return found
@@ -66,7 +66,7 @@ def as_chat(response: Any) -> AssembledResponse:
     if items:
         ids = [one["token_ids"] for one in (found, *items, *parts) if one.get("token_ids")]
         choice: Any = SimpleNamespace(
-            message=_answer(as_data(items, _UNSENT)),
+            message=answer(as_data(items, _UNSENT)),
             finish_reason=details or found.get("status"),
             logprobs=SimpleNamespace(content=content or None),
             token_ids=ids[0] if ids else None,
@@ -83,30 +83,6 @@ def _is_of_model(item: Any) -> bool:
     if kind == "message":
         return bool(item.get("role") == "assistant")
     return kind == "reasoning" or kind.endswith("_call")
-
-
-def _answer(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the items of one answer as a message."""
-    parts = [part for item in items for part in _parts(item)]
-    (message,) = chat_messages({"role": "assistant", "parts": parts})
-    return message
-
-
-def _parts(item: Mapping[str, Any]) -> Sequence[Any]:
-    content, kind = item.get("content"), item.get("type", "message")
-    if kind == "reasoning" and not (content or item.get("summary")):  # encrypted, or none
-        return ()
-    if kind != "message":
-        return [_part(item)]
-    return content if isinstance(content, (list, tuple)) else [content]
-
-
-def _part(item: Any) -> Any:
-    """Return an item with the id by which a tool's answer refers to it, and the type of a function's call."""
-    if not isinstance(item, Mapping) or "call_id" not in item:
-        return item
-    kind = str(item.get("type")).replace("custom_tool_call", "function_call")
-    return {**item, "type": kind, "id": item["call_id"]}
 
 
 class EventAssembler:

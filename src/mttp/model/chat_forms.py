@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from mttp.model.chat import to_json
 
-__all__ = ["chat_messages", "from_text"]
+__all__ = ["answer", "chat_messages", "from_text"]
 
 _Fields: TypeAlias = Mapping[str, Any]
 
@@ -25,8 +25,8 @@ _TYPED = {**_ROLES, "system": "system", "tool": "tool", "developer": "developer"
 """The role of a message that has a type instead, as those of LangChain."""
 _TEXTS = ("text", "input_text", "output_text", None)
 _REASONING = ("reasoning", "thinking")
-_CALLS = ("tool_call", "function_call", "tool_use", "function")
-_ANSWERS = ("tool_call_response", "function_call_output", "tool_result")
+_CALLS = ("tool_call", "function_call", "custom_tool_call", "tool_use", "function")
+_ANSWERS = ("tool_call_response", "function_call_output", "custom_tool_call_output", "tool_result")
 _WRAPPED = {
     "toolUse": "tool_use",
     "functionCall": "tool_use",
@@ -37,7 +37,7 @@ _WRAPPED = {
     "reasoningContent": "reasoning",
 }
 """The type of a part without one by its only key, as parts of Bedrock and Google have."""
-_IDS = ("id", "call_id", "tool_use_id", "toolUseId")
+_IDS = ("call_id", "id", "tool_use_id", "toolUseId")
 _ARGUMENTS = ("arguments", "args", "input")
 _RESULTS = ("response", "result", "output", "content")
 _THOUGHTS = ("content", "thinking", "text", "reasoning", "reasoningText", "summary")
@@ -57,6 +57,20 @@ def chat_messages(value: object, role: str = "user") -> list[dict[str, Any]]:
     message. Parts that are no texts stay in the content, in the form of chat APIs if there is one.
     """
     return _messages(value, role, 0)
+
+
+def answer(items: Iterable[Any]) -> dict[str, Any]:
+    """Return the items of an answer, such as reasoning, texts and tool calls, as one message."""
+    parts: list[Any] = []
+    for item in items:
+        content = item.get("content") if isinstance(item, Mapping) else item
+        if isinstance(item, Mapping) and item.get("type", "message") != "message":
+            is_encrypted = item["type"] == "reasoning" and not (content or item.get("summary"))
+            parts += [] if is_encrypted else [item]
+        else:
+            parts += content if isinstance(content, (list, tuple)) else [content]
+    (message,) = _of_message({"role": "assistant", "parts": parts}, "assistant")
+    return message
 
 
 def from_text(value: Any) -> Any:
