@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import unquote
 
-from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
+from mttp.model.reprs import bounded_repr
 
 __all__ = ["REDACTED", "USUAL", "VARIABLE", "Secrets", "may_be_secret", "without_secrets"]
 
@@ -244,7 +244,7 @@ class Secrets:
             return cls(is_on=given)
         words = given if isinstance(given, (list, tuple, set, frozenset)) else [None]
         if not all(isinstance(word, str) and _words(word) for word in words):
-            raise ConfigureError(f"{source}={scalar_text(given):.80} is not a list of names, True or False")
+            raise ConfigureError(f"{source}={bounded_repr(given):.80} is not a list of names, True or False")
         return cls(given)
 
     def __str__(self) -> str:

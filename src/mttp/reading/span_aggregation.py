@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from mttp.codec import segments, summary_fields
-from mttp.codec.annotations import decode as decode_annotation
 from mttp.codec.kinds import is_call_operation
 from mttp.model.counting import is_return_counted
 from mttp.model.gradings import Scored, gradings
@@ -161,6 +160,8 @@ class SpanAggregator:
         else:
             run.annotations += 1
             if record.attributes.get(a.ANNOTATION_SOURCE) == VERDICT_SOURCE:
+                from mttp.codec.annotations import decode as decode_annotation  # loads numpy
+
                 run.add_verdict(decode_annotation(record))
             self._add_annotation(record)
 
