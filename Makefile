@@ -39,8 +39,9 @@ test-long: $(VENV)/.dev  ## Run the tests that take minutes: damaged files by th
 soak: $(VENV)/.dev  ## Record for two hours while everything fails, and account for every span; ARGS="--seconds 300" for less.
 	$(BIN)/python benchmarks/soak $(ARGS)
 
-fuzz: $(VENV)/.dev  ## Give mutated inputs to every reader, listener and loader for a minute; ARGS="--seconds 600" for more.
+fuzz: $(VENV)/.dev  ## Give mutated inputs to every reader, listener and loader for a minute, and awkward values to every call.
 	$(BIN)/python tests/fuzzing $(ARGS)
+	MTTP_ALL_VALUES=1 $(BIN)/python -m pytest -n auto tests/test_awkward_values.py
 
 viewer/node_modules/.package-lock.json: viewer/package-lock.json
 	cd viewer && npm ci --silent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,6 +87,25 @@ def score() -> None:
         spec.score(completion="a")
 
 
+def evaluate() -> None:
+    """Grade the tasks of an evaluation by a loop that takes long."""
+    with mttp.evaluate("sums", tasks=["a", "b"], progress=False) as run:
+        for task in run:
+            Slow().__array__()
+            run.result(task, 1.0)
+
+
+def evaluate_in_threads() -> None:
+    """Grade a task in a thread, for which the main thread waits."""
+
+    def grade(task: Any) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        time.sleep(1)
+
+    with mttp.evaluate("sums", tasks=["a"], progress=False) as run:
+        run.map(grade)
+
+
 def leave() -> None:
     """Leave a step whose call has a result that takes long."""
     with mttp.episode(env="slow") as episode, episode.step() as step:
@@ -95,7 +115,9 @@ def leave() -> None:
             step.metric("speed", 1.0)
 
 
-@pytest.mark.parametrize("call", [score, leave, observe, describe, finished, in_async_code])
+@pytest.mark.parametrize(
+    "call", [score, leave, observe, describe, finished, in_async_code, evaluate, evaluate_in_threads]
+)
 def test_an_alarm_passes_a_call(session: mttp.Session, call: Callable[[], None]) -> None:
     """The program gets its exception, and the next episode is complete."""
     with alarm():

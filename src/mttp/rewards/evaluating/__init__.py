@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
-from mttp.codec.plain import Faults, scalar_text, text
-from mttp.errors import ConfigureError
+from mttp.codec.fields import convert, mapping
+from mttp.codec.plain import Faults, number, scalar_text, text
+from mttp.errors import ConfigureError, MttpError
 from mttp.model import ids
 from mttp.model.episodes import Spec
 from mttp.model.evaluations import Evaluation
+from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import recording_session
 from mttp.recording.session import Session
 from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
@@ -87,9 +90,11 @@ def evaluate(
     Raises ConfigureError for an invalid argument, a task without an id and a repeated id, and ReadError when
     the baseline or the interrupted evaluation can't be read.
     """
-    _check(suite, samples, concurrency, timeout)
+    _check(suite, samples, concurrency)
+    limit = _seconds(timeout)
     faults: Faults = []
-    todo = tasks_of(tasks)
+    with _asking("tasks", tasks):
+        todo = tasks_of(tasks)
     session = recording_session()
     stated = Evaluation(
         id=ids.run_id(),
@@ -105,8 +110,10 @@ def evaluate(
         policy=_text(policy, faults),
         policy_version=_text(policy_version, faults),
     )
-    stated, done = resumed(stated, resume, session)
-    stated, scores = compared(stated, baseline)
+    with _asking("resume", resume):
+        stated, done = resumed(stated, resume, session)
+    with _asking("baseline", baseline):
+        stated, scores = compared(stated, baseline)
     return _opened(
         OpenEvaluation(
             session,
@@ -115,7 +122,7 @@ def evaluate(
             baseline=scores,
             done=done,
             concurrency=concurrency,
-            timeout=timeout,
+            timeout=limit,
             progress=progress,
             at_end=_forget,
         ),
@@ -125,25 +132,43 @@ def evaluate(
     )
 
 
-def _check(suite: object, samples: object, concurrency: object, timeout: object) -> None:
-    if not isinstance(suite, str) or not suite:
-        raise ConfigureError(f"suite={suite!r:.80} is not a name; pass the suite's name as a str")
+@contextmanager
+def _asking(name: str, value: object) -> Iterator[None]:
+    """Raise ConfigureError for whatever a foreign object in an argument raises when it is asked."""
+    try:
+        yield
+    except MttpError:
+        raise
+    except Exception as error:
+        raise_interrupt(error)
+        raise ConfigureError(f"{name}={scalar_text(value):.80} can't be read: {error!r:.200}") from error
+
+
+def _check(suite: object, samples: object, concurrency: object) -> None:
+    if not issubclass(type(suite), str) or not text(suite, []):
+        raise ConfigureError(f"suite={scalar_text(suite):.80} is not a name; pass the suite's name as a str")
     for name, given in (("samples", samples), ("concurrency", concurrency)):
-        if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise ConfigureError(f"{name}={given!r:.80} is not a positive integer; pass 1 or more")
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        if type(given) is not int or given < 1:
+            raise ConfigureError(f"{name}={scalar_text(given):.80} is not a positive integer; pass 1 or more")
+
+
+def _seconds(timeout: object) -> float | None:
+    """Return a time limit; raises ConfigureError if it is none."""
+    found = convert("timeout", lambda given, _: number(given), timeout, [])
+    if timeout is not None and (type(timeout) is bool or found is None or not found > 0):
         raise ConfigureError(
-            f"timeout={timeout!r:.80} is not a positive number of seconds; omit it for no time limit"
+            f"timeout={scalar_text(timeout):.80} is not a positive number of seconds; omit it for no limit"
         )
+    return cast("float | None", found)
 
 
 def _identity(spec: Identified | None) -> Spec | None:
-    found = spec if spec is None or isinstance(spec, Spec) else getattr(spec, "identity", None)
-    if spec is not None and not isinstance(found, Spec):
+    found = convert("spec", lambda given, _: getattr(given, "identity", given), spec, [])
+    if spec is not None and type(found) is not Spec:
         raise ConfigureError(
             f"spec={scalar_text(spec):.80} is not a reward spec; pass an mttp.RewardSpec or mttp.model.Spec"
         )
-    return found
+    return cast("Spec | None", found)
 
 
 def _text(given: object, faults: Faults) -> str | None:
@@ -152,9 +177,11 @@ def _text(given: object, faults: Faults) -> str | None:
 
 def _tags(given: Mapping[str, object] | None, faults: Faults) -> dict[str, str]:
     """Return tags as text; names with an equals sign are errors, since they can't be read back."""
-    if given is not None and not isinstance(given, Mapping):
+    problems: Faults = []
+    known = mapping("tags", given, problems)
+    if problems:
         raise ConfigureError(f"tags={scalar_text(given):.80} is not a dict; pass tags={{'name': 'value'}}")
-    tags = {text(name, faults): text(value, faults) for name, value in (given or {}).items()}
+    tags = {text(name, faults): text(value, faults) for name, value in known.items()}
     for name in tags:
         if "=" in name or not name:
             raise ConfigureError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec import rewards
+from mttp.codec.fields import optional_text
 from mttp.codec.plain import Faults, flag, number, scalar_text, text, unknown_arguments
 from mttp.model.evaluations import OUTCOMES
 from mttp.model.interrupts import raise_interrupt
@@ -65,8 +66,8 @@ def result_fields(
 
 
 def _outcome(given: object, faults: Faults) -> str | None:
-    if given is None or given in OUTCOMES:
-        return None if given is None else text(given, [])
+    if given is None or (found := optional_text("outcome", given, [])) in OUTCOMES:
+        return None if given is None else found
     faults.append(f"outcome_invalid: {scalar_text(given):.80}")
     return None
 
