@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
-from mttp.codec.plain import from_json
 from mttp.codec.segments import StepFacts
 from mttp.model.gradings import Graded, Scored
 from mttp.model.scorings import Spec
@@ -240,10 +239,15 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
             if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
         ),
         found.get(a.REWARD_ERROR),
-        from_json(str(found[a.REWARD_EVIDENCE]))
-        if {a.REWARD_ERROR, a.REWARD_EVIDENCE} <= found.keys()
-        else None,
+        _evidence(found) if a.REWARD_ERROR in found else None,
     )
+
+
+def _evidence(found: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(found.get(a.REWARD_EVIDENCE, "null"))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def children(records: Iterable[SpanRecord]) -> Children:
