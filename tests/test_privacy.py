@@ -28,6 +28,7 @@ import mttp
 from mttp.codec.profiles import unpacked
 from mttp.codec.secrets import Secrets
 from mttp.errors import ConfigureError
+from mttp.model.episodes import Call, Grade
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
@@ -192,8 +193,8 @@ def late_facts(step: mttp.recording.OpenStep) -> None:
 
 def judged(step: mttp.recording.OpenStep) -> None:
     message = {"role": "user", "content": CANARY}
-    call = mttp.Call(operation="chat", arguments=[message], result=message, error_message=CANARY)
-    failed = mttp.Grade(
+    call = Call(operation="chat", arguments=[message], result=message, error_message=CANARY)
+    failed = Grade(
         name="judge",
         kind="judge",
         status="error",

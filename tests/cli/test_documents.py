@@ -62,6 +62,7 @@ def test_a_summary_is_a_document():
         "outcome": {"success": 4, "unknown": 1},
         "env": {"CartPole-v1": 4, "": 1},
         "failed_gradings": 0,
+        "partial_rewards": None,
         "unlisted_gradings": 0,
         "invalid_step_rewards": 0,
         "faults": {},

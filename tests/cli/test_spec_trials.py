@@ -322,4 +322,4 @@ def test_an_episode_that_cannot_be_scored_fails(weak):
     assert (1, 1) == (code, none)
     assert "not ok: error 1" in text
     assert "1 x it: ValueError" in text
-    assert "1 episode did not record completion" in said
+    assert "1 episode did not record text" in said

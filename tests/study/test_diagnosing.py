@@ -422,6 +422,27 @@ def test_missing_rewards_are_a_finding(tmp_path: Path) -> None:
         assert ("high", f"{word}" in entry.evidence) == (entry.severity, True)
 
 
+def test_rewards_that_lack_a_component_are_a_finding(tmp_path: Path) -> None:
+    """
+    It says by how much their rewards and advantages differ, and what they lack; an error with its message.
+    """
+    with mttp.configure(f"file://{tmp_path / 'run.jsonl'}"):
+        for number in range(40):
+            with mttp.episode(env="maths") as episode:
+                lacking = TimeoutError("late") if number % 4 == 0 else 0.5
+                episode.reward(0.25 if number % 4 == 0 else 1.0, components={"judge": lacking, "right": 0.5})
+            mttp.annotate(episode, "advantage", -3.0 if number % 4 == 0 else 1.0)
+
+    entry = mttp.diagnose(tmp_path / "run.jsonl")["missing_rewards"]
+
+    assert isinstance(entry, DiagnosisFinding)
+    assert ("high", 0.25) == (entry.severity, entry.value)
+    assert (
+        "(partial 10) (Wilson, 95 %); mean reward of those that lack a component 0.25, of the others 1; "
+        "mean advantage of those that lack a component -3, of the others 1; most often judge error (10)"
+    ) in entry.evidence
+
+
 def test_no_rewards_at_all_judge_nothing_else(tmp_path: Path) -> None:
     """
     That rewards are missing is a finding; what they would show is not judged.

@@ -240,10 +240,15 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
             if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
         ),
         found.get(a.REWARD_ERROR),
-        from_json(str(found[a.REWARD_EVIDENCE]))
-        if {a.REWARD_ERROR, a.REWARD_EVIDENCE} <= found.keys()
-        else None,
+        _evidence(found) if a.REWARD_ERROR in found else None,
     )
+
+
+def _evidence(found: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(found.get(a.REWARD_EVIDENCE, "null"))
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def children(records: Iterable[SpanRecord]) -> Children:
