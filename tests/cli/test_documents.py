@@ -58,6 +58,7 @@ def test_a_summary_is_a_document():
         "groups": 0,
         "updates": {"count": 0, "loss": None, "kl": None, "entropy": None},
         "annotations": 0,
+        "verdicts": [],
         "status": {"completed": 4, "unfinished": 1},
         "outcome": {"success": 4, "unknown": 1},
         "env": {"CartPole-v1": 4, "": 1},

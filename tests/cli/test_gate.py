@@ -209,6 +209,28 @@ def test_the_verdict_is_recorded() -> None:
     )
 
 
+def test_a_summary_lists_recorded_verdicts() -> None:
+    """
+    With the evidence, from files and from values alike; other late facts are none.
+    """
+    assert 0 == run("new.jsonl", "--rules", rules(0.3), "--record")[0]
+    with mttp.configure("file://new.labels.jsonl", run_id="labels"):
+        mttp.annotate(mttp.read("new.jsonl").episodes[0], "gate", "promote", by="Ada")
+
+    found = mttp.summarize("new*.jsonl")
+    (verdict,) = found.verdicts
+    assert ("promote", mttp.gate("new.jsonl", rules=rules(0.3)).candidate_identity.last_episode) == (
+        verdict.verdict,
+        verdict.episode,
+    )
+    assert verdict.evidence.startswith("promote: ")
+    assert found.verdicts == mttp.read("new*.jsonl").summary().verdicts
+    shown = subprocess.run(
+        [sys.executable, "-m", "mttp", "summary", "new.jsonl"], capture_output=True, text=True, check=True
+    )
+    assert f"at episode {verdict.episode[:8]}: promote: " in shown.stdout
+
+
 def test_a_commented_file_is_written(tmp_path: Path) -> None:
     """
     Once, and it can be used as it is where there is a baseline.

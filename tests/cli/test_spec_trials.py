@@ -323,3 +323,15 @@ def test_an_episode_that_cannot_be_scored_fails(weak):
     assert "not ok: error 1" in text
     assert "1 x it: ValueError" in text
     assert "1 episode did not record text" in said
+
+
+def test_a_closed_pipe_leaves_the_exit_code(weak: Path) -> None:
+    """
+    The cases that are not as expected fail the command, also where nobody reads which ones.
+    """
+    command = f"{sys.executable} -m mttp spec test {failing(weak)}"
+    for redirected in ("", "2>&1"):
+        script = f"{command} {redirected} | true; echo ${{PIPESTATUS[0]}}"
+        cut = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+
+        assert "1" == cut.stdout.strip()

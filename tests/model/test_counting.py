@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mttp.model.counting import REASONS, Reason, counting, is_counted
+from mttp.model.counting import REASONS, Reason, counting, is_counted, training_runs
+from mttp.model.episodes import Run
 
 CASES: list[tuple[bool, str | None, str | None, str, str | None, Reason]] = [
     # training, task, split, status, stop reason, reason
@@ -37,3 +38,24 @@ def test_episode_counts_or_has_a_reason(
     assert reason == counting(status=status, stop_reason=stop, is_training=training, task=task, split=split)
     assert reason in REASONS
     assert is_counted(status) or reason != "counted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "episodes", "updates", "trains"),
+    [
+        ("train", [(None, None)], 0, True),
+        ("train", [(None, None), (None, "eval")], 0, True),
+        ("train", [(None, "eval"), (None, "test")], 0, False),
+        ("train", [(None, "eval")], 1, True),
+        ("train", [("t1", None)], 0, False),
+        ("train", [], 0, True),
+        ("eval", [(None, None)], 0, False),
+    ],
+)
+def test_run_trains_or_not(
+    kind: str, episodes: list[tuple[str | None, str | None]], updates: int, trains: bool
+) -> None:
+    """A run of which all episodes evaluate, or one names a task, trains only where it recorded updates."""
+    rows = [("r", task, split) for task, split in episodes]
+
+    assert trains == ("r" in training_runs([Run(id="r", kind=kind)], rows, with_updates=["r"] * updates))

@@ -502,6 +502,144 @@ def test_mixed_graders_are_refused(tmp_path: Path, has_tasks: bool) -> None:
     assert "grader" in refused(*sides)
 
 
+def test_graders_of_steps_are_compared(recorded: Recorded) -> None:
+    """
+    Another grader of the steps is another experiment, as is another one of the episodes.
+    """
+    values = [float(place % 3 > 0) for place in range(12)]
+    sides = [
+        recorded(name, suite(values, scoring={"grader": grader}))
+        for name, grader in (("a", "mild"), ("b", "strict"), ("c", "mild"))
+    ]
+
+    assert "the sides differ in their grader (grader): mild and strict" in refused(*sides[:2])
+    assert "" == refused(sides[0], sides[2])
+
+
+def mixed(shares: Sequence[int], **facts: Any) -> list[dict[str, Any]]:
+    """Episodes without tasks in environments of several sizes, as many of each as its share says."""
+    return [
+        {"env": "maze", "reward": float(size), "env_kwargs": {"size": size}, **facts}
+        for size, share in enumerate(shares)
+        for _ in range(share)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "reason"),
+    [
+        ((30, 30), (30, 30), ""),
+        ((60, 60), (30, 30), ""),
+        ((30, 30), (29, 30), ""),
+        ((55, 5), (5, 55), "env (mixture): maze size=0 (55 episodes), maze size=1 (5 episodes) and "),
+        ((30, 30), (0, 60), "env (size of maze): 0, 1 and 1"),
+    ],
+)
+def test_shares_of_environments_are_compared(
+    recorded: Recorded, base: Sequence[int], candidate: Sequence[int], reason: str
+) -> None:
+    """
+    A mixture is another experiment where a test tells its shares from those of the other side.
+    """
+    why = refused(recorded("a", mixed(base)), recorded("b", mixed(candidate)))
+
+    assert reason in why
+    assert bool(reason) == bool(why)
+
+
+def test_a_lost_task_leaves_a_mixture_the_same(recorded: Recorded) -> None:
+    """
+    Of tasks in several environments a sample may be lost, or a reward: it is missing.
+    """
+    whole = [
+        {**one, "env": f"e{place // 2 % 2}"} for place, one in enumerate(suite([1.0, 0.0] * 10, samples=2))
+    ]
+    lost = [{**one, **({"reward": None} if place == 3 else {})} for place, one in enumerate(whole[:-1])]
+
+    assert "" == refused(recorded("a", whole), recorded("b", lost))
+
+
+def test_a_registered_default_is_no_difference(recorded: Recorded) -> None:
+    """
+    An argument that one side states and that has this value without it, too.
+    """
+    pytest.importorskip("gymnasium")
+    lake = {"env": "FrozenLake-v1", "task": None}
+    sides = [
+        recorded(name, [{**one, **lake, "env_kwargs": kwargs} for one in suite([0.0, 1.0] * 6)])
+        for name, kwargs in (
+            ("a", {"map_name": "4x4"}),
+            ("b", {"map_name": "4x4", "is_slippery": True, "max_episode_steps": 100}),
+            ("c", {"map_name": "4x4", "is_slippery": False}),
+        )
+    ]
+
+    assert "" == refused(*sides[:2])
+    assert "is_slippery of FrozenLake-v1" in refused(sides[0], sides[2])
+
+
+def test_inputs_that_come_later_are_the_same(recorded: Recorded) -> None:
+    """
+    A task whose first samples were recorded without inputs has those of the others.
+    """
+    values = [0.0, 1.0] * 6
+    known = suite(values, samples=2, inputs={"question": 1})
+    late = [{**one, "inputs": None} if place % 2 == 0 else one for place, one in enumerate(known)]
+    other = suite(values, samples=2, inputs={"question": 2})
+    sides = recorded("a", known), recorded("b", late), recorded("c", other)
+
+    assert "" == refused(*sides[:2])
+    assert "" == refused(sides[1], sides[0])
+    assert "inputs" in refused(sides[1], sides[2])
+
+
+def test_equivalence_needs_the_missing_of_both_sides(recorded: Recorded) -> None:
+    """
+    Equal means within a margin are not equivalent while values that are missing could part them.
+    """
+    values: list[float | None] = [float(place % 2) for place in range(200)]
+    few = [None if place % 100 == 0 else value for place, value in enumerate(values)]
+    many = [None if place % 5 == 0 else value for place, value in enumerate(values)]
+    for name, sides, verdict in (
+        ("few", (few, few), "equivalent"),
+        ("both", (many, many), "inconclusive"),
+        ("one", (values, many), "inconclusive"),
+    ):
+        paths = [recorded(f"{name}{place}", suite(side)) for place, side in enumerate(sides)]  # type: ignore[arg-type]  # a missing reward
+
+        assert verdict == mttp.compare(*paths, margin=0.1)["return"].verdict
+
+
+def test_a_slice_of_one_side_has_no_verdict(recorded: Recorded) -> None:
+    """
+    There is nothing to compare its episodes with, and the table has its row.
+    """
+    values = [0.0, 1.0] * 6
+    policies = [{**one, "metadata": {"level": "hard"}} for one in suite(values)]
+    sides = (
+        recorded("a", [{**one, "task": None} for one in suite(values)]),
+        recorded("b", [{**one, "task": None} for one in policies]),
+    )
+    (row,) = mttp.compare(*sides, by="metadata.level").slices.values()
+
+    assert ("inconclusive", None, (0, 12)) == (row.verdict, row.effect, row.n)
+
+
+def test_missing_samples_count_against_pass_at_k(recorded: Recorded) -> None:
+    """
+    A pass@2 whose failures are missing on one side is not better.
+    """
+    base = suite([0.0] * 40, samples=4, outcome="failure")
+    kept = [{**one, "outcome": "success" if place % 4 == 0 else None} for place, one in enumerate(base)]
+    row = mttp.compare(recorded("a", base), recorded("b", kept), metrics=["pass@1"])["pass@1"]
+
+    assert (
+        "inconclusive" == mttp.compare(recorded("c", kept), recorded("d", base), metrics=["pass@2"]).verdict
+    )
+    assert (0, 120) == row.missing
+    assert row.worst_case == pytest.approx(0.25)
+
+
 def test_lost_samples_are_missing(recorded: Recorded) -> None:
     """
     A candidate that records no failures is not better; one that was planned with fewer samples loses none.

@@ -431,3 +431,30 @@ def test_pytest_finds_the_plugin() -> None:
     project = Path(__file__).parents[2] / "pyproject.toml"
 
     assert '[project.entry-points.pytest11]\nmttp = "mttp.testing.plugin"\n' in project.read_text()
+
+
+# The gate.
+
+
+def test_an_inconclusive_gate_fails_unless_it_need_not_be_strict(run: Run, pytester: pytest.Pytester) -> None:
+    """
+    As the command's exit code does; what failed is said.
+    """
+    with mttp.configure("file://new.jsonl", kind="eval"):
+        for task in range(6):
+            with mttp.episode(task=f"t{task}") as episode:
+                episode.end(outcome="success" if task % 2 else "failure")
+
+    result = run(
+        """
+import pytest
+
+@pytest.mark.parametrize("options", [{}, {"strict": True}, {"strict": False}])
+def test_gate(mttp_gate, options):
+    rules = {"aggregate": [{"metric": "success", "min": 0.4}]}
+    assert mttp_gate("new.jsonl", rules=rules, **options).verdict == "inconclusive"
+"""
+    )
+
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(["*inconclusive: aggregate success min: *"])

@@ -177,9 +177,6 @@ def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callabl
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
-        except BrokenPipeError:
-            discard_output()
-            raise typer.Exit(0) from None
         except MttpError as error:
             _refuse(str(error), bad_input)
         except ValueError as error:
@@ -187,6 +184,8 @@ def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callabl
                 raise
             _refuse(f"{error}; correct the variable, or unset it", bad_input)
         except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                discard_output()  # else the interpreter fails to write the rest at its end
             where = f"{error.filename}: " if error.filename else ""
             _refuse(f"{where}{error.strerror or error}", bad_input)
 

@@ -14,7 +14,7 @@ The first row that fits holds. An episode that was truncated by a limit is compl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
@@ -76,15 +76,23 @@ def is_return_counted(return_: float | None, reward: float | None, reward_status
 
 
 def training_runs(
-    runs: Iterable[Run], *, with_tasks: Collection[str], with_updates: Iterable[str]
+    runs: Iterable[Run],
+    episodes: Iterable[tuple[str, str | None, str | None]],
+    *,
+    with_updates: Iterable[str],
 ) -> frozenset[str]:
     """
-    Return the ids of the runs that train: with updates, or of kind train with no episode that names a task.
+    Return the ids of the runs that train: with updates, or of kind train with episodes that may learn.
 
-    `with_tasks` and `with_updates` are the ids of the runs with such episodes and with updates.
+    Of the latter no episode names a task, and not all of them evaluate.
+    `episodes` are the run, the task and the split of each; `with_updates` are ids of runs with updates.
     """
     of_kind = {run.id for run in runs if run.kind == "train"}
-    return frozenset(of_kind.difference(with_tasks).union(with_updates))
+    distinct = {*episodes}
+    with_tasks = {run for run, task, _ in distinct if task}
+    learning = {run for run, _, split in distinct if not _is_evaluation(split)}
+    evaluating = {run for run, _, _ in distinct} - learning
+    return frozenset(of_kind.difference(with_tasks, evaluating).union(with_updates))
 
 
 def counting(
@@ -93,11 +101,10 @@ def counting(
     """
     Return whether an episode counts, or why not, from its columns.
 
-    `is_training` states that its run trains a policy: its kind is train and no episode names a task, or it
-    recorded updates.
+    `is_training` states that its run is one of `training_runs`.
     """
     in_curve = is_training and not task
-    if in_curve and split and split.lower() in _EVALUATIONS:
+    if in_curve and _is_evaluation(split):
         return "evaluation"
     if status == COMPLETED:
         return "counted"
@@ -106,6 +113,10 @@ def counting(
     if in_curve and (status != "aborted" or _ends_with_program(stop_reason)):
         return "cut_off"
     return "not_finished"
+
+
+def _is_evaluation(split: str | None) -> bool:
+    return bool(split) and str(split).lower() in _EVALUATIONS
 
 
 def _ends_with_program(stop_reason: str | None) -> bool:

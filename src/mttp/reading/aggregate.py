@@ -242,7 +242,10 @@ class Aggregate:
         distinct = {*zip(*columns, strict=True)}
         training = training_runs(
             runs,
-            with_tasks={words["runs"][run] for run, _, task, _, _ in distinct if words["tasks"][task]},
+            {
+                (words["runs"][run], words["tasks"][task], words["splits"][split])
+                for run, _, task, split, _ in distinct
+            },
             with_updates=[run for run, counts in self.runs.items() if counts.update_times],
         )
         reasons: dict[tuple[int, ...], Reason] = {

@@ -20,8 +20,7 @@ def training_of(
     runs: Iterable[Run], episodes: Iterable[EpisodeFigures], with_updates: Iterable[str]
 ) -> frozenset[str]:
     """Return the ids of the runs that train; `with_updates` are the ids of those with updates."""
-    with_tasks = {episode.run for episode in episodes if episode.task}
-    return training_runs(runs, with_tasks=with_tasks, with_updates=with_updates)
+    return training_runs(runs, map(attrgetter("run", "task", "split"), episodes), with_updates=with_updates)
 
 
 def reasons_of(episodes: Iterable[EpisodeFigures], training: frozenset[str]) -> list[Reason]:

@@ -29,13 +29,11 @@ def write_curves(source: Source | Recording, address: str) -> None:
         known = " or ".join(f"{one}…" for one in CURVE_ADDRESSES)
         raise TransportError(f"{address!r} is not the address of a tool for curves; write {known}")
     recording = source if isinstance(source, Recording) else read(source)
-    with_tasks = {episode.run_id for episode in recording.episodes if episode.task}
+    episodes = [(episode.run_id, episode.task, episode.split) for episode in recording.episodes]
     with_updates = {update.run_id for update in recording.updates}
     target = cast(CurveTransport, transports.open(address))
     try:
-        target.training.update(
-            training_runs(recording.runs, with_tasks=with_tasks, with_updates=with_updates)
-        )
+        target.training.update(training_runs(recording.runs, episodes, with_updates=with_updates))
         for run in recording.runs:
             target.name_run(run.id, run.name)
         for episode in recording.episodes:

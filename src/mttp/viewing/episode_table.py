@@ -128,8 +128,8 @@ class EpisodeTable:
         """Why each episode counts or not; `with_updates` are the ids of the runs with updates."""
         names = ("run", "status", "stop_reason", "task", "split")
         rows = [*zip(*(self.values(name) for name in names), strict=True)]
-        with_tasks = {run for run, _, _, task, _ in rows if task}
-        training = training_runs(runs, with_tasks=with_tasks, with_updates=with_updates)
+        episodes = {(run, task, split) for run, _, _, task, split in rows}
+        training = training_runs(runs, episodes, with_updates=with_updates)
         return [
             counting(status=status, stop_reason=stop, is_training=run in training, task=task, split=split)
             for run, status, stop, task, split in rows
