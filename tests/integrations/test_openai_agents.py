@@ -524,7 +524,8 @@ def assert_logged(session: mttp.Session, server: Server, count: int) -> None:
         assert [2, 1] == [len(step.calls) for step in episode.steps]
 
 
-def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
+@pytest.mark.parametrize("count", [50, pytest.param(500, marks=pytest.mark.long)])
+def test_many_episodes_at_once(session: mttp.Session, server: Server, count: int) -> None:
     """
     Each has what the server answered to it, with and without steps, streamed or not.
     """
@@ -533,7 +534,7 @@ def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="-", timeout=300) as client:
             with mttp.instrument(client):
-                asked = [question(number, number + 1) for number in range(500)]
+                asked = [question(number, number + 1) for number in range(count)]
                 plays = [
                     play_async(client, one, has_steps=bool(place % 2), is_stream=bool(place % 4 < 2))
                     for place, one in enumerate(asked)
@@ -542,7 +543,7 @@ def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
 
     asyncio.run(main())
 
-    assert_logged(session, server, 500)
+    assert_logged(session, server, count)
 
 
 def test_32_threads_at_once(session: mttp.Session, server: Server, client: Any) -> None:
