@@ -106,7 +106,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
         "exchanges"
     )
     steps = [*(_exchanged(as_mapping(exchanges)) or _steps(messages, main))]
-    messages = messages or as_list(steps[0].observation if steps else None)
+    messages = messages or [*as_list(steps[0].observation if steps else None)]
     for index, history in enumerate(histories):
         steps += _steps(conversation(history.get("messages_and_choices"), "user"), f"history-{index + 1}")
     split, step = _logged(record)
