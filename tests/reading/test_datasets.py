@@ -85,6 +85,17 @@ def test_a_request_has_the_messages_of_its_history():
     assert [FIVE, again, FOUR] == rewritten["completion"]
 
 
+def test_what_the_program_set_is_the_conversation():
+    """
+    Whatever its calls had.
+    """
+    step = called([{"role": "user", "content": "Judge it."}], FIVE, 0, 1)
+    own = mttp.Step(observation=[USER], action=FOUR, calls=step.calls)
+    (row,) = training_dataset(of(episode(1, own)), "sft")
+
+    assert {"prompt": [USER], "completion": [FOUR]} == row
+
+
 def test_a_conversation_is_as_the_policy_saw_it_last():
     """
     An earlier answer that is repeated without its reasoning is not a second answer.
