@@ -234,7 +234,7 @@ def test_completions_that_the_official_instrumentation_does_not_record(
 
 def test_the_official_instrumentation_records_the_call_itself(session: mttp.Session, client: Any) -> None:
     """
-    The call is its span, and mttp adds only the tokens.
+    The call is its span, and mttp adds to the step what was new, the answer and the tokens.
     """
     official = pytest.importorskip("opentelemetry.instrumentation.genai.openai").OpenAIInstrumentor()
     official.instrument()
@@ -246,6 +246,7 @@ def test_the_official_instrumentation_records_the_call_itself(session: mttp.Sess
 
     (step,) = only(session).steps
     assert ([7, 8], 1) == (step.tokens.ids.tolist(), len(step.calls))
+    assert (QUESTION, "4") == (step.observation, step.action["content"])
 
 
 def test_what_is_no_client_is_refused(client: Any) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -407,6 +407,37 @@ def test_half_an_answer_is_recorded(session: mttp.Session, client: Any, kind: st
     assert ("RuntimeError", True) == (step.error_type, step.action["content"].startswith("It "))
 
 
+@pytest.mark.parametrize("has_steps", [True, False])
+def test_a_cancelled_stream_is_an_error_with_what_had_arrived(
+    session: mttp.Session, server: Server, has_steps: bool
+) -> None:
+    """
+    Of the call, and of the step that is the request's own.
+    """
+
+    async def leave(client: Any) -> None:
+        result: Any = {"role": "tool", "tool_call_id": "c", "content": "7"}
+        messages: Any = [{"role": "user", "content": ASKED}, result]
+        stream = await client.chat.completions.create(model="cut", messages=messages, stream=True)
+        async for chunk in stream:
+            if "It " in str(chunk):
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+    async def main() -> None:
+        async with openai.AsyncOpenAI(base_url=server.url, api_key="-") as client:
+            with mttp.instrument(client), mttp.episode(), mttp.step() if has_steps else nullcontext():
+                task = asyncio.create_task(leave(client))
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(main())
+
+    (step,) = only(session).steps
+    error = "asyncio.exceptions.CancelledError"
+    assert (error, None if has_steps else error) == (step.calls[0].error_type, step.error_type)
+    assert step.action["content"].startswith("It ")
+
+
 def test_a_message_that_no_json_can_hold_costs_itself(session: mttp.Session, client: Any) -> None:
     """
     The other messages and the answer are recorded.
@@ -524,7 +555,8 @@ def assert_logged(session: mttp.Session, server: Server, count: int) -> None:
         assert [2, 1] == [len(step.calls) for step in episode.steps]
 
 
-def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
+@pytest.mark.parametrize("count", [50, pytest.param(500, marks=pytest.mark.long)])
+def test_many_episodes_at_once(session: mttp.Session, server: Server, count: int) -> None:
     """
     Each has what the server answered to it, with and without steps, streamed or not.
     """
@@ -533,7 +565,7 @@ def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
     async def main() -> None:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="-", timeout=300) as client:
             with mttp.instrument(client):
-                asked = [question(number, number + 1) for number in range(500)]
+                asked = [question(number, number + 1) for number in range(count)]
                 plays = [
                     play_async(client, one, has_steps=bool(place % 2), is_stream=bool(place % 4 < 2))
                     for place, one in enumerate(asked)
@@ -542,7 +574,7 @@ def test_500_episodes_at_once(session: mttp.Session, server: Server) -> None:
 
     asyncio.run(main())
 
-    assert_logged(session, server, 500)
+    assert_logged(session, server, count)
 
 
 def test_32_threads_at_once(session: mttp.Session, server: Server, client: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import mttp
 from mttp.errors import ConfigureError
-from mttp.model import Annotation
+from mttp.model import Annotation, Call
 from mttp.reading import Recording, training_dataset
 
 USER = {"role": "user", "content": "2+2?"}
@@ -64,6 +64,36 @@ def test_turns_are_one_completion(is_whole: bool):
     assert [{**asks, "content": "", "tool_calls": [expected]}, {**result, "content": "4"}, FOUR] == row[
         "completion"
     ]
+
+
+def called(new: list[Any], answer: Any, *history: int) -> mttp.Step:
+    """A step as an instrumented client records it: with what was new, and the ranges of what it sent."""
+    call = Call(operation="chat", arguments=new, result=answer, history=history)
+    return mttp.Step(observation=new, action=answer, calls=(call,))
+
+
+def test_a_request_has_the_messages_of_its_history():
+    """
+    A message that is said twice is there twice, and one that was left out is not.
+    """
+    again = {"role": "user", "content": "And?"}
+    steps = [called([USER], FOUR, 0, 1), called([again], FIVE, 0, 3), called([again], FOUR, 0, 1, 3, 5)]
+    whole, _ = training_dataset(of(episode(1, *steps[:2]), episode(2, *steps)), "sft")
+    _, rewritten = training_dataset(of(episode(1, *steps[:2]), episode(2, *steps)), "sft")
+
+    assert [FOUR, again, FIVE] == whole["completion"]
+    assert [FIVE, again, FOUR] == rewritten["completion"]
+
+
+def test_what_the_program_set_is_the_conversation():
+    """
+    Whatever its calls had.
+    """
+    step = called([{"role": "user", "content": "Judge it."}], FIVE, 0, 1)
+    own = mttp.Step(observation=[USER], action=FOUR, calls=step.calls)
+    (row,) = training_dataset(of(episode(1, own)), "sft")
+
+    assert {"prompt": [USER], "completion": [FOUR]} == row
 
 
 def test_a_conversation_is_as_the_policy_saw_it_last():

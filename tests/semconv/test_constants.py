@@ -144,6 +144,7 @@ def test_content_is_content():
         attributes.TOKEN_DATA,
         attributes.TOKEN_IDS,
         attributes.TOKEN_PROMPT_IDS,
+        attributes.TOKEN_TEXTS,
         attributes.OBSERVATION_VALUE,
         attributes.OBSERVATION_STRUCTURE,
         attributes.ACTION_STRUCTURE,

@@ -345,6 +345,44 @@ def test_content_has_a_kind(value: object, kind: str) -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_pictures_of_messages_are_shown() -> None:
+    """
+    As what they are, and named in the text; one that is only a digest is only named.
+    """
+    url = "data:image/png;base64," + "QUJD" * 400
+    forms: list[dict[str, Any]] = [
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "input_image", "image_url": url},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD" * 400}},
+        {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "QUJD" * 400},
+        {"type": "image_url", "image_url": {"url": "data:image/png;bytes=1200;sha256=abc,"}},
+    ]
+    shown = content([{"role": "user", "content": [{"type": "text", "text": "Look."}, *forms]}])
+
+    assert shown is not None
+    (message,) = shown["messages"]
+    assert [url] * 4 == message["pictures"]
+    assert ["Look.", *["[image/png, 1,200 bytes]"] * 4, "[image/png;bytes=1200;sha256=abc]"] == message[
+        "text"
+    ].split("\n")
+
+
+def test_a_call_repeats_nothing_of_its_step() -> None:
+    """
+    The messages of its only request are those of the step.
+    """
+    asked, said = ([{"role": role, "content": text}] for role, text in (("user", "2+2?"), ("assistant", "4")))
+    call = mttp.model.Call(operation="chat", arguments=asked, history=(0, 1), result=said)
+    with mttp.configure("file://a.jsonl") as session:
+        session.record(mttp.Episode(steps=(mttp.Step(calls=(call,)),)))
+
+    (page,) = pages(report("a.jsonl")).values()
+    (found,) = page["steps"]
+    shown = [found[name]["messages"][0]["text"] for name in ("observation", "action")]
+    assert ["2+2?", "4"] == shown
+    assert [(None, None)] == [(call["input"], call["output"]) for call in found["calls"]]
+
+
 def test_frames_are_pictures() -> None:
     """
     The pixels of the PNG are those of the array.

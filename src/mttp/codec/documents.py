@@ -36,8 +36,9 @@ def _is_plain(value: Any, depth: int, left: list[int]) -> bool:
     """Return whether the value is recorded unchanged, without faults; `left` is the size that it may have."""
     kind = type(value)
     if kind is str:
-        left[0] -= len(value)
-        if len(value) >= FEWEST and value.startswith("data:"):
+        size = len(value)
+        left[0] -= size
+        if size >= FEWEST and value.startswith("data:"):  # perhaps a picture
             return False
         return value.isascii() or _is_text(value)
     if kind in _SCALARS:

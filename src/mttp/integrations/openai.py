@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -35,9 +36,10 @@ from mttp.integrations.streams import listen
 from mttp.model import clock
 from mttp.model.episodes import Call
 from mttp.model.interrupts import raise_interrupt
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import RecordingSpan, qualified_name
 from mttp.recording.conversation import Conversation
 from mttp.recording.current import current_episode, current_step, current_trajectory, inert_step
+from mttp.recording.handle import Handle
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
@@ -330,7 +332,9 @@ class _ModelCall:
         """End the call, and the step if it is the request's own."""
         guard(_LIBRARY, self._record_chunks)
         for handle in (self._call, self._step if self._owns_step else None):
-            if handle is not None:
+            if isinstance(error, CancelledError) and isinstance(handle, Handle) and not handle.ended:
+                handle._attempt(handle._finish, error_type=qualified_name(error))
+            elif handle is not None:
                 handle.__exit__(None if error is None else type(error), error, None)
 
     def _record_chunks(self) -> None:
@@ -354,7 +358,7 @@ class _ModelCall:
             return
         if self._call is not None:
             guard(_LIBRARY, self._record_facts, self._call, response, choices)
-        if choices and self._options.actions:
+        if choices:
             guard(_LIBRARY, self._record_action, choices)
         if self._log is None:
             guard(_LIBRARY, self._record_tokens, response, choices)
@@ -376,11 +380,14 @@ class _ModelCall:
     def _record_action(self, choices: Sequence[Any]) -> None:
         answers = [_content(choice) for choice in choices]
         answer = answers[0] if len(answers) == 1 else answers
+        if self._log is None:
+            for each in answers:
+                self._conversation.answer(each)
+        if not self._options.actions:
+            return
         if isinstance(self._call, LoggedCall):
             self._call.exchange(result=answer)
         elif self._log is None:
-            for each in answers:
-                self._conversation.answer(each)
             self._record_content(content.ACTION, result=answer)
 
     def _record_tokens(self, response: Any, choices: Sequence[Any]) -> None:

@@ -33,7 +33,7 @@ class Call(Value):
     """
     The messages of the request as ranges, start and end of each, among all that the agent's calls recorded.
 
-    `(0, n)` is a request that continues the conversation; any other has left out or changed something.
+    `(0, n)` has all of the first n; several ranges are a request that has left out or changed something.
     """
     response_model: str | None = None
     """The model that generated the response."""

@@ -67,7 +67,7 @@ def seen(step: Step, before: Sequence[Message]) -> Seen | None:
     """Return what a step saw after the messages `before` it; None if its observation is not a chat."""
     history = next((call.history for call in step.calls if call.history), ())
     shown = messages(step.observation)
-    if history:
+    if history and _is_of_calls(step):
         count = sum(end - start for start, end in zip(history[::2], history[1::2], strict=False))
         new = shown or []
         return Seen(new, max(count - len(new), 0), len(history) == 2 and history[0] == 0)
@@ -79,19 +79,22 @@ def seen(step: Step, before: Sequence[Message]) -> Seen | None:
 
 def requests(step: Step, recorded: list[Message]) -> Iterator[list[Message]]:
     """
-    Yield the whole prompt of each model call of a step that has a history.
+    Yield the whole prompt of each model call that has a history, unless the program set the observation.
 
     `recorded` has the messages of the agent's earlier calls, and gets those of this step.
     """
     for call in step.calls:
         if call.history:
             recorded += messages(call.arguments) or ()
-            yield [
-                message
-                for start, end in zip(call.history[::2], call.history[1::2], strict=False)
-                for message in recorded[start:end]
-            ]
+            if _is_of_calls(step):
+                ranges = zip(call.history[::2], call.history[1::2], strict=False)
+                yield [message for start, end in ranges for message in recorded[start:end]]
             recorded += messages(call.result) or ()
+
+
+def _is_of_calls(step: Step) -> bool:
+    """Return whether the observation is what was new in a call, and not what the program set."""
+    return step.observation is None or any(call.arguments is step.observation for call in step.calls)
 
 
 def _essence(message: Message) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from mttp.codec import content
 from mttp.codec.fields import integer, mapping
+from mttp.codec.pictures import FEWEST
 from mttp.codec.plain import Faults, number, plain, scalar_text, text
 from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
@@ -68,6 +69,7 @@ attach: Callable[[Context], Token[Context]] = _context.set if _context is not No
 restore: Callable[[Token[Context]], object] = _context.reset if _context is not None else otel_context.detach
 """Restores the previous context; raises ValueError or RuntimeError, which `detach` ignores."""
 
+_NESTED = frozenset({list, dict})
 _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
@@ -388,8 +390,9 @@ class ScoredHandle(Handle):
         omissions: list[str] = []
         limit = None if max_bytes is None else integer("max_bytes", max_bytes, faults)
         attributes = content.encode(keys, value, faults, omissions, max_bytes=limit)
-        if keys.value in attributes:
-            attributes[keys.value] = span.bounded(keys.value, attributes[keys.value])
+        kept = attributes.get(keys.value)
+        if type(kept) in _NESTED or (type(kept) is str and len(kept) >= FEWEST):
+            attributes[keys.value] = span.bounded(keys.value, kept)
         span.encoded.update(attributes)
         if omissions:
             span.omissions.extend(omissions)
