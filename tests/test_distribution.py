@@ -78,6 +78,21 @@ def test_the_recipe_constrains_packages_as_the_extras_do(recipe):
     assert set(map(requirement, recipe["requirements"]["run_constrained"])) <= extras
 
 
+def test_the_extra_for_language_models_is_small():
+    """
+    It brings no tracker of experiments, no plots, no statistics of raters and no engines of clusters.
+    """
+    extras, brought, waiting = PROJECT["optional-dependencies"], set(), ["llm"]
+    while waiting:
+        for one in extras[waiting.pop()]:
+            nested = re.fullmatch(r"mttp\[(.*)\]", one)
+            waiting += nested[1].split(",") if nested else []
+            brought.add(requirement(one)[0])
+
+    assert {"typer", "pyarrow", "scipy", "pyyaml", "openai", "starlette"} <= brought
+    assert not brought & {"wandb", "scikit-learn", "matplotlib", "ibis-framework"}
+
+
 def test_the_site_keeps_a_folder_for_each_version():
     """
     The site has the chooser of versions for which `make docs-version` writes.

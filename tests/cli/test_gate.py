@@ -248,6 +248,24 @@ def test_a_commented_file_is_written(tmp_path: Path) -> None:
     assert 3 == run("--init", "--for", "robots")[0]
 
 
+def test_the_gate_needs_no_other_extra() -> None:
+    """
+    The extras `cli` and `study` are enough, which the page about CI installs.
+    """
+    Path("rules.yaml").write_text("aggregate: [{metric: return, min: 0.5}]")
+    with mttp.configure("file://new.jsonl"):
+        for task in range(60):
+            with mttp.episode(task=f"t{task}") as episode:
+                episode.reward(1.0)
+    others = ("rfc8785", "duckdb", "ibis", "sklearn", "krippendorff", "matplotlib", "starlette", "openai")
+    code = f"import sys; sys.modules |= dict.fromkeys({others}); from mttp.cli import main; main()"
+    command = [sys.executable, "-c", code, "gate", "new.jsonl", "--rules", "rules.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "promote" in done.stdout
+
+
 def test_json_is_one_document() -> None:
     """
     With the evidence of each rule.

@@ -19,6 +19,7 @@ from polling import eventually
 import mttp
 from mttp.errors import ConfigureError, TransportError
 from mttp.recording import configuration
+from mttp.testing import OtlpReceiver
 
 
 def python(code: str, *, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -30,6 +31,27 @@ def python(code: str, *, cwd: Path, **variables: str) -> subprocess.CompletedPro
 
 
 # Configuring.
+
+
+@pytest.mark.parametrize(("content", "is_told"), [(None, True), (False, False), (True, False)])
+def test_content_that_a_receiver_does_not_get_is_told(
+    content: bool | None, is_told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Once, by the process that starts the run, where the program has not decided; and nothing of a file.
+    """
+    with (
+        OtlpReceiver() as receiver,
+        mttp.configure([receiver.http_address, "file://a.jsonl"], content=content),
+    ):
+        told = capsys.readouterr().err
+        here = python("import mttp; mttp.configure()", cwd=Path.cwd()).stderr
+    with mttp.configure("file://b.jsonl"):
+        pass
+
+    assert (is_told, "") == ("content=True" in told, here)
+    assert is_told == (receiver.http_address in told)
+    assert "" == capsys.readouterr().err
 
 
 def test_configuring_twice_raises_with_the_open_session() -> None:

@@ -842,7 +842,7 @@ play()
 theirs = TracerProvider(resource=Resource({{"service.name": "trainer"}}))
 theirs.add_span_processor({kind}(ended))
 trace.set_tracer_provider(theirs)
-session = mttp.configure("file://a.jsonl", mirror=True)
+session = mttp.configure("file://a.jsonl", mirror=True, content=False)
 play()
 if {close}:
     session.close()
@@ -909,7 +909,8 @@ def test_otel_sdk_disabled_installs_no_provider(theirs: bool) -> None:
         + f"""
 if {theirs}:
     trace.set_tracer_provider(theirs)
-session = mttp.configure("file://a.jsonl", mirror=True, processors=[SimpleSpanProcessor(exporter)])
+processors = [SimpleSpanProcessor(exporter)]
+session = mttp.configure("file://a.jsonl", mirror=True, content=False, processors=processors)
 episode = play()
 session.close()
 say(installed=type(trace.get_tracer_provider()).__name__, shown=len(shown()), recorded=bool(episode),

@@ -776,6 +776,18 @@ def test_a_task_that_failed_leaves_no_reward_and_a_score_that_failed_does(sessio
     } == statuses
 
 
+def test_an_error_after_a_score_takes_the_reward_away(session: mttp.Session) -> None:
+    """
+    The last result counts, for the evaluation and for its episode.
+    """
+    with mttp.evaluate("sums", tasks=["a"]) as run, mttp.episode(task="a") as episode:
+        run.result("a", 0.5, episode=episode)
+        run.result("a", error="the answer was another one's", episode=episode)
+
+    (found,) = mttp.read(session)
+    assert ("error", None, None) == (found.reward.status, found.reward.value, found.return_)
+
+
 def test_episodes_of_an_evaluation_have_its_policy(session: mttp.Session) -> None:
     """
     Wherever they start in it, unless they state another one; also a late score is the return.

@@ -373,7 +373,7 @@ def test_a_forked_child_has_a_connection_of_its_own() -> None:
         """
         import json, os, mttp
         with mttp.mist.receive("mttp+http://127.0.0.1:0") as inbox:
-            with mttp.configure(inbox.address) as session:
+            with mttp.configure(inbox.address, content=True) as session:
                 with mttp.episode(env="before"):
                     pass
                 session.flush()

@@ -323,10 +323,9 @@ class OpenEvaluation(ScoredHandle):
         """Make the result, or the reward that it comes from, the reward of its episode, however late."""
         if not result.episode or self._span is None:
             return
-        opened = (
-            episode if isinstance(episode, OpenEpisode) and not isinstance(episode, RemoteEpisode) else None
-        )
-        if opened is not None and not opened.ended:
+        is_ours = isinstance(episode, OpenEpisode) and not isinstance(episode, RemoteEpisode)
+        opened = cast(OpenEpisode, episode) if is_ours and not cast(OpenEpisode, episode).ended else None
+        if opened is not None:
             self._join(opened)
             self._mark(opened, result=result)
         if result.outcome == Outcome.SKIPPED:
@@ -334,10 +333,12 @@ class OpenEvaluation(ScoredHandle):
         facts: dict[str, Any] = {"grader": self._stated.suite, "grader_version": self._stated.suite_version}
         scoring = _scoring(result, self._stated.spec) if reward is None else reward
         verdict = verdict_text(result.passed)
-        if opened is None or opened.ended:
+        if opened is None:
             feedback.score(episode, scoring, **facts, verdict=verdict, revision=result.revision)
-        elif reward is not None or result.outcome not in FAILED or result.error_type == INVALID_VALUE:
-            last = opened._scored
+            return
+        last = opened._scored
+        is_graded = result.outcome not in FAILED or result.error_type == INVALID_VALUE
+        if is_graded or reward is not None or last is not None:  # a task that failed was never graded
             if reward is None and last is not None and (last.value, last.status) == (result.score, "ok"):
                 scoring = replace(last, span_id=opened._scoring)  # the function has recorded it
             if scoring.span_id or scoring.spec is not None or scoring.grader is not None:
