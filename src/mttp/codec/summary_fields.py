@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 from mttp.codec import components, kinds
 from mttp.codec.segments import StepFacts
 from mttp.model.gradings import Graded, Scored
-from mttp.model.nesting import from_json
 from mttp.model.scorings import Spec
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
