@@ -51,11 +51,12 @@ class FunctionOptions(Options):
     inputs: bool = True
     """Whether the arguments are recorded as the episode's inputs."""
 
-    _SWITCHES: ClassVar = (*Options._SWITCHES, "inputs")
+    _SWITCHES: ClassVar[tuple[str, ...]] = (*Options._SWITCHES, "inputs")
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
-        if self.records is not None and not (isinstance(self.records, str) and self.records in KINDS):
+        records: object = self.records
+        if records is not None and not (isinstance(records, str) and records in KINDS):
             raise InstrumentError(f"records={scalar_text(self.records):.80} is not one of {', '.join(KINDS)}")
 
 

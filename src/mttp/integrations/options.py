@@ -35,7 +35,7 @@ class Options:
     metadata: Mapping[str, object] | None = None
     """Metadata of the user, recorded on every episode."""
 
-    _SWITCHES: ClassVar = ("observations", "actions")
+    _SWITCHES: ClassVar[tuple[str, ...]] = ("observations", "actions")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
