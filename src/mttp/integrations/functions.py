@@ -55,7 +55,8 @@ class FunctionOptions(Options):
 
     def __post_init__(self) -> None:
         Options.__post_init__(self)
-        if self.records is not None and not (type(self.records) is str and self.records in KINDS):
+        records: object = self.records
+        if records is not None and not (isinstance(records, str) and records in KINDS):
             raise InstrumentError(f"records={scalar_text(self.records):.80} is not one of {', '.join(KINDS)}")
 
 

@@ -100,7 +100,8 @@ class Sampling:
 def _rule(given: str | Rule) -> Rule:
     if callable(given):
         return given
-    known = [RULES[given]] if type(given) is str and given in RULES else []
+    name: object = given
+    known = [RULES[name]] if isinstance(name, str) and name in RULES else []
     if not known:
         raise ConfigureError(
             f"sampling rule {scalar_text(given):.80} is not one of {', '.join(RULES)}, nor a function"
