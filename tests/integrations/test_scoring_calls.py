@@ -535,6 +535,22 @@ def test_odd_messages_of_a_judge_cost_only_themselves(session: mttp.Session, cli
     assert (4.0, QUESTION, ANSWER) == (grade.value, grade.calls[-1].arguments, grade.calls[-1].result)
 
 
+def test_an_error_is_shown_once_on_the_page(session: mttp.Session, client: Any) -> None:
+    """
+    With its class, at the component and at the whole.
+    """
+    from mttp.viewing.episode_page import episode_page
+
+    with mttp.episode() as episode:
+        episode.reward(components={"judge": TimeoutError("late")})
+
+    (reward,) = episode_page(only(session))["rewards"]
+    assert ("judge: TimeoutError: late", "TimeoutError: late") == (
+        reward["error"],
+        reward["components"][0]["error"],
+    )
+
+
 def test_a_judge_s_calls_are_shown(address: str, client: Any, tmp_path: Path) -> None:
     """
     Below its grade in the terminal, and on the page.

@@ -150,7 +150,7 @@ def make(
     `COMPUTED` becomes the weighted sum of the components, unless there is a status or an error.
     An exception, as the value or as a component, is the error of the reward or of the component.
     """
-    if issubclass(type(value), BaseException):
+    if type(value) is not float and issubclass(type(value), BaseException):
         value, error = None, value if fields.is_absent(error) else error
     whole = stated(value)
     if whole is not None:
@@ -274,7 +274,7 @@ def _components(
     statuses: dict[str, str] = {}
     failed: list[Grade] = []
     for name, value in given.items():
-        if issubclass(type(value), BaseException):
+        if type(value) is not float and issubclass(type(value), BaseException):
             statuses[name] = "error"
             message, kind = _error_text(value, faults), type(value).__name__
             weight = weights.get(name)
@@ -385,7 +385,7 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     """Return the scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
     apart = {grade.name for grade in reward.grades if not grade.kind and grade.status != "ok"}
     named = [*reward.components, *reward.component_statuses][:MAX_INLINE]
-    inline = [name for name in named if name not in apart]
+    inline = [name for name in named if name not in apart] if apart else named
     attributes: dict[str, Plain] = {a.REWARD_STATUS: reward.status}
     if reward.value is not None:
         attributes[a.REWARD_VALUE] = reward.value

@@ -167,7 +167,7 @@ class Reward(Value):
     value: float | None = None
     """The reward before group normalization; valid if `status` is ok."""
     status: str = "missing"
-    """ok, partial (given although a component failed), error, abstained or missing."""
+    """ok, partial (given although a component failed or abstained), error, abstained or missing."""
     components: Mapping[str, float] = field(default_factory=dict)
     """The score of each component by name; a component without a number is in `component_statuses`."""
     component_statuses: Mapping[str, str] = field(default_factory=dict)

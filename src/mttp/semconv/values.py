@@ -176,7 +176,7 @@ class RewardStatus:
     """The reward is a finite number."""
 
     PARTIAL: Final = "partial"
-    """The reward is a finite number, although scoring one of its components failed."""
+    """The reward is a finite number, although one of its components failed or abstained."""
 
     ERROR: Final = "error"
     """Scoring failed, or its result is not a finite number."""
@@ -308,7 +308,7 @@ class StepRewardStatus:
     """The reward is a finite number."""
 
     PARTIAL: Final = "partial"
-    """The reward is a finite number, although scoring one of its components failed."""
+    """The reward is a finite number, although one of its components failed or abstained."""
 
     ERROR: Final = "error"
     """The reward is not a finite number, or computing it failed."""

@@ -45,7 +45,8 @@ def _explanation(reward: Reward) -> str:
 
 def _error(value: Reward | Grade) -> str:
     raw = f" ({value.raw})" if isinstance(value, Reward) and value.raw else ""
-    return ": ".join(filter(None, (value.error_type, value.error))) + raw
+    kind = None if value.error_type and value.error_type in (value.error or "") else value.error_type
+    return ": ".join(filter(None, (kind, value.error))) + raw
 
 
 def _grade(grade: Grade, depth: int) -> dict[str, Any]:
