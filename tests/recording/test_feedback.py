@@ -560,3 +560,21 @@ def test_a_number_of_a_step_that_does_not_exist_is_a_problem(session: mttp.Sessi
     assert [1.0] == [step.advantage for step in found.episodes[0].steps]
     (problem,) = found.problems
     assert ("unknown_target", True) == (problem.kind, "2 of the steps from 0 on" in problem.message)
+
+
+def test_a_late_score_with_components_follows_the_convention() -> None:
+    """
+    Its grades and their calls are of no open episode, and have no episode id.
+    """
+
+    @mttp.rewards.verifier(range=(0, 1))
+    def right(completion: str) -> bool:
+        return completion == "a"
+
+    spec = mttp.RewardSpec(name="s", version="1.0.0", inputs={"completion": "string"}, components=[right])
+    with mttp.configure("file://late.jsonl"):
+        with mttp.episode() as episode, episode.step() as step:
+            step.action("a")
+        mttp.score(episode, spec.score(completion="a"))
+
+    assert mttp.check("late.jsonl").all == []

@@ -633,7 +633,6 @@ SPANS: Final[dict[str, SpanDefinition]] = {
         is_root=False,
         required=frozenset(
             {
-                "mttp.episode.id",
                 "mttp.run.id",
                 "gen_ai.operation.name",
             }
@@ -783,7 +782,6 @@ SPANS: Final[dict[str, SpanDefinition]] = {
         is_root=False,
         required=frozenset(
             {
-                "mttp.episode.id",
                 "mttp.grader.name",
                 "mttp.reward.status",
                 "mttp.run.id",
