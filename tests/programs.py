@@ -15,7 +15,8 @@ def told(code: str, *, warned: str = "") -> Any:
     """
     What a program says by its last line, as JSON, once it has ended well.
 
-    It is expected to write nothing to stderr, but for what contains `warned`, and a session's line about it.
+    It is expected to write nothing to stderr, but for what contains `warned`, a session's line about it, and
+    the line that a receiver gets no content.
     """
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
@@ -24,7 +25,7 @@ def told(code: str, *, warned: str = "") -> Any:
         timeout=2 * SECONDS,
     )
     assert 0 == done.returncode, done.stderr
-    expected = (warned, "`mttp doctor` checks the set-up") if warned else ()
+    expected = ("content=True", *((warned, "`mttp doctor` checks the set-up") if warned else ()))
     unexpected = [line for line in done.stderr.splitlines() if not any(text in line for text in expected)]
     assert [] == unexpected
     return json.loads(done.stdout.splitlines()[-1])
