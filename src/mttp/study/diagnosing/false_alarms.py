@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["FALSE_ALARMS", "FALSE_ALARM_METHOD"]
 
-DRAWS: Final = 20
+DRAWS: Final = 200
 """Healthy runs of each kind; the benchmark writes it."""
 FALSE_ALARM_METHOD: Final = (
     "share of healthy runs with a finding of this kind, medium or high: the largest over the kinds of run of "
@@ -15,15 +15,15 @@ FALSE_ALARM_METHOD: Final = (
     "(Clopper-Pearson, one-sided 95 %); rules were tuned on draws of other seeds"
 )
 FALSE_ALARMS: Final[Mapping[str, float]] = {
-    "reward_hacking": 0.000,
+    "reward_hacking": 0.010,
     "high_reward_low_quality": 0.000,
-    "reward_jump": 0.000,
+    "reward_jump": 0.030,
     "perfect_rewards": 0.000,
     "reward_length": 0.000,
     "verbosity": 0.000,
     "zero_variance_groups": 0.000,
-    "kl_drift": 0.000,
-    "over_optimization": 0.000,
+    "kl_drift": 0.005,
+    "over_optimization": 0.005,
     "entropy_collapse": 0.000,
     "diversity_collapse": 0.000,
     "repetition": 0.000,
@@ -33,7 +33,7 @@ FALSE_ALARMS: Final[Mapping[str, float]] = {
     "missing_rewards": 0.000,
     "grader_noise": 0.000,
     "staleness": 0.000,
-    "forgetting": 0.000,
+    "forgetting": 0.005,
     "grader_drift": 0.000,
     "data_drift": 0.000,
     "leakage": 0.000,
@@ -41,7 +41,7 @@ FALSE_ALARMS: Final[Mapping[str, float]] = {
     "diverging_components": 0.000,
     "dead_components": 0.000,
     "missing_components": 0.000,
-    "update_spike": 0.000,
+    "update_spike": 0.005,
     "limit_terminated": 0.000,
     "dead_actions": 0.000,
     "constant_observations": 0.000,
