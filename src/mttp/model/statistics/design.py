@@ -8,18 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.counting import is_counted
-from mttp.study import inference
-from mttp.study.aggregates import RunAggregates, run_aggregates
-from mttp.study.comparison import MetricComparison
-from mttp.study.inference import Floats, Inference, ValueRange
-from mttp.study.metrics import EpisodeMetric
-from mttp.study.sample import EpisodeFigures, Sample
+from mttp.model.statistics import inference
+from mttp.model.statistics.aggregates import RunAggregates, run_aggregates
+from mttp.model.statistics.inference import Floats, Inference, ValueRange
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import EpisodeMetric
+
+if TYPE_CHECKING:
+    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.study.sample import Sample
 
 __all__ = [
     "ONE_RUN",
