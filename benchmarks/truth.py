@@ -17,12 +17,12 @@ import numpy as np
 
 import mttp
 from mttp.model.episodes import Run
+from mttp.model.statistics.design import Design
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import metric
+from mttp.model.statistics.verdicts import corrected
 from mttp.reading.value_aggregation import episode_figures
 from mttp.study.bounds import ratio_bounds
-from mttp.study.comparing import corrected
-from mttp.study.comparison import MetricComparison
-from mttp.study.design import Design
-from mttp.study.metrics import metric
 from mttp.study.rule_checks import Gated, check_rules
 from mttp.study.rules import load_rules
 from mttp.study.sample import EpisodeFigures, Sample

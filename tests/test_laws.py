@@ -62,13 +62,23 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules of the package that a module imports at run time, wherever it does."""
+    """
+    The modules of the package that a module imports at run time, wherever it does, by a name in its text.
+
+    What `import_module` loads of the module's own room is left out: it crosses no border.
+    """
     found: set[str] = set()
+    own = path.relative_to(SOURCE).parts[0]
     for node in _running(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {
                 alias.name.removeprefix("mttp.") for alias in node.names if alias.name.startswith("mttp.")
             }
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
+            (named, *_) = node.args
+            if isinstance(named, ast.Constant) and str(named.value).startswith("mttp."):
+                name = named.value.removeprefix("mttp.")
+                found |= {name} if room(name) != own else set()
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "mttp":
             base = (node.module or "").removeprefix("mttp").removeprefix(".")
             for alias in node.names:

@@ -151,6 +151,16 @@ def test_statuses(steps: list[Any], status: str, reward: str) -> None:
     assert (status, reward) == (episode.status, episode.reward.status)
 
 
+@pytest.mark.parametrize(("steps", "status"), [(STEPS, "completed"), (STEPS[:-1], "aborted")])
+def test_a_truncated_run_that_was_rewarded_is_completed(steps: list[Any], status: str) -> None:
+    """
+    It was trained on; without a reward it was cut off.
+    """
+    episode = hud.episode({"trace_id": "run", "steps": steps, "stop_reason": "max_steps"})
+
+    assert (status, True, "max_steps") == (episode.status, episode.truncated, episode.stop_reason)
+
+
 def test_a_tool_s_error_is_the_call_s() -> None:
     """
     The turn itself has none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,23 @@ def test_a_failed_episode_has_no_number() -> None:
         episode.reward.component_statuses,
     )
     assert ["ProviderError"] == [call.error_type for step in episode.steps for call in step.calls]
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize(("rewarded", "status"), [(True, "completed"), (False, "aborted")])
+def test_a_truncated_episode_that_was_rewarded_is_completed(number: int, rewarded: bool, status: str) -> None:
+    """
+    It was trained on; without a reward it was cut off. An episode and a lone trace are alike.
+    """
+    record = copy.deepcopy(RECORDS[number]) | {"ok": False}
+    for trace in record.get("traces", [record]):
+        trace |= {"is_completed": False, "stop_condition": "max_turns"}
+        trace |= {} if rewarded else {"rewards": {}}
+
+    episode = verifiers.episode(record)
+
+    assert (status, True, "max_turns") == (episode.status, episode.truncated, episode.stop_reason)
+    assert rewarded is (episode.return_ is not None)
 
 
 def test_several_traces_are_agents() -> None:

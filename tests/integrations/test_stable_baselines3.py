@@ -28,6 +28,7 @@ from stable_baselines3 import A2C, DQN, PPO, SAC  # noqa: E402
 from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
+from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 from stable_baselines3.common.monitor import Monitor  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm  # noqa: E402
@@ -43,7 +44,10 @@ import mttp  # noqa: E402
 from mttp.errors import InstrumentError  # noqa: E402
 from mttp.integrations.stable_baselines3.recorder import ModelRecorder  # noqa: E402
 
-PATCHES = ["BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"]
+PATCHES = [
+    *("BaseAlgorithm._init_callback", "OnPolicyAlgorithm.learn", "OffPolicyAlgorithm.learn"),
+    "SubprocVecEnv.reset",
+]
 ON_POLICY = {"PPO": (PPO, {"n_steps": 64, "batch_size": 32, "n_epochs": 2}), "A2C": (A2C, {"n_steps": 32})}
 
 
@@ -774,6 +778,22 @@ def test_opentelemetry_s_command_records_an_unchanged_script(tmp_path: Path) -> 
 def upright(observation: Any) -> float:
     """Return a higher reward the less the pole leans."""
     return 1 - abs(float(observation[2])) / 0.42
+
+
+def test_evaluations_in_workers_have_their_split(tmp_path: Path) -> None:
+    """
+    Forked workers of an evaluation record, and are told by the parent that it evaluates.
+    """
+    with mttp.configure(f"file://{tmp_path}/runs/"), mttp.instrument():
+        evaluated = SubprocVecEnv([cartpole, cartpole], start_method="fork")
+        model = A2C("MlpPolicy", make_vec_env(cartpole, 1), n_steps=16, **small())
+        model.learn(96)
+        evaluate_policy(model, evaluated, n_eval_episodes=4)
+        evaluated.close()
+
+    ended = [one for one in mttp.read(tmp_path / "runs").episodes if one.status == "completed"]
+    splits = {("DummyVecEnv" in one.env_wrappers, one.split) for one in ended}
+    assert {(True, None), (False, "eval")} == splits
 
 
 @pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])

@@ -103,6 +103,46 @@ def test_each_episode_has_its_policy(how: str) -> None:
     assert [["0", "0", None], ["1", "1", 0]] == [said[0], said[-1]]
 
 
+def test_evaluations_in_workers_have_their_split(tmp_path: Path) -> None:
+    """
+    Workers that record are told by the parent, where the evaluation during a training begins.
+    """
+    said = told(
+        BEGINNING
+        + f"""
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    def make():
+        env = Scripted()
+        mttp.instrument(env)
+        return env
+
+    def evaluate_policy(vector):
+        play_all(vector)
+
+    def play_all(vector):
+        for play in PLAYS:
+            vector.reset()
+            for turn in play.turns:
+                vector.step(turn.action)
+
+    path = {str(tmp_path)!r}
+    with mttp.configure(f"file://{{path}}/"), mttp.instrument():
+        vector = SubprocVecEnv(make)
+        evaluate_policy(vector)
+        model().learn(2)
+        evaluate_policy(vector)
+        play_all(vector)
+        vector.close()
+    episodes = mttp.read(path).episodes
+    print(json.dumps([len(PLAYS), [one.split for one in episodes if one.policy_version_start is None]]))
+    """
+    )
+
+    plays, splits = said
+    assert [None] * plays + ["eval"] * plays + [None] * plays == splits
+
+
 def test_a_library_without_a_patched_method() -> None:
     """
     One warning names the tested versions, the training continues, and `status` shows what is missing.

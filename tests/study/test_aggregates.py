@@ -11,7 +11,7 @@ from scipy import stats
 
 import mttp
 from mttp.errors import StudyError
-from mttp.study.aggregates import run_aggregates
+from mttp.model.statistics.aggregates import run_aggregates
 
 
 def test_the_interquartile_mean_is_over_runs_and_tasks() -> None:

@@ -640,6 +640,39 @@ def test_missing_samples_count_against_pass_at_k(recorded: Recorded) -> None:
     assert row.worst_case == pytest.approx(0.25)
 
 
+def test_a_side_without_task_names_is_refused(recorded: Recorded) -> None:
+    """
+    Whichever side it is, and also where only some episodes lost their names with all samples of a task.
+    """
+    named = suite([0.0, 1.0] * 20, samples=2)
+    nameless = [{**one, "task": None} for one in named]
+    paths = recorded("a", named), recorded("b", nameless), recorded("c", [*named[:60], *nameless[60:]])
+
+    for base, candidate in (paths[:2], paths[1::-1], paths[::2], paths[::-2]):
+        with pytest.raises(StudyError, match="differ in their tasks"):
+            mttp.compare(base, candidate)
+
+
+def test_samples_whose_task_name_is_lost_are_missing(recorded: Recorded) -> None:
+    """
+    One named sample of each task is not what was planned, where the others lost the names: the failures may.
+    """
+    whole = suite([0.0, 1.0] * 50, samples=2)
+    first = [{**one, "reward": 1.0} for one in whole[::2]]
+    paths = [
+        recorded(name, [*first, *others])
+        for name, others in (
+            ("nameless", [{**one, "task": None, "reward": 0.0} for one in first]),
+            ("fewer", []),
+        )
+    ]
+    found, fewer = (mttp.compare(recorded("base", whole), path) for path in paths)
+
+    assert ("inconclusive", (0, 100)) == (found.verdict, found["return"].missing)
+    assert "candidate: 100 samples of tasks are lost, and count as missing" in found.notes
+    assert ("better", (0, 0)) == (fewer.verdict, fewer["return"].missing)
+
+
 def test_lost_samples_are_missing(recorded: Recorded) -> None:
     """
     A candidate that records no failures is not better; one that was planned with fewer samples loses none.

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import mttp
+from mttp.model.statistics.design import Design
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import metric
+from mttp.model.statistics.verdicts import corrected
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.value_aggregation import episode_figures
-from mttp.study.comparing import corrected
-from mttp.study.comparison import MetricComparison
-from mttp.study.design import Design
-from mttp.study.metrics import metric
 from mttp.study.sample import Sample
 
 DRAWS = 2_000

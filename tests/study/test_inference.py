@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mttp.study.inference import (
+from mttp.model.statistics.inference import (
     interquartile_mean,
     of_runs,
     paired,

@@ -354,8 +354,7 @@ def _ending(record: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> d
     failed = record.get("ok") is False and bool(errors)
     is_truncated = bool(record.get("is_timeout")) or any(map(_is_truncated, traces))
     completed = record.get("ok") is True or all(
-        one.get("is_completed") or (_is_truncated(one) and number(one.get("reward")) is not None)
-        for one in traces
+        one.get("is_completed") or _reward(one).value is not None for one in traces
     )
     return {
         "status": "error" if failed else "completed" if completed else "aborted",

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -447,9 +446,11 @@ class Evaluation(Value):
                 unplaced = (
                     f"{missing:,} results of the baseline are missing, of unknown tasks" if missing else ""
                 )
+        from mttp.model.statistics.scores import compare_scores  # numpy, which recording does without
+
         here = {task: [found.score for found in of_task] for task, of_task in by_task}
         try:
-            found = import_module("mttp.study.scores").compare_scores(base, here)
+            found = compare_scores(base, here)
         except MissingExtra:
             return {"comparison_reason": f"no interval without scipy: {INSTALL_SCIPY}"}
         if found.verdict == "inconclusive":

@@ -8,11 +8,12 @@ from mttp.model.exports import exports
 
 if TYPE_CHECKING:
     from mttp.model.divergence import KlEstimates, kl_estimates
+    from mttp.model.statistics.metric_comparison import MetricComparison
     from mttp.study.alignment import Alignment, align
     from mttp.study.branching import branch
     from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
-    from mttp.study.comparison import Comparison, Flip, MetricComparison
+    from mttp.study.comparison import Comparison, Flip
     from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.diagnosis import Cleared, Diagnosis, DiagnosisFinding, NotJudged, TrainingReading
     from mttp.study.differences import SideDifference
@@ -74,7 +75,7 @@ __getattr__, __dir__ = exports(
         "Flip": "comparison",
         "GateResult": "gate_result",
         "KlEstimates": "model.divergence",
-        "MetricComparison": "comparison",
+        "MetricComparison": "model.statistics.metric_comparison",
         "NotJudged": "diagnosis",
         "ParetoPoint": "pareto_front",
         "PreferenceStrength": "preferences",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mttp.study.inference import IF_OUTCOMES, OUTCOMES, Floats, ValueRange, scipy_stats
+from mttp.model.statistics.inference import IF_OUTCOMES, OUTCOMES, Floats, ValueRange, scipy_stats
 
 __all__ = [
     "BoundedEstimate",

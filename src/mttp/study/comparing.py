@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from operator import attrgetter
 
 from mttp.errors import StudyError
+from mttp.model.statistics.design import Design, Window, by_unit, check_window
+from mttp.model.statistics.inference import ValueRange
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import EpisodeMetric, default_metrics, metric
+from mttp.model.statistics.verdicts import corrected, decided, filled_p, holm
 from mttp.reading.garbage import gc_disabled
-from mttp.study.comparison import Comparison, Flip, MetricComparison, Verdict
-from mttp.study.design import Design, Window, by_unit, check_window
+from mttp.study.comparison import Comparison, Flip
 from mttp.study.differences import REFUSED, SideDifference, differences
-from mttp.study.inference import ValueRange
-from mttp.study.metrics import EpisodeMetric, default_metrics, metric
 from mttp.study.sample import EpisodeFigures, Sample, Side, load
 
 __all__ = [
     "ALLOWED",
     "Slices",
     "compare",
-    "corrected",
     "refuse_differences",
     "shared_episodes",
     "side_notes",
@@ -149,116 +149,6 @@ def shared_episodes(base: Sample, candidate: Sample) -> int:
     return len(traces[0] & traces[1])
 
 
-# Verdicts.
-
-
-def corrected(
-    compared: Sequence[MetricComparison],
-    chosen: Sequence[EpisodeMetric],
-    *,
-    missing_allowed: bool = False,
-) -> list[MetricComparison]:
-    """
-    Return the metrics with verdicts: the first one uncorrected, the others by Holm.
-
-    Metrics with equal results are one test, as are the return and the reward of an evaluation.
-    """
-    tests = [(one.n, one.base, one.effect, one.interval, one.p_value, _filled_p(one)) for one in compared]
-    places = [*map(tests.index, tests)]
-    first, *rest = dict.fromkeys(places)
-    p_values, worst = (
-        {first: of(compared[first])} | dict(zip(rest, _holm([of(compared[at]) for at in rest]), strict=True))
-        for of in (attrgetter("p_value"), _filled_p)
-    )
-    return [
-        _decided(metric, p_values[at], worst[at], each.direction, missing_allowed=missing_allowed)
-        for metric, at, each in zip(compared, places, chosen, strict=True)
-    ]
-
-
-def _filled_p(metric: MetricComparison) -> float | None:
-    """Return the p value with the missing values filled, which is the p value where none is missing."""
-    return metric.worst_case_p if any(metric.missing) else metric.p_value
-
-
-def _holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p values corrected by Holm (1979); None stays None and is not counted."""
-    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
-    adjusted: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (value, place) in enumerate(known):
-        largest = max(largest, min(1.0, value * (len(known) - rank)))
-        adjusted[place] = largest
-    return adjusted
-
-
-def _decided(
-    metric: MetricComparison,
-    p_value: float | None,
-    worst_p: float | None,
-    direction: int,
-    *,
-    missing_allowed: bool,
-) -> MetricComparison:
-    """
-    Return the metric with its verdict, which both the values and the worst case of the missing ones support.
-
-    A difference needs both the test and the interval, where these are of different methods.
-    """
-    metric = replace(metric, p_corrected=p_value)
-    if p_value is None or metric.effect is None:
-        return metric
-    verdict = _verdict(metric, metric.effect, metric.interval, p_value, direction)
-    if verdict == "inconclusive" and not direction and p_value <= 1 - metric.confidence:
-        return replace(metric, reason="neither more nor less of it is better")
-    if verdict == "inconclusive" or not any(metric.missing):
-        return replace(metric, verdict=verdict)
-    if missing_allowed:
-        return replace(metric, verdict=verdict, reason=f"{_missing(metric)} left out, as allowed")
-    if metric.worst_case is not None and metric.worst_case_interval is not None and worst_p is not None:
-        worst = _verdict(metric, metric.worst_case, metric.worst_case_interval, worst_p, direction)
-        if worst == verdict:
-            return replace(metric, verdict=verdict)
-    return replace(metric, reason=f"{_missing(metric)}; {_if_worst(metric)}")
-
-
-def _verdict(
-    metric: MetricComparison,
-    effect: float,
-    interval: tuple[float, float] | None,
-    p_value: float,
-    direction: int,
-) -> Verdict:
-    """Return the verdict of a test and its interval; without one, of equal values, that of the test."""
-    if interval is not None:
-        low, high = interval
-        margin = metric.margin or 0.0
-        if -margin <= low and high <= margin:
-            return "equivalent"
-        if not (low > 0 if effect > 0 else high < 0):
-            return "inconclusive"
-    if p_value > 1 - metric.confidence or not direction:
-        return "inconclusive"
-    return "better" if effect * direction > 0 else "worse"
-
-
-def _missing(metric: MetricComparison) -> str:
-    """Return how many values are missing, in words."""
-    sides = [
-        f"{missing:,} of {missing + known:,} of the {name}"
-        for missing, known, name in zip(metric.missing, metric.n, ("base", "candidate"), strict=True)
-        if missing
-    ]
-    return f"{' and '.join(sides)} are missing"
-
-
-def _if_worst(metric: MetricComparison) -> str:
-    """Return what the effect would be in the worst case, in words."""
-    if metric.worst_case is None or metric.worst_case_p is None:
-        return "their range is not known"
-    return f"if they spoke against it: {metric.worst_case_text}, p = {metric.worst_case_p:.2g}"
-
-
 def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | None:
     found = margin.get(name) if isinstance(margin, Mapping) else margin
     if found is not None and not (math.isfinite(found) and found >= 0):
@@ -334,9 +224,9 @@ def _slices(
     for name in slices.names:
         sides = slices.sides(name)
         found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
-    p_values, worst = _holm([metric.p_value for metric in found]), _holm([*map(_filled_p, found)])
+    p_values, worst = holm([metric.p_value for metric in found]), holm([*map(filled_p, found)])
     return {
-        name: _decided(metric, p_value, worst_p, chosen.direction, missing_allowed=missing_allowed)
+        name: decided(metric, p_value, worst_p, chosen.direction, missing_allowed=missing_allowed)
         for name, metric, p_value, worst_p in zip(slices.names, found, p_values, worst, strict=True)
     }
 

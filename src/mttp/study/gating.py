@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from mttp.errors import StudyError
+from mttp.model.statistics.design import last_finished
 from mttp.reading.garbage import gc_disabled
 from mttp.study.comparing import refuse_differences, shared_episodes, side_notes
-from mttp.study.design import last_finished
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
 from mttp.study.rule_checks import Gated, check_rules

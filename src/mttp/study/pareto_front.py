@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mttp.errors import StudyError
-from mttp.study.metrics import metric
+from mttp.model.statistics.metrics import metric
 from mttp.study.sample import EpisodeFigures, Side, load
 
 __all__ = ["ParetoPoint", "pareto"]

@@ -10,7 +10,8 @@ from mttp.reading.drawing import COLOURS, GREY, axes, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mttp.study.comparison import Comparison, MetricComparison
+    from mttp.model.statistics.metric_comparison import MetricComparison
+    from mttp.study.comparison import Comparison
 
 __all__ = ["plot_comparison"]
 

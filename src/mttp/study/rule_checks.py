@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from mttp.errors import StudyError
+from mttp.model.statistics.design import ONE_RUN, Design, UnitValues, are_seeds, by_unit, seen_range
+from mttp.model.statistics.inference import OUTCOMES, ValueRange
+from mttp.model.statistics.metrics import EpisodeMetric, metric
 from mttp.study.bounds import (
     BoundedEstimate,
     least_passes,
@@ -25,11 +28,8 @@ from mttp.study.bounds import (
     share_bounds,
 )
 from mttp.study.comparing import Slices, spec_range
-from mttp.study.design import ONE_RUN, Design, UnitValues, are_seeds, by_unit, seen_range
 from mttp.study.differences import SideDifference
 from mttp.study.gate_result import RuleResult, RuleVerdict
-from mttp.study.inference import OUTCOMES, ValueRange
-from mttp.study.metrics import EpisodeMetric, metric
 from mttp.study.rules import (
     AggregateRule,
     BaselinePin,

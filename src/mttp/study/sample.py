@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from mttp.errors import ReadError
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED, Reason
 from mttp.model.episodes import Run
+from mttp.model.statistics.inference import ValueRange
 from mttp.reading import Recording, read
 from mttp.reading.counted import reasons_of, training_of
 from mttp.reading.episode_figures import EpisodeFigures
@@ -20,7 +21,6 @@ from mttp.reading.identity import episodes_digest
 from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import RecordedSpans
 from mttp.reading.value_aggregation import episode_figures
-from mttp.study.inference import ValueRange
 
 __all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.study.inference import scipy_stats
+from mttp.model.statistics.inference import scipy_stats
 from mttp.viewing.blocks import axis, lines, series
 from mttp.viewing.episode_table import EpisodeTable, Floats
 

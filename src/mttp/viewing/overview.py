@@ -13,8 +13,8 @@ import numpy as np
 from mttp.model.counting import NOT_COUNTED, Reason
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
+from mttp.model.statistics.inference import scipy_stats
 from mttp.reading.problems import Problem
-from mttp.study.inference import scipy_stats
 from mttp.viewing.blocks import (
     axis,
     counted,

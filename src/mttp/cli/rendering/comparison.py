@@ -12,8 +12,8 @@ from mttp.cli.rendering.listing import Listing
 from mttp.cli.rendering.words import NOTHING, cell, count, number, printed
 
 if TYPE_CHECKING:
+    from mttp.model.statistics.aggregates import RunAggregates
     from mttp.study import Comparison, MetricComparison
-    from mttp.study.aggregates import RunAggregates
 
 __all__ = ["document", "headline", "markdown", "render"]
 

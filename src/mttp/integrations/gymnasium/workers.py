@@ -12,10 +12,10 @@ from typing import Any
 from gymnasium.vector import AsyncVectorEnv
 
 from mttp.codec.plain import plain
-from mttp.integrations.gymnasium import facts
+from mttp.integrations.gymnasium import evaluating, facts
 from mttp.model.interrupts import raise_interrupt, suppress_errors
 
-__all__ = ["FACTS", "MUTED", "CollectFacts", "SetMuted", "forget", "mute", "mute_check"]
+__all__ = ["FACTS", "MUTED", "CollectFacts", "SetMuted", "SetSplit", "forget", "mute", "mute_check"]
 
 MUTED = "_mttp_muted"
 """The attribute of a recorded environment in a child process: whether the parent has muted it."""
@@ -68,6 +68,18 @@ class SetMuted:
                 if MUTED in vars(each):
                     vars(each)[MUTED] = self.muted
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class SetSplit:
+    """Sets the split of the episodes that begin in a worker; `isinstance` is True, which ends the search."""
+
+    split: str | None
+    """The new value."""
+
+    def __instancecheck__(self, layer: Any) -> bool:
+        evaluating.mark(self.split)
+        return True
 
 
 class CollectFacts:

@@ -11,10 +11,12 @@ from stable_baselines3.common.monitor import Monitor
 
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
+from mttp.integrations.gymnasium.evaluating import split_of
 from mttp.integrations.gymnasium.silence import silence as silence_env
 from mttp.model.interrupts import raise_interrupt
+from mttp.recording.configuration import current_session
 
-__all__ = ["identity", "in_episode", "seeds", "silence"]
+__all__ = ["identity", "in_episode", "mark_workers", "seeds", "silence"]
 
 
 def identity(vector: Any, index: int) -> Callable[[Faults], dict[str, Any]]:
@@ -97,3 +99,10 @@ def silence(vector: Any, *, silent: bool) -> None:
         silence_env(env, silent=silent)
     if hasattr(base, "remotes") and not base.closed:
         base.env_is_wrapped(workers.SetMuted(silent))
+
+
+def mark_workers(vector: Any) -> None:
+    """Tell workers, before a reset, whether an evaluation begins their next episodes: their callers don't."""
+    session = current_session()
+    if session is not None and not vector.closed and not vector.waiting:
+        vector.env_is_wrapped(workers.SetSplit(split_of(session)))

@@ -10,12 +10,14 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import CallbackList
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from mttp.errors import InstrumentError
 from mttp.integrations.faults import guard
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
+from mttp.integrations.stable_baselines3 import environments
 from mttp.integrations.stable_baselines3.callback import RecordingCallback
 from mttp.integrations.stable_baselines3.recorder import LIBRARY, ModelRecorder
 
@@ -30,6 +32,7 @@ class StableBaselines3Library(Patches):
 
     `_init_callback` is patched to put the recording callback before the user's.
     `learn` is patched because callbacks are not called when an exception ends a training.
+    The reset of workers is patched to tell them of evaluations, which begin in the parent.
     Classes are patched, not models, because a model's attributes are saved with it.
     """
 
@@ -44,6 +47,7 @@ class StableBaselines3Library(Patches):
                 ("BaseAlgorithm._init_callback", BaseAlgorithm, "_init_callback", self._init_callback),
                 ("OnPolicyAlgorithm.learn", OnPolicyAlgorithm, "learn", self._learn),
                 ("OffPolicyAlgorithm.learn", OffPolicyAlgorithm, "learn", self._learn),
+                ("SubprocVecEnv.reset", SubprocVecEnv, "reset", self._reset_workers),
             ],
         )
 
@@ -98,6 +102,10 @@ class StableBaselines3Library(Patches):
         except BaseException:
             guard(LIBRARY, self._on_exception, model)
             raise
+
+    def _reset_workers(self, wrapped: Callable[..., Any], vector: Any, args: Any, kwargs: Any) -> Any:
+        guard(LIBRARY, environments.mark_workers, vector)
+        return wrapped(*args, **kwargs)
 
     def _on_exception(self, model: Any) -> None:
         """End a training for which the library calls no callback."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mttp.study.inference import scipy_stats
+from mttp.model.statistics.inference import scipy_stats
 
 __all__ = ["Intraclass", "intraclass"]
 

@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
 from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
-from mttp.study.inference import scipy_stats
 
 __all__ = ["component_trends", "dead_components", "diverging_components", "missing_components"]
 

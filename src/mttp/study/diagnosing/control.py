@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
 from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.seeds import LARGE, seed_gap
 from mttp.study.diagnosing.trends import FEWEST, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 from mttp.study.environments import registered_default
-from mttp.study.inference import scipy_stats
 
 __all__ = [
     "constant_observations",

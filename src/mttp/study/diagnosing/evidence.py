@@ -16,11 +16,11 @@ from mttp.errors import ReadError, StudyError
 from mttp.model.counting import is_counted
 from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
+from mttp.model.statistics.metrics import metric
 from mttp.reading import Recording
 from mttp.reading.value_aggregation import episode_figures
 from mttp.study.diagnosing.seeds import collapsed
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
-from mttp.study.metrics import metric
 from mttp.study.sample import EpisodeFigures
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import HINT, LIKELY
 from mttp.study.diagnosing.components import component_trends
 from mttp.study.diagnosing.evidence import RunEvidence
@@ -22,7 +23,6 @@ from mttp.study.diagnosing.trends import (
     trend_of,
 )
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
-from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
 from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, FLAT, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
-from mttp.study.inference import scipy_stats
 
 __all__ = ["saturation", "sparse_rewards", "truncation", "zero_variance_groups"]
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from mttp.model.divergence import kl_estimates
 from mttp.model.episodes import Episode, Tokens, Update
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
 from mttp.study.diagnosing.control import entropy_bound
 from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
-from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

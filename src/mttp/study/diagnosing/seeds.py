@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.trends import FEWEST
-from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,11 +12,11 @@ import numpy as np
 
 from mttp.errors import MissingExtra
 from mttp.model.episodes import Episode
+from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY
 from mttp.study.diagnosing.evidence import EXAMPLES, HELD_OUT, RunEvidence, text_of
 from mttp.study.diagnosing.trends import in_sd
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
-from mttp.study.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mttp.study.inference import scipy_stats
+from mttp.model.statistics.inference import scipy_stats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

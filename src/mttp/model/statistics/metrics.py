@@ -10,13 +10,16 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from operator import attrgetter, is_not
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.estimates import pass_at_k, pass_hat_k
-from mttp.study.inference import OUTCOMES, Floats, ValueRange
-from mttp.study.sample import EpisodeFigures
+from mttp.model.statistics.inference import OUTCOMES, Floats, ValueRange
+
+if TYPE_CHECKING:
+    from mttp.reading.episode_figures import EpisodeFigures
 
 __all__ = ["EpisodeMetric", "default_metrics", "metric"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from mttp.study.inference import interquartile_mean, probability_of_improvement
+from mttp.model.statistics.inference import interquartile_mean, probability_of_improvement
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

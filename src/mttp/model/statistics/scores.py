@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mttp.study.comparing import corrected
-from mttp.study.comparison import MetricComparison
-from mttp.study.design import Design
-from mttp.study.metrics import EpisodeMetric
+from mttp.model.statistics.design import Design
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import EpisodeMetric
+from mttp.model.statistics.verdicts import corrected
 
 __all__ = ["compare_scores"]
 

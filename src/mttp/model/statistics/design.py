@@ -8,18 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.counting import is_counted
-from mttp.study import inference
-from mttp.study.aggregates import RunAggregates, run_aggregates
-from mttp.study.comparison import MetricComparison
-from mttp.study.inference import Floats, Inference, ValueRange
-from mttp.study.metrics import EpisodeMetric
-from mttp.study.sample import EpisodeFigures, Sample
+from mttp.model.statistics import inference
+from mttp.model.statistics.aggregates import RunAggregates, run_aggregates
+from mttp.model.statistics.inference import Floats, Inference, ValueRange
+from mttp.model.statistics.metric_comparison import MetricComparison
+from mttp.model.statistics.metrics import EpisodeMetric
+
+if TYPE_CHECKING:
+    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.study.sample import Sample
 
 __all__ = [
     "ONE_RUN",
@@ -85,7 +88,7 @@ class Design:
                 alone = len(units[0]) + len(units[1]) - 2 * len(shared)
                 note = f"paired by {'task' if tasked else 'seed'}: {len(shared):,} shared"
                 kept = [{unit: side[unit] for unit in shared} for side in units]
-                lost = _lost_samples(*kept) if tasked else ((), ())
+                lost = _lost_samples(kept, nameless) if tasked else ((), ())
                 notes = (
                     note,
                     *([f"{alone:,} that only one side has are left out"] if alone else []),
@@ -272,17 +275,20 @@ def are_seeds(runs: Mapping[Any, Sequence[EpisodeFigures]]) -> bool:
 
 
 def _lost_samples(
-    base: Mapping[Any, Sequence[object]], candidate: Mapping[Any, Sequence[object]]
+    sides: Sequence[Mapping[Any, Sequence[object]]], nameless: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[int]]:
     """
     Return how many samples of each task a side lacks: those that the other side has of the task.
 
-    A side that has fewer of every task was planned with fewer.
+    A side that has fewer of every task was planned with fewer, unless as many have lost the task's name.
     """
-    sizes = [[*map(len, side.values())] for side in (base, candidate)]
+    sizes = [[*map(len, side.values())] for side in sides]
+    planned = [
+        max(*own, (sum(own) + unnamed) // len(own)) for own, unnamed in zip(sizes, nameless, strict=True)
+    ]
     lost = [
         [max(min(other, most) - size, 0) for size, other in zip(own, others, strict=True)]
-        for own, others, most in ((sizes[0], sizes[1], max(sizes[0])), (sizes[1], sizes[0], max(sizes[1])))
+        for own, others, most in zip(sizes, sizes[::-1], planned, strict=True)
     ]
     return (lost[0] if any(lost[0]) else (), lost[1] if any(lost[1]) else ())
 
