@@ -61,6 +61,50 @@ def verdicts(found: mttp.study.GateResult) -> dict[str, str]:
     return {rule.name: rule.verdict for rule in found.rules}
 
 
+def trained(path: Path, entropies: Sequence[float | None], episodes: int = 30) -> str:
+    """Record a training run with these entropies of its updates."""
+    with mttp.configure(f"file://{path}", run_id=path.stem, kind="train"):
+        for _ in range(episodes):
+            with mttp.episode(env="maths") as episode, episode.step() as step:
+                step.reward(1.0)
+        for entropy in entropies:
+            mttp.update(loss=1.0, entropy=entropy)
+    return str(path)
+
+
+def test_entropy_is_a_metric_of_training_runs(tmp_path: Path) -> None:
+    """
+    Each run is one value, the mean over its updates, however its recording is passed.
+    """
+    entropies: dict[str, list[float | None]] = {"a": [0.8, None, 0.6], "b": [0.71], "c": [0.72, 0.74]}
+    runs = [trained(tmp_path / f"{name}.jsonl", values) for name, values in entropies.items()]
+    sides: list[Any] = [runs, [*runs, runs[0]], [*map(mttp.read, runs)]]
+
+    for side in sides:
+        found = mttp.gate(side, rules={"aggregate": [{"metric": "entropy", "min": 0.6, "max": 0.72}]})
+        low, high = found.rules[:2]
+        assert ("pass", "inconclusive") == (low.verdict, high.verdict)
+        assert np.mean([0.7, 0.71, 0.73]) == pytest.approx(low.value)
+        assert "over 3 runs" in low.evidence
+    lower = [trained(tmp_path / f"{name}.jsonl", [0.1]) for name in "def"]
+    effect = mttp.compare(runs, lower, metrics=["return", "entropy"])["entropy"]
+    assert 0.1 - np.mean([0.7, 0.71, 0.73]) == pytest.approx(effect.effect)
+    assert "entropy" not in [one.name for one in mttp.compare(runs, lower)]
+
+
+def test_without_updates_entropy_is_inconclusive(recorded: Recorded) -> None:
+    """
+    Of an evaluation nothing is said, and the reason is.
+    """
+    paths = recorded("base", suite(50)), recorded("new", suite(50))
+    rule = mttp.gate(paths[1], rules={"aggregate": [{"metric": "entropy", "min": 0.5}]}).rules[0]
+    compared = mttp.compare(*paths, metrics=["entropy"])["entropy"]
+
+    reason = "no update of a training run states the entropy of the policy"
+    assert ("inconclusive", reason) == (rule.verdict, rule.evidence)
+    assert ("inconclusive", reason) == (compared.verdict, compared.reason)
+
+
 @pytest.mark.parametrize(
     ("limit", "verdict", "overall"),
     [(0.3, "pass", "promote"), (0.5, "inconclusive", "inconclusive"), (0.9, "fail", "reject")],

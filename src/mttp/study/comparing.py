@@ -16,7 +16,7 @@ from mttp.model.statistics.verdicts import corrected, decided, filled_p, holm
 from mttp.reading.garbage import gc_disabled
 from mttp.study.comparison import Comparison, Flip
 from mttp.study.differences import REFUSED, SideDifference, differences
-from mttp.study.sample import EpisodeFigures, Sample, Side, load
+from mttp.study.sample import EpisodeFigures, Sample, Side, load, run_entropies
 
 __all__ = [
     "ALLOWED",
@@ -100,8 +100,11 @@ def compare(
     found, allowed = differences(before, after), frozenset(allow)
     refuse_differences(found, allowed, hint="allow=[{kind!r}], on the command line by --allow {kind}")
     together = [*before.episodes, *after.episodes]
-    span = spec_range(before, after)
-    chosen = [metric(name, together, span=span) for name in (metrics or default_metrics(together))]
+    span, entropies = spec_range(before, after), run_entropies(before, after)
+    chosen = [
+        metric(name, together, span=span, entropies=entropies)
+        for name in (metrics or default_metrics(together))
+    ]
     if not chosen:
         raise StudyError(
             "no episode states a return, a reward or another number: there is nothing to compare"

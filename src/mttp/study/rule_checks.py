@@ -40,7 +40,7 @@ from mttp.study.rules import (
     SliceRule,
     VersionPins,
 )
-from mttp.study.sample import EpisodeFigures, Sample
+from mttp.study.sample import EpisodeFigures, Sample, run_entropies
 
 __all__ = ["Gated", "check_rules"]
 
@@ -83,7 +83,8 @@ class Gated:
     def metric(self, name: str, span: ValueRange | None = None) -> EpisodeMetric:
         """Return the metric of that name, with a range that a rule states; StudyError for an unknown one."""
         together = [episode for side in self.sides for episode in side.episodes]
-        chosen = metric(name, together, span=spec_range(*self.sides))
+        entropies = run_entropies(*self.sides)
+        chosen = metric(name, together, span=spec_range(*self.sides), entropies=entropies)
         return chosen if span is None else replace(chosen, span=span)
 
     @cached_property
@@ -151,6 +152,8 @@ def _mean_rule(
         return _failed(name, kind, f"{chosen.name} is estimated for each task, and the units are {unit}")
     values = UnitValues.of(chosen, dict(enumerate(clusters)))
     if np.isnan(values.means).all():
+        if chosen.lacking:
+            return replace(_failed(name, kind, chosen.lacking), verdict="inconclusive")
         few = "; k is larger than the number of samples of each task" if chosen.k is not None else ""
         return _failed(name, kind, f"no episode has {chosen.name}{few}")
     note = ""

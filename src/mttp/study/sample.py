@@ -15,14 +15,15 @@ from mttp.model.counting import LEFT_OUT, NOT_COUNTED, Reason
 from mttp.model.episodes import Run
 from mttp.model.statistics.inference import ValueRange
 from mttp.reading import Recording, read
+from mttp.reading.aggregate import Aggregate, Trend
 from mttp.reading.counted import reasons_of, training_of
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.identity import episodes_digest
 from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import RecordedSpans
-from mttp.reading.value_aggregation import episode_figures
+from mttp.reading.value_aggregation import aggregate_values, episode_figures
 
-__all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load"]
+__all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load", "run_entropies"]
 
 Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Sequence[Any]"
 """A path, glob, directory or trace store, a session, a `Recording`, or a list of these: several seeds."""
@@ -60,6 +61,8 @@ class Sample:
     """What was left out, in words."""
     updates: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Start times of policy updates by run id, in order."""
+    entropies: Mapping[str, Sequence[Trend]] = field(default_factory=dict)
+    """The policy's entropy over the updates by run id, of each recording that states it."""
     training: frozenset[str] = frozenset()
     """Ids of the runs whose episodes are a learning curve."""
     identity: SampleIdentity = SampleIdentity()
@@ -99,9 +102,12 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     parts = [_part(source, progress) for source in _sources(side)]
     name = ", ".join(part.name for part in parts if part.name) or "memory"
     updates: defaultdict[str, list[int]] = defaultdict(list)
+    entropies: defaultdict[str, list[Trend]] = defaultdict(list)
     for part in parts:
         for run, times in part.updates.items():
             updates[run] += times
+        for run, trends in part.entropies.items():
+            entropies[run] += trends
     runs = tuple(run for part in parts for run in part.runs)
     read_episodes = sorted(
         (episode for part in parts for episode in part.episodes), key=attrgetter("start_time", "trace_id")
@@ -122,6 +128,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
         problems=tuple(problem for part in parts for problem in part.problems),
         notes=(*notes, *left_out),
         updates={run: sorted({*times}) for run, times in updates.items()},
+        entropies={run: trends for run, trends in entropies.items() if run in training},
         training=training,
         identity=SampleIdentity(
             runs=tuple(sorted(played)),
@@ -196,18 +203,33 @@ def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] 
         runs=tuple(recording.runs),
         episodes=tuple(episodes),
         problems=tuple(problem.message for problem in recording.problems),
-        updates={run: counts.update_times for run, counts in recording.spans.aggregate.runs.items()},
+        **_of_updates(recording.spans.aggregate),
     )
 
 
 def _of_values(recording: Recording) -> Sample:
-    updates: defaultdict[str, list[int]] = defaultdict(list)
-    for update in recording.updates:
-        updates[update.run_id].append(update.start_time or 0)
     return Sample(
         name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
         episodes=tuple(map(episode_figures, recording.episodes)),
         problems=tuple(problem.message for problem in recording.problems),
-        updates=updates,
+        **_of_updates(aggregate_values((), updates=recording.updates)),
     )
+
+
+def _of_updates(aggregate: Aggregate) -> dict[str, Any]:
+    """Return the fields of a sample about updates."""
+    trends = {run: counts.trends()["entropy"] for run, counts in aggregate.runs.items()}
+    return {
+        "updates": {run: counts.update_times for run, counts in aggregate.runs.items()},
+        "entropies": {run: [trend] for run, trend in trends.items() if trend is not None},
+    }
+
+
+def run_entropies(*sides: Sample) -> dict[str, float]:
+    """Return the policy's mean entropy over the updates of each training run that states it."""
+    return {
+        run: sum(trend.count * trend.mean for trend in trends) / sum(trend.count for trend in trends)
+        for side in sides
+        for run, trends in side.entropies.items()
+    }

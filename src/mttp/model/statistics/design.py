@@ -194,7 +194,7 @@ class Design:
         for name, side in zip(("base", "candidate"), sides, strict=True):
             if np.isnan(side.means).all():
                 few = " or k is larger than the number of samples" if chosen.k is not None else ""
-                return f"no {self.unit} of the {name} has a value{few}"
+                return chosen.lacking or f"no {self.unit} of the {name} has a value{few}"
         return None if len(means[0]) else "no task has a value on both sides"
 
     def _infer(self, chosen: EpisodeMetric, means: Sequence[Floats], confidence: float) -> Inference:

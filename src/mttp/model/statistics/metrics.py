@@ -44,6 +44,8 @@ class EpisodeMetric:
     """For `k`: the estimate from samples, passes and k."""
     applies: Callable[[EpisodeFigures], bool] | None = None
     """Of which episodes it is: others are left out and not missing; None for all."""
+    lacking: str = ""
+    """Why nothing can be said where no episode has a value; empty where that is a failure."""
 
     def column(self, episodes: Iterable[EpisodeFigures]) -> Floats:
         """The value of each episode that it is of; NaN where missing. Of pass@k, whether it passed."""
@@ -89,18 +91,26 @@ _OF_SPEC = ("return", "reward")
 _OF_OUTCOME = ("success", "coverage", "accuracy_when_answered")
 _ASKED = ("coverage", "accuracy_when_answered")
 """Metrics that are compared only where they are asked for: without abstentions they say nothing new."""
+_NONE: Mapping[str, float] = {}
 _MAPS: dict[str, Callable[[EpisodeFigures], Mapping[str, float]]] = {
     "components": attrgetter("components"),
     "metrics": attrgetter("metrics"),
 }
 
 
-def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | None = None) -> EpisodeMetric:
+def metric(
+    name: str,
+    episodes: Sequence[EpisodeFigures],
+    *,
+    span: ValueRange | None = None,
+    entropies: Mapping[str, float] = _NONE,
+) -> EpisodeMetric:
     """
     Return the metric of that name; raises StudyError with the nearest name where there is none.
 
     `episodes` are those in which a component or a metric of the user's own is looked for.
     `span` is the range that the reward spec states: of `reward`, and of a `return` within it.
+    `entropies` are those of training runs by id: the `entropy` of an episode is that of its run.
     """
     if name in _FIXED:
         of, direction = _FIXED[name]
@@ -110,6 +120,9 @@ def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | 
             bounds = None
         applies = _is_not_abstained if name == "accuracy_when_answered" else None
         return EpisodeMetric(name=name, of=of, direction=direction, span=bounds, applies=applies)
+    if name == "entropy":
+        lacking = "no update of a training run states the entropy of the policy"
+        return EpisodeMetric(name=name, of=lambda one: entropies.get(one.run), direction=0, lacking=lacking)
     if found := _PASS.fullmatch(name):
         k = int(found[2])
         if k < 1:
@@ -121,7 +134,7 @@ def metric(name: str, episodes: Sequence[EpisodeFigures], *, span: ValueRange | 
     if dot and head in _MAPS and any(key in _MAPS[head](one) for one in episodes):
         named = _MAPS[head]
         return EpisodeMetric(name=name, of=lambda one: named(one).get(key), direction=head == "components")
-    known = [*_FIXED, "pass@1", "pass^1", *_own_names(episodes)]
+    known = [*_FIXED, "entropy", "pass@1", "pass^1", *_own_names(episodes)]
     near = get_close_matches(name, known, n=1)
     advice = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
     raise StudyError(f"no metric is called {name!r}{advice}")
