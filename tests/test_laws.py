@@ -312,10 +312,10 @@ def test_the_version_is_reported_once() -> None:
 def test_the_extra_for_all_has_every_extra_but_those_of_trainers():
     """
     Some gigabytes are asked for by name, and so are training libraries and object storage with dozens of
-    dependencies; what is for working on mttp itself is not for its users. `llm` is some of these extras.
+    dependencies; what is for working on mttp itself is not for its users.
     """
     section = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2]
     extras = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
     (brought,) = re.findall(r'^all = \["mttp\[([\w,]+)\]"\]', section, re.MULTILINE)
 
-    assert {*extras} - {"all", "test", "dev", "docs", "llm", *TRAINERS, *STORES} == {*brought.split(",")}
+    assert {*extras} - {"all", "test", "dev", "docs", *TRAINERS, *STORES} == {*brought.split(",")}
