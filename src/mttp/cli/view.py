@@ -17,6 +17,9 @@ from mttp.cli.rendering.words import visible
 
 __all__ = ["view"]
 
+_LONGEST_END = 20.0
+"""Seconds after which an interrupted command ends in any case."""
+
 
 def view(
     paths: Sources,
@@ -62,6 +65,8 @@ def view(
       0  Everything is fine: ended by Ctrl-C.
       2  Wrong usage, input that can't be read, or a port that is in use.
     """
+    watchdog = threading.Timer(_LONGEST_END, os._exit, (0,))  # a statement may hold up the end
+    watchdog.daemon = True
     with until_interrupted():
         from mttp.viewing.live import LivePages
         from mttp.viewing.server import is_loopback, serve
@@ -75,6 +80,10 @@ def view(
                 _announce(host, server.port, token, browser=browser, json=json)
                 with until_interrupted():
                     threading.Event().wait()
+                watchdog.start()
+    if watchdog.is_alive():
+        watchdog.cancel()
+        watchdog.join()
     if threading.active_count() > 1:  # the interpreter would wait for a thread that can't be broken off
         sys.stdout.flush()
         os._exit(0)
