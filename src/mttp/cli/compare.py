@@ -29,8 +29,8 @@ def compare(
             "--metric",
             metavar="NAME",
             help="A metric: return, reward, success, coverage, accuracy_when_answered, length, tokens, "
-            "duration, latency, time_to_first_token, cost, components.NAME, metrics.NAME, pass@K or pass^K; "
-            "may be repeated. The first one decides.",
+            "duration, latency, time_to_first_token, cost, entropy, components.NAME, metrics.NAME, pass@K or "
+            "pass^K; may be repeated. The first one decides.",
         ),
     ] = None,
     by: Annotated[
