@@ -126,7 +126,7 @@ def test_a_session_is_read_from_memory(session: mttp.Session):
         ("runs/*.jsonl", r"no file matches runs/\*.jsonl"),
         ("empty", "empty has no recordings: no file in it ends in .jsonl, .json"),
         ([], "the list of sources is empty"),
-        (42, "can't read int; give a path"),
+        (42, r"can't read 42 \(int\); give a path"),
     ],
 )
 def test_nothing_to_read_is_an_error(source: object, message: str):

@@ -16,11 +16,10 @@ WITHIN_AN_EPISODE = (
     "mttp.step",
     "mttp.steps",
     "mttp.agent",
-    "mttp.model_call",
     "mttp.tool_call",
     "mttp.reward",
-    "mttp.grade",
 )
+OF_ANY_SCORE = ("mttp.model_call", "mttp.grade")
 
 
 @pytest.mark.parametrize("span", SPANS)
@@ -41,6 +40,14 @@ def test_every_span_of_an_episode_says_which_one(span):
     expected = "required"
 
     assert expected == SPANS[span]["mttp.episode.id"].requirement_level
+
+
+@pytest.mark.parametrize("span", OF_ANY_SCORE)
+def test_a_part_of_a_score_says_its_episode_unless_the_score_came_later(span):
+    """
+    A late score is a trace of its own, which names the episode once.
+    """
+    assert "conditionally_required" in SPANS[span]["mttp.episode.id"].requirement_level
 
 
 @pytest.mark.parametrize(

@@ -489,6 +489,7 @@ class Hiding:
     fails: Callable[[Mapping[str, Any]], bool] = lambda values: False
 
     rule = ContentRule()
+    content = True
 
     def keep(self, values: Mapping[str, Any], *, spent: int = 0, **texts: Any) -> Kept:
         self.looks.append(spent)

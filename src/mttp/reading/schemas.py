@@ -213,6 +213,7 @@ TOKENS: dict[str, str] = {
     "step_index": "int64",
     "agent": "string",
     **{name: "list<int64>" if name in Tokens.INTEGER_ARRAYS else "list<double>" for name in Tokens.ARRAYS},
+    "texts": "list<string>",
     "alignment": "map<string, string>",
     "parent_step": "int64",
     "parent_length": "int64",

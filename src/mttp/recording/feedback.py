@@ -151,7 +151,7 @@ def _fact(faults: Faults, key: object, value: object, explanation: str | None, b
         return Annotation(kind=kind, key=kind, value=_numbers(value, faults), explanation=explanation)
     if kind == "score":
         return _score(faults, value, {"grader": by, "explanation": explanation})
-    name = name_key(key) if kind == "fact" else kind
+    name = name_key(text(key, faults)) if kind == "fact" else kind
     if kind == codec.PREFERENCE or not name:
         raise ValueError(f"{scalar_text(key):.80} is not a name for a fact")
     return Annotation(kind=kind, key=name, value=_value(kind, value, faults), explanation=explanation)
