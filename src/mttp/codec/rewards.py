@@ -24,7 +24,7 @@ from mttp.codec.plain import (
     unknown_arguments,
 )
 from mttp.model.episodes import Call, Grade, Reward, Spec
-from mttp.model.interrupts import raise_interrupt
+from mttp.model.interrupts import is_exception, raise_interrupt
 from mttp.model.nesting import from_json
 from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
@@ -150,7 +150,7 @@ def make(
     `COMPUTED` becomes the weighted sum of the components, unless there is a status or an error.
     An exception, as the value or as a component, is the error of the reward or of the component.
     """
-    if type(value) is not float and issubclass(type(value), BaseException):
+    if type(value) is not float and is_exception(value):
         value, error = None, value if fields.is_absent(error) else error
     whole = stated(value)
     if whole is not None:
@@ -219,7 +219,7 @@ def known_status(given: object, faults: Faults) -> str | None:
 
 
 def _error_text(error: object, faults: Faults) -> str:
-    if isinstance(error, BaseException):
+    if is_exception(error):
         return text(exception_text(error), faults)
     return text(error if issubclass(type(error), str) else scalar_text(error), faults)
 
@@ -229,7 +229,7 @@ def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Fault
     message = None if error is None else _error_text(error, faults)
     if status != "error":
         return {"error": message}
-    if issubclass(type(error), BaseException):
+    if is_exception(error):
         return {"error": message, "error_type": type(error).__name__}
     if error is None and failed:
         return {"error": f"{failed[0].name}: {failed[0].error}", "error_type": failed[0].error_type}
@@ -274,7 +274,7 @@ def _components(
     statuses: dict[str, str] = {}
     failed: list[Grade] = []
     for name, value in given.items():
-        if type(value) is not float and issubclass(type(value), BaseException):
+        if type(value) is not float and is_exception(value):
             statuses[name] = "error"
             message, kind = _error_text(value, faults), type(value).__name__
             weight = weights.get(name)

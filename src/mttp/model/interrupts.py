@@ -14,9 +14,9 @@ import threading
 from itertools import pairwise
 from traceback import walk_tb
 from types import FrameType, TracebackType
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
-__all__ = ["is_interrupt", "raise_interrupt", "suppress_errors"]
+__all__ = ["is_exception", "is_interrupt", "raise_interrupt", "suppress_errors"]
 
 
 def is_interrupt(error: BaseException | None) -> bool:
@@ -114,3 +114,8 @@ def _is_within(frame: FrameType | None, caller: FrameType) -> bool:
     while frame is not None and frame is not caller:
         frame = frame.f_back
     return frame is caller
+
+
+def is_exception(value: object) -> TypeGuard[BaseException]:
+    """Return whether a value is an exception, without asking it: a foreign object may answer by raising."""
+    return issubclass(type(value), BaseException)

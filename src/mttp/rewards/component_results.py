@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mttp.model.interrupts import raise_interrupt
+from mttp.model.interrupts import is_exception, raise_interrupt
 from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.values import is_masked
@@ -103,7 +103,7 @@ def without_cost(answer: ComponentResult) -> ComponentResult:
 
 def failed(reason: object, error_type: str | None = None) -> ComponentResult:
     """Return the result of a call that failed, from an exception or a message with its type."""
-    if isinstance(reason, BaseException):
+    if is_exception(reason):
         return ComponentResult(None, "error", exception_text(reason), error_type=type(reason).__name__)
     return ComponentResult(None, "error", str(reason), error_type=error_type)
 
@@ -212,7 +212,7 @@ def _answer(
         return ComponentResult(None, "abstained", **reasons)
     if is_masked(value):
         return ComponentResult(None, "missing", "returned a masked value", **reasons)
-    if isinstance(value, BaseException):
+    if is_exception(value):
         return failed(value)._replace(**reasons)
     found = _number(value)
     if found is None:

@@ -12,7 +12,7 @@ from mttp.codec import rewards
 from mttp.codec.fields import optional_text
 from mttp.codec.plain import Faults, flag, number, scalar_text, text, unknown_arguments
 from mttp.model.evaluations import OUTCOMES
-from mttp.model.interrupts import raise_interrupt
+from mttp.model.interrupts import is_exception, raise_interrupt
 from mttp.model.scorings import INVALID_VALUE
 from mttp.otlp.spans import error_message, qualified_name
 from mttp.recording.open_episode import OpenEpisode
@@ -81,7 +81,7 @@ def _implied(value: float | None, error: object) -> str:
 def _error(given: object, faults: Faults) -> dict[str, Any]:
     if given is None:
         return {}
-    if isinstance(given, BaseException):
+    if is_exception(given):
         kind = qualified_name(given)
         message = error_message(given)
         described = f"{kind}: {message}" if message else kind
@@ -107,7 +107,7 @@ def arguments_of(value: Any, faults: Faults) -> dict[str, Any]:
 def _arguments(value: Any, faults: Faults) -> dict[str, Any]:
     if value is None:
         return {"outcome": Outcome.SKIPPED}
-    if isinstance(value, BaseException):
+    if is_exception(value):
         return {"error": value}
     if isinstance(value, (bool, np.bool_)):
         return {"passed": bool(value)}
