@@ -29,7 +29,7 @@ def otlp_answer(body: bytes) -> ExportTraceServiceResponse | None:
     """
     try:
         return _from_json(body) if decoded(body).lstrip().startswith(("{", "[")) else _from_bytes(body)
-    except (DecodeError, ParseError, ValueError, RecursionError):
+    except (DecodeError, ParseError, ValueError, RecursionError, SystemError):  # the last for lone surrogates
         return None
 
 
