@@ -276,6 +276,7 @@ XHTML = '<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Str
         (b'{"partialSuccess": 3}', False),
         (b'[{"partialSuccess": {}}]', False),
         (b'{"partialSuccess": {}', False),
+        (b'{"partialSuccess": {"\\ud800": 1}}', False),
         (b"\xff\xfegarbage", False),
         (b"\x0a\x05hello", False),
     ],
