@@ -50,9 +50,9 @@ def model(tokens: Any, seed: int) -> Any:
     return untrained
 
 
-def in_digits(completions: list[str], **_: Any) -> list[float | None]:
-    """Return the share of digits in each completion; None, an abstention, for an empty one."""
-    return [sum(map(str.isdigit, text)) / len(text) if text else None for text in completions]
+def in_digits(completions: list[str], **_: Any) -> list[float]:
+    """Return the share of digits in each completion."""
+    return [sum(map(str.isdigit, text)) / max(len(text), 1) for text in completions]
 
 
 def correct(completions: list[str], answer: list[str], **_: Any) -> list[float]:
