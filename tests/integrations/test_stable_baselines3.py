@@ -784,8 +784,12 @@ def test_evaluations_in_workers_have_their_split(tmp_path: Path) -> None:
     """
     Forked workers of an evaluation record, and are told by the parent that it evaluates.
     """
+
+    def limited() -> Any:
+        return Monitor(gymnasium.make("CartPole-v1", max_episode_steps=20))
+
     with mttp.configure(f"file://{tmp_path}/runs/"), mttp.instrument():
-        evaluated = SubprocVecEnv([cartpole, cartpole], start_method="fork")
+        evaluated = SubprocVecEnv([limited, limited], start_method="fork")
         model = A2C("MlpPolicy", make_vec_env(cartpole, 1), n_steps=16, **small())
         model.learn(96)
         evaluate_policy(model, evaluated, n_eval_episodes=4)
