@@ -110,7 +110,7 @@ LIBRARIES: Mapping[str, LibraryInfo] = {
         module="mttp.integrations.openai",
         extra="openai",
         requires="openai >= 1.66",
-        tested="1.66 to 3.52",
+        tested="1.66 to 3.57",
     ),
 }
 """The supported libraries, by top-level package."""
