@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from awkward import AWKWARD
 
 import mttp
 from mttp.codec.plain import scalar_text
@@ -198,3 +200,12 @@ def test_what_can_not_be_instrumented_is_named(record: Any) -> None:
 
     assert len(messages) == len(TEXTS) - 1
     assert all(type(TEXTS[kind]).__name__ in message for kind, message in messages.items())
+
+
+@pytest.mark.parametrize("name", sorted(AWKWARD))
+def test_a_transport_that_raises_when_it_is_asked_is_an_error_of_mttp(name: str) -> None:
+    """
+    Whatever a foreign object raises is the cause of the error.
+    """
+    with contextlib.suppress(MttpError):
+        mttp.configure(AWKWARD[name](), provenance=False).close()  # type: ignore[operator]

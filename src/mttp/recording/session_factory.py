@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry.sdk.trace import SpanProcessor
@@ -15,9 +16,9 @@ from mttp.codec.plain import scalar_text, text
 from mttp.codec.secrets import VARIABLE as SECRETS_VARIABLE
 from mttp.codec.secrets import Secrets
 from mttp.codec.withholding import Withholding
-from mttp.errors import ConfigureError, TransportError
+from mttp.errors import ConfigureError, MttpError, TransportError
 from mttp.model import ids
-from mttp.model.interrupts import suppress_errors
+from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.model.log import log
 from mttp.otlp.malloc import keep_freed
 from mttp.otlp.spans import AUTO, STEP_MODES
@@ -104,7 +105,8 @@ def open_session(
     if is_off():
         log.warning("mttp: nothing is recorded: OTEL_SDK_DISABLED is true")
         return Session([], run_id=identity, facts=facts)
-    routes = [*_routes(transport, identity, isolation, profile), *map(Route, exporters)]
+    with _asking(transport):
+        routes = [*_routes(transport, identity, isolation, profile), *map(Route, exporters)]
     if not routes and not processors:
         log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER selects no exporter")
         return Session([], run_id=identity, facts=facts)
@@ -113,7 +115,8 @@ def open_session(
     content_options = {"content": content, "token_ids": token_ids}
     check(content_options, redact, close_timeout)
     try:
-        own = _open_targets(routes, **content_options, redact=redact, close_timeout=close_timeout)
+        with _asking(transport):
+            own = _open_targets(routes, **content_options, redact=redact, close_timeout=close_timeout)
     except TransportError as error:
         if transport is None and _variable(TRANSPORT_VARIABLE, isolation):
             raise TransportError(f"{TRANSPORT_VARIABLE}: {error}") from error.__cause__
@@ -185,6 +188,23 @@ def close_with_child(session: Session) -> None:
 
 
 # Transports.
+
+
+@contextmanager
+def _asking(transport: object) -> Iterator[None]:
+    """Raise ConfigureError for what a foreign object raises when it is asked what it is."""
+    try:
+        yield
+    except MttpError:
+        raise
+    except Exception as error:
+        raise_interrupt(error)
+        if transport is None or type(transport) is str:
+            raise
+        raise ConfigureError(
+            f"transport={scalar_text(transport):.80} can't be used: it raised {type(error).__name__}; "
+            "write 'file://runs/a.jsonl', or pass an exporter"
+        ) from error
 
 
 def _routes(
