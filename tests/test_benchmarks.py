@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import textwrap
@@ -403,80 +402,3 @@ def test_a_pole_is_balanced_alike_with_and_without_recording() -> None:
 
     assert (bare["episodes"], bare["returns"]) == (own["episodes"], own["returns"])
     assert 10 < bare["episodes"]
-
-
-# How large recordings are.
-
-
-def test_the_parts_of_a_recording_are_told_from_sizes(load: Callable[[str], ModuleType]) -> None:
-    """
-    Sizes that are sums of known bytes give these bytes back, and no part is below zero.
-    """
-    from mttp.study.sizing.quantities import Quantities
-    from mttp.study.sizing.workload import Workload
-
-    sizes = load("sizes")
-    known = Quantities(processes=900, segments=300, episodes=1000, steps=400, token_ids=5.5, characters=1)
-    rows = []
-    for design in sizes.designs():
-        counts = sizes.parts(design, 5, 1)
-        rows.append((known.dot(counts), counts))
-
-    found = sizes.fitted(rows)
-
-    assert all(abs(found.dot(counts) / size - 1) < 1e-3 for size, counts in rows)
-    assert all(value >= 0 for value in vars_of(found).values())
-    assert Workload() in [design.workload for design in sizes.designs()]
-
-
-def vars_of(value: Any) -> dict[str, float]:
-    """The fields of a dataclass with slots."""
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-@pytest.mark.parametrize("form", ["file", "zstd", "parquet", "otlp"])
-def test_a_recording_is_measured_in_each_form(
-    load: Callable[[str], ModuleType], tmp_path: Path, form: str
-) -> None:
-    """
-    Its bytes, and the parts that it has; each step is a segment where that is asked.
-    """
-    from mttp.study.sizing.measured import BYTES, TOLERANCE
-    from mttp.study.sizing.workload import Workload
-
-    sizes = load("sizes")
-    design = sizes.Design(Workload(steps=3, tokens=16, characters=200), 4, "step")
-
-    size, counts = sizes.measured(design, form, tmp_path)
-
-    assert (4, 12, 0 if form == "parquet" else 15) == (counts.episodes, counts.steps, counts.segments)
-    assert abs(BYTES[form].dot(counts) / size - 1) < TOLERANCE[form] + 0.1
-
-
-def test_the_table_is_a_module_of_the_package(load: Callable[[str], ModuleType]) -> None:
-    """
-    What is written is what is there, from the same figures.
-    """
-    from mttp.study.sizing import measured
-
-    sizes = load("sizes")
-    memory = {"process": measured.PROCESS_BYTES, "helper": measured.HELPER_BYTES}
-
-    assert sizes.TABLE.read_text() == sizes.table(measured.BYTES, memory, measured.TOLERANCE)
-    assert sizes.documented(measured.BYTES, measured.TOLERANCE) in sizes.PAGE.read_text()
-
-
-@pytest.mark.parametrize("to", ["otlp", "zstd"])
-def test_workers_in_time_lapse_lose_nothing(to: str) -> None:
-    """
-    What was recorded is what was delivered and what arrived, as the exit code says too.
-    """
-    command = [sys.executable, str(FOLDER / "fleet.py"), "--workers", "3", "--episodes", "1", "--to", to]
-    command += ["--rate", "10", "--speed", "4", "--tokens", "8", "--processes", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert 0 == done.returncode, done.stderr
-    recorded, delivered, pending, lost, arrived = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
-    assert (0, 0) == (pending, lost)
-    assert 39 <= recorded == delivered == arrived <= 42  # steps, roots, rewards, the run; markers if seen
-    assert re.search(r"^bytes +arrived +[\d,]+, expected +[\d,]+, [+-]\d", done.stdout, re.MULTILINE)

@@ -211,7 +211,7 @@ def test_a_wrong_variable_is_named(
     assert says in f"{text} {advice}"
 
 
-@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["size"]])
+@pytest.mark.parametrize("arguments", [["doctor", "--json"], ["demo"], ["push", "a.jsonl"]])
 def test_a_limit_with_which_opentelemetry_can_not_be_imported_is_named(arguments: list[str]) -> None:
     """
     In a process of its own, which imports it with this value: a sentence, and no traceback.
@@ -545,7 +545,7 @@ def test_a_spool_is_checked_and_not_created(receiver: OtlpReceiver, tmp_path: Pa
     spool = tmp_path / "spool"
     address = f"{receiver.http_address}?spool={spool}"
     assert [] == [one for one in wrong("--transport", address) if one[0] in ("folder", "spool", "transport")]
-    assert ["0 B of 1.07 GB wait"] == [
+    assert ["0 bytes of 1.1 GB wait"] == [
         one["found"] for one in found("--transport", address) if one["check"] == "spool"
     ]
     assert not spool.exists()

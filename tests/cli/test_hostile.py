@@ -122,7 +122,6 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--to", "HTTP", "--max-retry-seconds", "0", "--restart", "--json"],
     ],
     "probe": [[f"http://{EVIL}"], ["HTTP", "--query", f"tempo://{EVIL}"], ["HTTP"], ["GRPC", "--json"]],
-    "size": [[], ["--workers", EVIL], ["--to", EVIL], ["--to", "collector", "--profile", EVIL, "--json"]],
     "doctor": [
         ["--transport", f"http://{EVIL}"],
         ["--transport", f"file://{NAME}/"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
@@ -40,7 +40,6 @@ COMMANDS = {
     "annotate": "Add scores, outcomes, labels and comments to a recording.",
     "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
     "probe": "Test which values a trace receiver keeps: send, read back, report what was lost.",
-    "size": "Estimate what recording takes: bytes, spans, requests, memory and storage.",
     "doctor": "Check the set-up: versions, variables, transports, clock, disk and encoding process.",
     "schema": "Print the JSON Schema of a message, or of one payload type.",
     "eval show": "Show the evaluations of a recording: outcomes, scores, pass rates and deltas.",
@@ -164,32 +163,30 @@ def _load(name: str) -> Any:
     """Import the command with this full name."""
     group, last = _split(name)
     module = module_of(name)
-    function = getattr(import_module(f"mttp.cli.{module}"), module)
+    errors = functools.partial(_error_messages, _BAD_INPUT.get(group or last, 2))
+    with errors():
+        function = getattr(import_module(f"mttp.cli.{module}"), module)
     alone = typer.Typer(add_completion=False)
-    alone.command(last, cls=Command)(_with_error_messages(function, _BAD_INPUT.get(group or last, 2)))
+    alone.command(last, cls=Command)(errors()(function))
     return get_command(alone)
 
 
-def _with_error_messages(command: Callable[..., Any], bad_input: int) -> Callable[..., Any]:
-    """Return `command` with errors printed as one sentence instead of a traceback."""
-
-    @functools.wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except MttpError as error:
-            _refuse(str(error), bad_input)
-        except ValueError as error:
-            if not str(error).startswith("OTEL_"):  # a limit with which OpenTelemetry's SDK can't be imported
-                raise
-            _refuse(f"{error}; correct the variable, or unset it", bad_input)
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                discard_output()  # else the interpreter fails to write the rest at its end
-            where = f"{error.filename}: " if error.filename else ""
-            _refuse(f"{where}{error.strerror or error}", bad_input)
-
-    return run
+@contextmanager
+def _error_messages(bad_input: int) -> Iterator[None]:
+    """Print errors as one sentence instead of a traceback, and exit."""
+    try:
+        yield
+    except MttpError as error:
+        _refuse(str(error), bad_input)
+    except ValueError as error:
+        if not str(error).startswith("OTEL_"):  # a limit with which OpenTelemetry's SDK can't be imported
+            raise
+        _refuse(f"{error}; correct the variable, or unset it", bad_input)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            discard_output()  # else the interpreter fails to write the rest at its end
+        where = f"{error.filename}: " if error.filename else ""
+        _refuse(f"{where}{error.strerror or error}", bad_input)
 
 
 def _refuse(sentence: str, code: int) -> None:

@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.filesize import decimal
+
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
 from mttp.cli.doctor.targets import SetupTarget
-from mttp.cli.rendering.sizes import byte_text
 from mttp.cli.rendering.words import count
 from mttp.transports.spool import SpoolFolder, bytes_of, folders
 from mttp.transports.spool.folder import lock
@@ -53,11 +54,11 @@ def disk(target: SetupTarget) -> Iterator[SetupFinding]:
     except OSError as problem:
         yield warning("disk", f"free space is unknown: {problem.strerror}", "look at the disk")
         return
-    found = f"{byte_text(free)} are free on the disk of {target.folder}"
+    found = f"{decimal(free)} are free on the disk of {target.folder}"
     if free < TOO_FEW_BYTES:
         yield error("disk", found, "free some space, or write to another disk: spans would be lost")
     elif free < FEW_BYTES:
-        yield warning("disk", found, "`mttp size` estimates what a training needs")
+        yield warning("disk", found, "a long training may need more")
     else:
         yield ok("disk", found)
 
@@ -76,7 +77,7 @@ def spool(target: SetupTarget) -> Iterator[SetupFinding]:
     waiting = folders(target.folder)
     used = sum(map(bytes_of, waiting))
     left = sum(map(_is_left, waiting))
-    found = f"{byte_text(used)} of {byte_text(target.spool_bytes)} wait"
+    found = f"{decimal(used)} of {decimal(target.spool_bytes)} wait"
     send = f"`mttp push {target.folder}` sends them"
     if used > MOST_OF_SPOOL * target.spool_bytes:
         yield warning("spool", found, f"{send}; or raise spool_bytes: spans are lost when it is full")
