@@ -72,7 +72,7 @@ def test_whole_numbers_beside_missing_ones_stay_exact():
         ({"table": "episode"}, "there is no table 'episode'; the tables are episodes, agents, steps"),
         (
             {"expand": ["component"]},
-            "'episodes' has no map 'component'; its maps are reward_components, scores",
+            "'episodes' has no map 'component'; its maps are metrics, reward_components, scores",
         ),
         ({"table": "preferences", "expand": ["by"]}, "'preferences' has no map 'by'; it has no maps"),
     ],

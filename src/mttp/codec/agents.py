@@ -7,32 +7,24 @@ from typing import Any
 
 from mttp.codec import components, fields, rewards, segments, templates
 from mttp.codec.plain import Faults, Plain
+from mttp.model.declarations import keys
 from mttp.model.episodes import Agent, Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
 __all__ = ["decode", "facts"]
 
-_TEXTS = {
-    "name": a.GEN_AI_AGENT_NAME,
-    "policy": a.POLICY_ID,
-    "policy_version_start": a.POLICY_VERSION_START,
-    "policy_version_end": a.POLICY_VERSION_END,
-}
-_NUMBERS = {"return_": a.AGENT_RETURN, "advantage": a.ADVANTAGE}
-_FLAGS = {"terminated": a.AGENT_TERMINATED, "truncated": a.AGENT_TRUNCATED}
-_FACTS = _TEXTS | _NUMBERS | _FLAGS | {"length": a.AGENT_LENGTH}
 _KEYS = frozenset(
-    {*_TEXTS.values(), *_NUMBERS.values(), *_FLAGS.values(), *rewards.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.AGENT_LENGTH, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    {*keys(Agent).values(), *rewards.KEYS, a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID}
+    | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 _TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 
 
 def facts(given: Mapping[str, Any], faults: Faults) -> dict[str, Plain]:
     """Return the attributes of an agent's fields; None values are skipped."""
-    faults += [f"argument_unknown: an agent has no {name}" for name in given if name not in _FACTS]
-    return fields.encode(_FACTS, given, faults)
+    faults += [f"argument_unknown: an agent has no {name}" for name in given if name not in keys(Agent)]
+    return fields.encode(keys(Agent), given, faults)
 
 
 def decode(
@@ -51,18 +43,17 @@ def decode(
     found: dict[str, Any] = {}
     for span in reversed(spans):
         found |= span.attributes
-    values = {name: found.get(key) for name, key in (_TEXTS | _NUMBERS | _FLAGS).items()}
+    values = {"length": len(steps)} | fields.decode(Agent, found)
     first = spans[0] if spans else None
     owner = segments.OWNER if first is None else segments.segment(first)
     source, reward = segments.effective_scoring(scorings, owner=owner) or (owner, Reward())
     if {part for part, _ in steps} | {segments.segment(span) for span in spans} > {owner}:
-        found[a.AGENT_LENGTH] = len(steps)
+        values["length"] = len(steps)
         values["return_"] = _return(reward, [step for _, step in steps])
     elif segments.states_total(reward) and source != owner:
         values["return_"] = reward.value
     return Agent(
         id=id,
-        length=found.get(a.AGENT_LENGTH, len(steps)),
         reward=reward,
         rewards=tuple(reward for _, reward in scorings),
         metrics=templates.decode(a.METRIC, found),

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks, components, rewards, steps, summary_fields, templates
+from mttp.codec import blocks, components, fields, rewards, steps, summary_fields, templates
 from mttp.codec.blocks import Column
-from mttp.codec.plain import Faults, Plain, plain, text
+from mttp.codec.plain import Faults, Plain, plain
+from mttp.model.declarations import keys
 from mttp.model.episodes import Annotation, Reward
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -30,12 +31,15 @@ STATED = {
 
 _KINDS = {key: name for name, key in STATED.items()}
 _OWN = f"{a.METADATA}."
-_TEXTS = {"run_id": a.RUN_ID, "by": a.ANNOTATION_SOURCE}
-_IDS = {"episode": a.ANNOTATION_TARGET_TRACE_ID, "step_span_id": a.ANNOTATION_TARGET_SPAN_ID}
 KEYS = frozenset(
-    {*_TEXTS.values(), *_IDS.values(), *rewards.KEYS, a.STEP_INDEX, a.FAULTS}
-    | {a.ANNOTATION_KIND, a.ANNOTATION_KEY, a.ANNOTATION_VALUE, a.ANNOTATION_REVISION}
-    | {a.ANNOTATION_REJECTED_TRACE_IDS, a.STEPS_FIRST_INDEX, a.STEPS_COUNT, a.STEPS_LAYOUT, a.REWARD_EVIDENCE}
+    {
+        *keys(Annotation).values(),
+        *rewards.KEYS,
+        a.STEP_INDEX,
+        a.ANNOTATION_KEY,
+        a.ANNOTATION_VALUE,
+    }
+    | {a.STEPS_FIRST_INDEX, a.STEPS_COUNT, a.STEPS_LAYOUT, a.REWARD_EVIDENCE}
 )
 """All attributes of an annotation except templates."""
 TEMPLATES = (*components.TEMPLATES, a.STEPS_COLUMN)
@@ -48,27 +52,13 @@ def kind(key: str) -> str:
 
 def encode(annotation: Annotation, faults: Faults) -> dict[str, Plain]:
     """Return the attributes; components beyond `rewards.MAX_INLINE` are left to `rewards.grades`."""
-    attributes: dict[str, Plain] = {
-        a.ANNOTATION_KIND: annotation.kind,
-        a.ANNOTATION_REVISION: annotation.revision,
-    }
-    if annotation.reward is not None:
-        attributes |= rewards.encode(annotation.reward, faults)
-    if annotation.explanation is not None:
-        attributes[a.GEN_AI_EVALUATION_EXPLANATION] = text(annotation.explanation, faults)
-    attributes |= {key: value for name, key in _IDS.items() if (value := getattr(annotation, name))}
-    attributes |= {
-        key: text(value, faults)
-        for name, key in _TEXTS.items()
-        if (value := getattr(annotation, name)) is not None
-    }
+    attributes = {} if annotation.reward is None else rewards.encode(annotation.reward, faults)
+    attributes |= fields.encode_value(annotation, faults)
     if annotation.kind == OF_STEPS:
         return attributes | _columns(annotation)
     if annotation.step is not None:
         attributes[a.STEP_INDEX] = annotation.step
-    if annotation.kind == PREFERENCE:
-        attributes[a.ANNOTATION_REJECTED_TRACE_IDS] = list(annotation.rejected)
-    else:
+    if annotation.kind != PREFERENCE:
         attributes[a.ANNOTATION_KEY] = STATED.get(annotation.kind, f"{_OWN}{annotation.key}")
     if annotation.value is not None:
         value = plain(annotation.value, faults)
@@ -105,21 +95,16 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
     reward = _reward(record, others) if stated == "score" else None
     is_of_steps = stated == OF_STEPS and blocks.is_block(found)
     return Annotation(
-        kind=stated,
         key=_key(stated, found.get(a.ANNOTATION_KEY)),
         value=_of_steps(found) if is_of_steps else found.get(a.ANNOTATION_VALUE),
         step=found.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
-        revision=found.get(a.ANNOTATION_REVISION, 0),
         reward=reward,
-        rejected=tuple(found.get(a.ANNOTATION_REJECTED_TRACE_IDS) or ()),
-        explanation=found.get(a.GEN_AI_EVALUATION_EXPLANATION),
-        faults=tuple(found.get(a.FAULTS) or ()),
         extra=templates.unknown(found, KEYS, TEMPLATES),
         trace_id=record.trace_id,
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
-        **{name: found[key] for name, key in (_TEXTS | _IDS).items() if key in found},
+        **fields.decode(Annotation, found),
     )
 
 

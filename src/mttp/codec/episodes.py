@@ -23,6 +23,7 @@ from mttp.codec import (
     templates,
 )
 from mttp.codec.plain import Faults, Plain, scalar_text, seed, text, to_json
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
@@ -47,55 +48,19 @@ _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
 """Spans of one trace by type."""
 OUTCOMES = ("success", "failure", "unknown")
 """The possible outcomes."""
-_TEXTS = {
-    "env": a.ENV_ID,
-    "env_version": a.ENV_VERSION,
-    "env_rng_sha256": a.ENV_RNG_SHA256,
-    "task": a.TASK_ID,
-    "split": a.TASK_SPLIT,
-    "group": a.GROUP_ID,
-    "policy": a.POLICY_ID,
-    "policy_version_start": a.POLICY_VERSION_START,
-    "policy_version_end": a.POLICY_VERSION_END,
-    "stop_reason": a.EPISODE_STOP_REASON,
-    "timing": a.EPISODE_TIMING,
-}
-_INTEGERS = {
-    "index": a.EPISODE_INDEX,
-    "attempt": a.EPISODE_ATTEMPT,
-    "env_index": a.ENV_INDEX,
-    "policy_update_index": a.POLICY_UPDATE_INDEX,
-    "length": a.EPISODE_LENGTH,
-    "step_count": a.EPISODE_STEP_COUNT,
-    "span_count": a.EPISODE_SPAN_COUNT,
-}
-_NUMBERS = {
-    "discount": a.EPISODE_DISCOUNT,
-    "advantage": a.ADVANTAGE,
-    "final_value": a.EPISODE_FINAL_VALUE,
-    "cost_usd": a.USAGE_COST_USD,
-    "return_": a.EPISODE_RETURN,
-    "step_reward_sum": a.EPISODE_STEP_REWARD_SUM,
-}
-_FLAGS = {"terminated": a.EPISODE_TERMINATED, "truncated": a.EPISODE_TRUNCATED}
-_UNCONVERTED: dict[tuple[str, type], str] = {
-    ("status", str): a.EPISODE_STATUS,
-    ("outcome", str): a.EPISODE_OUTCOME,
-    **{(name, str): key for name, key in _TEXTS.items()},
-    **{(name, int): key for name, key in _INTEGERS.items()},
-    **{(name, float): key for name, key in _NUMBERS.items()},
-    **{(name, bool): key for name, key in _FLAGS.items()},
+_SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
+_UNCONVERTED = {
+    (field.name, _SCALARS[field.declared]): field.attribute
+    for field in table(Episode)
+    if field.attribute and field.declared in _SCALARS
 }
 """The attributes of arguments that need no conversion, by name and type."""
 _JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
-_LISTS = {"env_wrappers": a.ENV_WRAPPERS, "slices": a.TASK_SLICES}
-_ENDING = {"status": a.EPISODE_STATUS, "outcome": a.EPISODE_OUTCOME, "return_basis": a.EPISODE_RETURN_BASIS}
-_CONVERTED = _TEXTS | _INTEGERS | _NUMBERS | _FLAGS | _LISTS | _ENDING | {"seed": a.ENV_SEED}
+_CONVERTED = {**keys(Episode), "seed": a.ENV_SEED}
 _EMPTY: dict[str, Sequence[str]] = {"env_kwargs": ("{}", "[]"), "env_spaces": ("{}", "[]"), "inputs": ()}
 """Documents that are not recorded."""
 KEYS = frozenset(
-    {*_TEXTS.values(), *_INTEGERS.values(), *_NUMBERS.values(), *_FLAGS.values(), *_JSON.values()}
-    | {*_LISTS.values(), *_ENDING.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
+    {*keys(Episode).values(), *_JSON.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX}
     | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
 )
@@ -256,11 +221,8 @@ def _agents(
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, Any]:
-    plain_keys = _TEXTS | _INTEGERS | _NUMBERS | _FLAGS | _ENDING
-    values = {name: found[key] for name, key in plain_keys.items() if found.get(key) is not None}
+    values = fields.decode(Episode, found)
     values |= {name: from_json(found[key]) for name, key in _JSON.items() if key in found}
-    values["env_wrappers"] = tuple(found.get(a.ENV_WRAPPERS) or ())
-    values["slices"] = list(found.get(a.TASK_SLICES) or ())
     return values
 
 

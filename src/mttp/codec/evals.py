@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mttp.codec import kinds, rewards, templates
+from mttp.codec import fields, kinds, rewards, templates
 from mttp.codec.plain import Faults, Plain, text
+from mttp.model.declarations import keys
 from mttp.model.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -32,46 +33,25 @@ __all__ = [
     "tag_pairs",
 ]
 
-_IDENTITY = {
-    "run_id": a.RUN_ID,
-    "id": a.EVAL_ID,
-    "suite": a.EVAL_SUITE_NAME,
-    "suite_version": a.EVAL_SUITE_VERSION,
-}
-_POLICY = {"policy": a.POLICY_ID, "policy_version": a.POLICY_VERSION_START}
-_FACTS = {"run_name": a.RUN_NAME, **_POLICY}
-_NAMES = _IDENTITY | _FACTS
+_IDENTITY = keys(Evaluation, "run_id", "id", "suite", "suite_version")
+_POLICY = keys(Evaluation, "policy", "policy_version")
 _FIGURES = {
     "pass_rate": a.EVAL_PASS_RATE,
     "baseline_mean": a.EVAL_BASELINE_SCORE,
     "delta": a.EVAL_DELTA,
     "mean": a.GEN_AI_EVALUATION_SCORE_VALUE,
 }
-_SHARED = {
-    "outcome": a.EVAL_OUTCOME,
-    "score": a.GEN_AI_EVALUATION_SCORE_VALUE,
-    "baseline_score": a.EVAL_BASELINE_SCORE,
-    "delta": a.EVAL_DELTA,
-}
+_SHARED = keys(TaskResult, "outcome", "score", "baseline_score", "delta")
 """The attributes that a result and its episode share."""
-_OF_RESULT = {
-    **_SHARED,
-    "task": a.TASK_ID,
-    "duration": a.EVAL_DURATION,
-    "error": a.EVAL_ERROR,
-    "episode": a.EVAL_EPISODE_TRACE_ID,
-    "revision": a.EVAL_REVISION,
-}
-_TEXTS = frozenset({"outcome", "task", "error", "episode"})
 KEYS = frozenset(
-    {*_IDENTITY.values(), *_FACTS.values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
+    {*keys(Evaluation).values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
     | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT}
     | {a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
 )
 """All attributes of an evaluation except templates."""
 _TEMPLATES = (a.METRIC, a.METADATA, a.EVAL_COUNT, a.EVAL_BASELINE_COUNT)
 RESULT_KEYS = frozenset(
-    {*_IDENTITY.values(), *_OF_RESULT.values(), *rewards.SPEC_KEYS, a.TASK_SLICES, a.FAULTS, a.ERROR_TYPE}
+    {*_IDENTITY.values(), *keys(TaskResult).values(), *rewards.SPEC_KEYS, a.ERROR_TYPE}
     | {a.TEST_CASE_RESULT_STATUS, a.MESSAGE_ID, a.EVAL_SAMPLE_INDEX}
 )
 """All attributes of a result."""
@@ -87,8 +67,8 @@ ON_EPISODES = frozenset(
 
 def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
     """Return the attributes at an evaluation's start, without user-supplied metrics and metadata."""
-    attributes = _identity(evaluation, faults)
-    attributes |= _texts(evaluation, _FACTS, faults)
+    attributes = fields.encode(keys(Evaluation), evaluation, faults)
+    attributes |= rewards.encode_spec(evaluation.spec, faults)
     if evaluation.tasks:
         attributes[a.EVAL_TASKS] = [text(task, faults) for task in evaluation.tasks]
     if evaluation.samples > 1:
@@ -101,15 +81,7 @@ def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
 
 
 def _identity(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
-    return _texts(evaluation, _IDENTITY, faults) | rewards.encode_spec(evaluation.spec, faults)
-
-
-def _texts(evaluation: Evaluation, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
-    return {
-        key: text(value, faults)
-        for name, key in keys.items()
-        if (value := getattr(evaluation, name)) is not None
-    }
+    return fields.encode(_IDENTITY, evaluation, faults) | rewards.encode_spec(evaluation.spec, faults)
 
 
 def tag_pairs(tags: Mapping[str, str]) -> list[str]:
@@ -127,13 +99,7 @@ def ending(status: str, summary: EvalSummary, result_count: int) -> dict[str, Pl
 
 def encode_result(evaluation: Evaluation, result: TaskResult, faults: Faults) -> dict[str, Plain]:
     """Return the attributes of a result's span."""
-    attributes = _identity(evaluation, faults)
-    for name, key in _OF_RESULT.items():
-        value = getattr(result, name)
-        if value is not None and value != "":
-            attributes[key] = text(value, faults) if name in _TEXTS else value
-    if result.slices:
-        attributes[a.TASK_SLICES] = [text(name, faults) for name in result.slices]
+    attributes = _identity(evaluation, faults) | fields.encode_value(result, faults)
     return attributes | _sample(evaluation, result.sample) | _verdict(result)
 
 
@@ -145,13 +111,12 @@ def on_episode(
     attributes |= _sample(evaluation, sample if result is None else result.sample)
     if result is None:
         return attributes
-    shared = {key: value for name, key in _SHARED.items() if (value := getattr(result, name)) is not None}
-    return attributes | shared | _verdict(result)
+    return attributes | fields.encode(_SHARED, result, faults) | _verdict(result)
 
 
 def policy(evaluation: Evaluation) -> dict[str, Plain]:
     """Return the attributes of the policy, which its episodes share."""
-    return _texts(evaluation, _POLICY, [])
+    return fields.encode(_POLICY, evaluation, [])
 
 
 def missing_policy(attributes: Mapping[str, Any], policy: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -189,9 +154,8 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     known = start or results[0]
     decoded = tuple(map(_result, results))
     found: Mapping[str, Any] = known.attributes
-    values: dict[str, Any] = {name: str(found[key]) for name, key in _NAMES.items() if key in found}
     return Evaluation(
-        **{"id": known.trace_id if start else ""} | values,
+        **{"id": known.trace_id if start else ""} | fields.decode(Evaluation, found),
         tasks=tuple(found.get(a.EVAL_TASKS) or ()),
         samples=found.get(a.EVAL_SAMPLES, 1) if start else 1 + max(result.sample for result in decoded),
         is_baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
@@ -244,16 +208,13 @@ def _restated(record: SpanRecord) -> str:
 
 def _result(record: SpanRecord) -> TaskResult:
     found: Mapping[str, Any] = record.attributes
-    values = {name: found[key] for name, key in _OF_RESULT.items() if key in found}
     passed = found.get(a.TEST_CASE_RESULT_STATUS)
     error_type = found.get(a.ERROR_TYPE)
     return TaskResult(
-        **{"task": ""} | values,
+        **{"task": ""} | fields.decode(TaskResult, found),
         sample=found.get(a.EVAL_SAMPLE_INDEX, 0),
         passed=None if passed is None else passed == Status.PASS,
         error_type=None if error_type in OUTCOMES else error_type,
-        slices=tuple(found.get(a.TASK_SLICES) or ()),
-        faults=tuple(found.get(a.FAULTS) or ()),
         extra=templates.unknown(found, RESULT_KEYS, ()),
         trace_id=record.trace_id,
         span_id=record.span_id,

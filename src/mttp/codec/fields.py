@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
 from mttp.errors import MttpError
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.values import Value
 from mttp.semconv.registry import INT64, wanted
 
 __all__ = [
-    "checked_text",
     "checked",
+    "checked_text",
     "convert",
+    "decode",
     "encode",
+    "encode_value",
     "flag",
     "integer",
     "is_absent",
@@ -195,6 +198,41 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
 # Fields by the annotations of their classes.
 
 
+def encode_value(value: Value, faults: Faults) -> dict[str, Plain]:
+    """
+    Return the attributes of a value's fields.
+
+    Absent fields have no attribute, nor have empty texts, empty lists and false flags that are the default.
+    """
+    kind: Any = type(value)
+    given = {}
+    for field in table(kind):
+        member = getattr(value, field.name) if field.attribute else None
+        if member is not None and (field.default not in _EMPTY or type(field.default) is int or member):
+            given[field.name] = member
+    return encode(keys(kind), given, faults)
+
+
+_EMPTY = ("", (), False)
+
+
+def decode(kind: Any, found: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the fields of a value whose attributes are there, or those of them with these names."""
+    known = keys(kind, *names)
+    return {
+        field.name: _contained(field.declared, found[field.attribute])
+        for field in table(kind)
+        if field.name in known and found.get(field.attribute) is not None
+    }
+
+
+def _contained(declared: str, value: Any) -> Any:
+    """Return the value of an attribute in the container that the field declares."""
+    if declared.startswith("tuple["):
+        return tuple(value) if declared.endswith(", ...]") or len(value) == 2 else None
+    return list(value) if declared.startswith("list[") else value
+
+
 class _FieldRule(NamedTuple):
     name: str
     called: str
@@ -209,7 +247,7 @@ class _FieldRule(NamedTuple):
 def checked(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
-    for name, called, default, is_optional, kinds, converter in _fields(type(value)):  # type: ignore[arg-type]  # a class has a hash
+    for name, called, default, is_optional, kinds, converter in _rules(cast(Any, type(value))):
         given = getattr(value, name)
         if given is default or type(given) in kinds or (given is None and is_optional):
             continue
@@ -236,22 +274,18 @@ _MEMBERS = re.compile(r"tuple\[(\w+), \.\.\.\]")
 
 
 @lru_cache(maxsize=64)
-def _fields(kind: type[Value]) -> tuple[_FieldRule, ...]:
+def _rules(kind: Any) -> tuple[_FieldRule, ...]:
     rows = []
-    for item in fields(kind):
-        declared = str(item.type).removesuffix(" | None")
-        fits = None if (kind, item.name) in _ELSEWHERE else _of_type(declared)
+    for field in table(kind):
+        fits = None if (kind, field.name) in _ELSEWHERE else _of_type(field.declared)
         if fits is None:
             continue
-        default = item.default if item.default_factory is MISSING else item.default_factory
-        if default is MISSING:  # a required text, such as an agent's id
-            default = ""
         rows.append(
             _FieldRule(
-                item.name,
-                "time" if item.name.endswith("_time") else item.name.rstrip("_"),
-                default,
-                declared != item.type,
+                field.name,
+                "time" if field.name.endswith("_time") else field.name.rstrip("_"),
+                field.default,
+                field.is_optional,
                 *fits,
             )
         )

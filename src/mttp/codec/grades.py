@@ -18,23 +18,6 @@ from mttp.semconv import spans as names
 
 __all__ = ["below", "checked", "decode", "encode", "grader", "is_grade", "span_name"]
 
-_TEXTS = {
-    "status": a.REWARD_STATUS,
-    "error": a.REWARD_ERROR,
-    "error_type": a.REWARD_ERROR_TYPE,
-    "verdict": a.REWARD_VERDICT,
-    "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
-    "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
-}
-_UNCONVERTED = {
-    "value": a.REWARD_VALUE,
-    "contribution": a.REWARD_CONTRIBUTION,
-    "spread": a.REWARD_SPREAD,
-    "relative": a.GRADER_RELATIVE,
-}
-_FLAGS = {"clipped": a.REWARD_CLIPPED, "late": a.REWARD_LATE}
-_TUPLES = {"range": a.REWARD_RANGE, "repeats": a.REWARD_REPEATS}
-
 
 def span_name(grade: Grade) -> str:
     """Return the span's name, e.g. `grade format`."""
@@ -59,16 +42,7 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     attributes: dict[str, Plain] = {a.GRADER_NAME: text(grade.name, faults)}
     if grade.kind or grade.error_type or grade.calls:
         attributes[a.COMPONENT_NAME] = text(grade.name, faults)
-    if grade.kind:
-        attributes[a.GRADER_KIND] = text(grade.kind, faults)
-    for field, key in _TEXTS.items():
-        if (value := getattr(grade, field)) is not None:
-            attributes[key] = text(value, faults)
-    for field, key in _UNCONVERTED.items():
-        if (value := getattr(grade, field)) is not None:
-            attributes[key] = value
-    attributes |= {key: True for field, key in _FLAGS.items() if getattr(grade, field)}
-    attributes |= {key: list(value) for field, key in _TUPLES.items() if (value := getattr(grade, field))}
+    attributes |= fields.encode_value(grade, faults)
     if grade.weight is not None:
         attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
     if (document := fields.convert("evidence", to_json, grade.evidence, faults)) is not None:
@@ -95,23 +69,13 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
     """Return the grade of a span, with parts and calls from the span's children."""
     found: Mapping[str, Any] = record.attributes
     weight = f"{a.REWARD_WEIGHT}.{name_key(components.name(found))}"
-    values: dict[str, Any] = {
-        field: found[key] for field, key in (_TEXTS | _UNCONVERTED).items() if key in found
-    }
     return Grade(
         name=components.name(found),
-        kind=str(found.get(a.GRADER_KIND, "")),
         weight=found.get(weight),
-        range=_pair(found.get(a.REWARD_RANGE)),
-        repeats=tuple(found.get(a.REWARD_REPEATS) or ()),
         evidence=from_json(found[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in found else None,
         parts=below(record.span_id, children),
         calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
         start_time=record.start_time,
         end_time=record.end_time,
-        **values | {field: bool(found.get(key, False)) for field, key in _FLAGS.items()},
+        **{"kind": ""} | fields.decode(Grade, found),
     )
-
-
-def _pair(bounds: Sequence[float] | None) -> tuple[float, float] | None:
-    return None if bounds is None or len(bounds) != 2 else (bounds[0], bounds[1])

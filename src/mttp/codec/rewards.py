@@ -23,6 +23,7 @@ from mttp.codec.plain import (
     to_json,
     unknown_arguments,
 )
+from mttp.model.declarations import keys
 from mttp.model.episodes import Call, Grade, Reward, Spec
 from mttp.model.interrupts import is_exception, raise_interrupt
 from mttp.model.nesting import from_json
@@ -66,26 +67,14 @@ MAX_INLINE = 32
 """The maximum number of components on the scoring's own span; further ones have grade spans."""
 
 _STATUSES = ("ok", "partial", "error", "abstained", "missing")
-_TEXTS = {
-    "error": a.REWARD_ERROR,
-    "error_type": a.REWARD_ERROR_TYPE,
-    "raw": a.REWARD_RAW,
-    "verdict": a.REWARD_VERDICT,
-    "grader": a.GRADER_NAME,
-    "grader_kind": a.GRADER_KIND,
-    "grader_version": a.GRADER_VERSION,
-    "label": a.GEN_AI_EVALUATION_SCORE_LABEL,
-    "explanation": a.GEN_AI_EVALUATION_EXPLANATION,
-}
+_TEXTS = keys(
+    Reward,
+    *("error", "error_type", "raw", "verdict", "grader", "grader_kind", "grader_version"),
+    *("label", "explanation"),
+)
 _FACTS = _TEXTS.keys() - {"error", "error_type", "raw"}
 """The text arguments of a scoring."""
-_SPEC = {
-    "name": a.SPEC_NAME,
-    "version": a.SPEC_VERSION,
-    "sha256": a.SPEC_SHA256,
-    "code_sha256": a.SPEC_CODE_SHA256,
-    "code_coverage": a.SPEC_CODE_COVERAGE,
-}
+_SPEC = keys(Spec)
 SPEC_KEYS = frozenset(_SPEC.values())
 """The attributes of a reward spec's identity."""
 KEYS = frozenset(
@@ -453,22 +442,15 @@ def decode(
     scores, statuses = component_codec.scores(attributes)
     component_codec.add_grades(scores, statuses, below)
     return Reward(
-        value=attributes.get(a.REWARD_VALUE),
-        status=str(attributes.get(a.REWARD_STATUS, "missing")),
+        **{"status": "missing"} | fields.decode(Reward, attributes),
         components=scores,
         component_statuses=statuses,
         weights=weights,
-        range=_bounds(attributes.get(a.REWARD_RANGE), []),
-        mismatch=bool(attributes.get(a.REWARD_MISMATCH, False)),
-        failed_checks=tuple(attributes.get(a.REWARD_FAILED_CHECKS) or ()),
-        relative=attributes.get(a.GRADER_RELATIVE),
         spec=spec(attributes),
-        clipped=bool(attributes.get(a.REWARD_CLIPPED, False)),
         evidence=from_json(attributes[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in attributes else None,
         grades=grade_codec.below(record.span_id, children),
         calls=tuple(map(call_codec.decode, call_codec.below(record.span_id, children))),
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
-        **{name: attributes.get(key) for name, key in _TEXTS.items()},
     )

@@ -10,6 +10,7 @@ from typing import Any
 from mttp.codec import fields, kinds, templates
 from mttp.codec.plain import Faults, Plain, seed, to_json
 from mttp.codec.secrets import Secrets
+from mttp.model.declarations import keys
 from mttp.model.episodes import Run
 from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
@@ -18,34 +19,9 @@ from mttp.semconv import spans as names
 
 __all__ = ["config", "decode", "encode"]
 
-_PLAIN = {
-    "id": a.RUN_ID,
-    "name": a.RUN_NAME,
-    "kind": a.RUN_KIND,
-    "status": a.RUN_STATUS,
-    "episode_count": a.RUN_EPISODE_COUNT,
-    "attempt": a.RUN_ATTEMPT,
-    "rank": a.RUN_RANK,
-    "world_size": a.RUN_WORLD_SIZE,
-    "config_sha256": a.RUN_CONFIG_SHA256,
-    "revision": a.VCS_REF_HEAD_REVISION,
-    "dirty": a.RUN_DIRTY,
-    "host": a.HOST_NAME,
-    "pid": a.PROCESS_PID,
-    "algorithm": a.ALGORITHM,
-    "trainer": a.TRAINER_NAME,
-    "trainer_version": a.TRAINER_VERSION,
-    "policy_architecture": a.POLICY_ARCHITECTURE,
-    "policy_parameters": a.POLICY_PARAMETERS,
-    "optimizer": a.OPTIMIZER_NAME,
-}
-_LISTS = {"accelerators": a.RUN_ACCELERATORS, "spec_documents": a.SPEC_DOCUMENTS}
 _PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)
 _PLATFORM = (a.OS_TYPE, a.HOST_ARCH)
-KEYS = frozenset(
-    {*_PLAIN.values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES}
-    | {a.RUN_ACCELERATORS, a.SPEC_DOCUMENTS, a.FAULTS, a.OMISSIONS}
-)
+KEYS = frozenset({*keys(Run).values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES})
 """All attributes of a run span."""
 
 
@@ -61,11 +37,11 @@ def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
 
 def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
     """Return the attributes of a run's fields; None values are skipped."""
-    attributes = fields.encode(_PLAIN | _LISTS | {"seed": a.RUN_SEED}, given, faults)
-    for name, keys in (("python", _PYTHON), ("platform", _PLATFORM)):
+    attributes = fields.encode({**keys(Run), "seed": a.RUN_SEED}, given, faults)
+    for name, (first_key, rest_key) in (("python", _PYTHON), ("platform", _PLATFORM)):
         if given.get(name):
             first, _, rest = str(given[name]).partition(" ")
-            attributes |= {keys[0]: first, keys[1]: rest}
+            attributes |= {first_key: first, rest_key: rest}
     if given.get("packages"):
         attributes[a.RUN_PACKAGES] = [f"{name}=={version}" for name, version in given["packages"].items()]
     return attributes
@@ -76,8 +52,6 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     root = next((record for record in records if kinds.kind(record) == names.RUN), None)
     record = root or max(records, key=lambda record: len(record.attributes))
     found: Mapping[str, Any] = record.attributes
-    values: dict[str, Any] = {name: found[key] for name, key in _PLAIN.items() if key in found}
-    values |= {name: tuple(found[key]) for name, key in _LISTS.items() if isinstance(found.get(key), list)}
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
     return Run(
         seed=seed(found.get(a.RUN_SEED)),
@@ -85,13 +59,11 @@ def decode(records: Sequence[SpanRecord]) -> Run:
         packages=packages,
         python=_joined(found, _PYTHON),
         platform=_joined(found, _PLATFORM),
-        faults=tuple(found.get(a.FAULTS) or ()),
-        omissions=tuple(found.get(a.OMISSIONS) or ()),
         extra=templates.unknown(found, KEYS, (a.METADATA,)),
         complete=root is not None,
         start_time=record.start_time,
         end_time=None if root is None else root.end_time,
-        **values,
+        **fields.decode(Run, found),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mttp.codec import kinds, templates
-from mttp.codec.plain import Faults, Plain, text
+from mttp.codec import fields, kinds, templates
+from mttp.codec.plain import Faults, Plain
+from mttp.model.curves import UPDATE_NUMBERS
+from mttp.model.declarations import keys
 from mttp.model.episodes import Update
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -17,31 +19,8 @@ __all__ = ["MAX_LINKS", "decode", "encode", "logged_fields", "markers"]
 MAX_LINKS = 100
 """The maximum number of groups or episodes per link span: most SDKs keep 128 links of a span."""
 
-_TEXTS = {
-    "run_id": a.RUN_ID,
-    "policy": a.POLICY_ID,
-    "policy_version_before": a.UPDATE_POLICY_VERSION_BEFORE,
-    "policy_version_after": a.UPDATE_POLICY_VERSION_AFTER,
-}
-_NUMBERS = {
-    "index": a.UPDATE_INDEX,
-    "loss": a.UPDATE_LOSS,
-    "kl": a.UPDATE_KL,
-    "entropy": a.UPDATE_ENTROPY,
-    "grad_norm": a.UPDATE_GRAD_NORM,
-    "learning_rate": a.UPDATE_LEARNING_RATE,
-    "clip_fraction": a.UPDATE_CLIP_FRACTION,
-    "policy_loss": a.UPDATE_POLICY_LOSS,
-    "value_loss": a.UPDATE_VALUE_LOSS,
-    "explained_variance": a.UPDATE_EXPLAINED_VARIANCE,
-    "consumed": a.UPDATE_EPISODES_CONSUMED,
-    "lag_min": a.UPDATE_LAG_MIN,
-    "lag_mean": a.UPDATE_LAG_MEAN,
-    "lag_max": a.UPDATE_LAG_MAX,
-}
 _LOGGED = {
-    **{name: name for name in ("loss", "kl", "entropy", "grad_norm", "learning_rate", "clip_fraction")},
-    **{name: name for name in ("policy_loss", "value_loss", "explained_variance")},
+    **{name: name for name in UPDATE_NUMBERS},
     **dict.fromkeys(("total_loss",), "loss"),
     **dict.fromkeys(("approx_kl", "mean_kl", "mean_kl_loss", "ppo_kl", "kl_divergence", "kl_div"), "kl"),
     **dict.fromkeys(("mean_entropy", "policy_entropy"), "entropy"),
@@ -54,37 +33,27 @@ _LOGGED = {
 }
 """Fields of an update by the names that trainers log them under; the sign of an `entropy_loss` varies."""
 _PREFIXES = ("train/", "losses/", "charts/")
-KEYS = frozenset({*_TEXTS.values(), *_NUMBERS.values(), a.UPDATE_SAMPLED_VERSIONS, a.FAULTS})
+KEYS = frozenset(keys(Update).values())
 """All attributes of an update except templates."""
 TEMPLATES = (a.UPDATE_DISCARDED, a.METRIC, a.METADATA)
 
 
 def encode(update: Update, faults: Faults) -> dict[str, Plain]:
     """Return the update's attributes, without user-supplied metrics and metadata."""
-    attributes: dict[str, Plain] = {
-        key: text(value, faults)
-        for name, key in _TEXTS.items()
-        if (value := getattr(update, name)) is not None
-    }
-    attributes |= {
-        key: value for name, key in _NUMBERS.items() if (value := getattr(update, name)) is not None
-    }
-    if update.sampled_versions is not None:
-        attributes[a.UPDATE_SAMPLED_VERSIONS] = [text(version, faults) for version in update.sampled_versions]
-    return attributes | templates.encode(a.UPDATE_DISCARDED, update.discarded)
+    return fields.encode_value(update, faults) | templates.encode(a.UPDATE_DISCARDED, update.discarded)
 
 
 def logged_fields(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields of an update among logged values, and the other values by name."""
-    fields, others = dict[str, Any](), dict[str, Any]()
+    of_update, others = dict[str, Any](), dict[str, Any]()
     for name, value in logged.items():
         head = next(filter(name.startswith, _PREFIXES), "")
         field = _LOGGED.get(name.removeprefix(head).lower())
-        if field is None or field in fields:
+        if field is None or field in of_update:
             others[name] = value
         else:
-            fields[field] = value
-    return fields, others
+            of_update[field] = value
+    return of_update, others
 
 
 def markers(update: Update) -> Iterator[dict[str, Plain]]:
@@ -112,17 +81,14 @@ def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
         if (reason := mark.get(a.UPDATE_DISCARD_REASON)) is not None:
             discarded[reason] = (*discarded.get(reason, ()), *mark.get(a.UPDATE_EPISODES, ()))
     consumed = [mark for mark in marks if a.UPDATE_DISCARD_REASON not in mark]
-    versions = found.get(a.UPDATE_SAMPLED_VERSIONS)
     return Update(
-        **{name: found[key] for name, key in (_TEXTS | _NUMBERS).items() if key in found},
+        **fields.decode(Update, found),
         groups=_all(consumed, a.UPDATE_GROUPS),
         episodes=_all(consumed, a.UPDATE_EPISODES),
         discarded=templates.decode(a.UPDATE_DISCARDED, found),
         discarded_episodes=discarded,
-        sampled_versions=None if versions is None else (str(versions[0]), str(versions[-1])),
         metrics=templates.decode(a.METRIC, found),
         metadata=templates.decode(a.METADATA, found),
-        faults=tuple(found.get(a.FAULTS) or ()),
         extra=templates.unknown(found, KEYS, TEMPLATES),
         trace_id=record.trace_id,
         span_id=record.span_id,

@@ -6,25 +6,16 @@ import math
 from collections.abc import Mapping
 
 from mttp.model.counting import is_counted, is_return_counted
+from mttp.model.declarations import table
 from mttp.model.episodes import Episode, Update
 
-__all__ = ["CURVE_ADDRESSES", "UPDATE_CURVES", "episode_curves", "update_curves"]
+__all__ = ["CURVE_ADDRESSES", "UPDATE_NUMBERS", "episode_curves", "update_curves"]
 
 CURVE_ADDRESSES = ("tensorboard://", "wandb://")
 """Prefixes of the addresses of tools that draw curves."""
 
-UPDATE_CURVES = (
-    "loss",
-    "kl",
-    "entropy",
-    "grad_norm",
-    "learning_rate",
-    "clip_fraction",
-    "policy_loss",
-    "value_loss",
-    "explained_variance",
-)
-"""The fields of an update that are drawn."""
+UPDATE_NUMBERS = tuple(field.name for field in table(Update) if field.declared == "float")
+"""The fields of an update that are measured, such as its losses."""
 _OUTCOMES = {"success": 1.0, "failure": 0.0}
 _VERDICTS = {"pass": 1.0, "fail": 0.0}
 
@@ -56,13 +47,11 @@ def update_curves(update: Update) -> dict[str, float]:
     """
     Return the finite numbers of an update by name.
 
-    `update/loss`, `update/kl`, `update/entropy`, `update/grad_norm`, `update/learning_rate`,
-    `update/clip_fraction`, `update/policy_loss`, `update/value_loss`, `update/explained_variance`, and
-    `update/NAME` for each metric of the user; `update/not_finite` is the number
-    of those that are NaN or infinite, if there are any.
+    `update/NAME` for each measured field, such as `update/loss`, and for each metric of the user;
+    `update/not_finite` is the number of those that are NaN or infinite, if there are any.
     """
     stated = {f"update/{name}": value for name, value in update.metrics.items()}
-    stated |= {f"update/{name}": getattr(update, name) for name in UPDATE_CURVES}
+    stated |= {f"update/{name}": getattr(update, name) for name in UPDATE_NUMBERS}
     found = _finite(stated)
     invalid = sum(value is not None for value in stated.values()) - len(found)
     return {**found, "update/not_finite": float(invalid)} if invalid else found

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from mttp.model.calls import Call
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import Grade, GradingUsage, Reward, Spec
 from mttp.model.values import Value
+from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     import numpy as np
@@ -205,7 +206,7 @@ def _to_numpy(given: Any) -> Any:
 class Annotation(Value):
     """A value for an episode or a step, recorded separately from it: during the episode or later."""
 
-    kind: str = "fact"
+    kind: Annotated[str, a.ANNOTATION_KIND] = "fact"
     """score, outcome, advantage, label, comment, preference, steps, or fact for a user-supplied key."""
     key: str = ""
     """The kind, or the user-supplied key for a fact."""
@@ -215,7 +216,7 @@ class Annotation(Value):
 
     For the kind steps, arrays of shape [steps] by name, with NaN for steps without a value.
     """
-    episode: str = ""
+    episode: Annotated[str, a.ANNOTATION_TARGET_TRACE_ID] = ""
     """The trace id of the annotated episode; for a preference, of the chosen one."""
     step: int | None = None
     """
@@ -223,21 +224,21 @@ class Annotation(Value):
 
     None if the annotation is about the whole episode, or only `step_span_id` is known.
     """
-    step_span_id: str = ""
+    step_span_id: Annotated[str, a.ANNOTATION_TARGET_SPAN_ID] = ""
     """The span id of the annotated step, 16 hex digits; empty if unknown."""
-    by: str | None = None
+    by: Annotated[str | None, a.ANNOTATION_SOURCE] = None
     """The source: a person or a program."""
-    revision: int = 0
+    revision: Annotated[int, a.ANNOTATION_REVISION] = 0
     """The annotation of a key with the highest revision wins; by default nanoseconds since the Unix epoch."""
     reward: Reward | None = None
     """The complete scoring, for a score."""
-    rejected: tuple[str, ...] = ()
+    rejected: Annotated[tuple[str, ...], a.ANNOTATION_REJECTED_TRACE_IDS] = ()
     """The trace ids of the rejected episodes, for a preference."""
-    explanation: str | None = None
+    explanation: Annotated[str | None, a.GEN_AI_EVALUATION_EXPLANATION] = None
     """The explanation of the value."""
-    run_id: str = ""
+    run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the run that recorded the annotation."""
-    faults: tuple[str, ...] = ()
+    faults: Annotated[tuple[str, ...], a.FAULTS] = ()
     """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
@@ -347,23 +348,23 @@ class Agent(Value):
 
     id: str
     """The agent's id, unique in the episode."""
-    name: str | None = None
+    name: Annotated[str | None, a.GEN_AI_AGENT_NAME] = None
     """The agent's name."""
-    policy: str | None = None
+    policy: Annotated[str | None, a.POLICY_ID] = None
     """The id of the agent's policy."""
-    policy_version_start: str | None = None
+    policy_version_start: Annotated[str | None, a.POLICY_VERSION_START] = None
     """The version of the policy at the agent's first step."""
-    policy_version_end: str | None = None
+    policy_version_end: Annotated[str | None, a.POLICY_VERSION_END] = None
     """The version of the policy at the agent's last step."""
-    return_: float | None = None
+    return_: Annotated[float | None, a.AGENT_RETURN] = None
     """The return: the total of the agent's scoring, else the sum of its step rewards; None if unknown."""
-    length: int = 0
+    length: Annotated[int, a.AGENT_LENGTH] = 0
     """The number of steps of the agent."""
-    terminated: bool | None = None
+    terminated: Annotated[bool | None, a.AGENT_TERMINATED] = None
     """Whether the task ended for the agent."""
-    truncated: bool | None = None
+    truncated: Annotated[bool | None, a.AGENT_TRUNCATED] = None
     """Whether a limit cut the agent off."""
-    advantage: float | None = None
+    advantage: Annotated[float | None, a.ADVANTAGE] = None
     """The agent's advantage, if it was known before the agent's end."""
     reward: Reward = field(default_factory=Reward)
     """The last scoring of the agent; status missing without any."""
@@ -401,41 +402,41 @@ class Episode(Value):
     """The id of the run."""
     id: str = ""
     """The episode's id: the trace id, unless several attempts share an id."""
-    index: int | None = None
+    index: Annotated[int | None, a.EPISODE_INDEX] = None
     """The index among the episodes that the process started, from 0."""
-    attempt: int | None = None
+    attempt: Annotated[int | None, a.EPISODE_ATTEMPT] = None
     """The number of the attempt at this episode, from 0."""
-    env: str = ""
+    env: Annotated[str, a.ENV_ID] = ""
     """The environment's id."""
-    env_version: str | None = None
+    env_version: Annotated[str | None, a.ENV_VERSION] = None
     """The environment's version."""
-    env_index: int | None = None
+    env_index: Annotated[int | None, a.ENV_INDEX] = None
     """The index of the sub-environment in a vector environment."""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """The environment's constructor arguments."""
     env_spaces: Mapping[str, Any] = field(default_factory=dict)
     """The environment's observation and action space."""
-    env_wrappers: tuple[str, ...] = ()
+    env_wrappers: Annotated[tuple[str, ...], a.ENV_WRAPPERS] = ()
     """The environment's wrappers, outermost first."""
-    env_rng_sha256: str | None = None
+    env_rng_sha256: Annotated[str | None, a.ENV_RNG_SHA256] = None
     """SHA-256 of the random generator's state before the reset, if the seed is unknown."""
-    task: str | None = None
+    task: Annotated[str | None, a.TASK_ID] = None
     """The task's id."""
-    split: str | None = None
+    split: Annotated[str | None, a.TASK_SPLIT] = None
     """The data split of the task."""
-    slices: list[str] = field(default_factory=list)
+    slices: Annotated[list[str], a.TASK_SLICES] = field(default_factory=list)
     """The names of the subsets that the task belongs to."""
-    group: str | None = None
+    group: Annotated[str | None, a.GROUP_ID] = None
     """The group's id: the episode's own, else that of the group with this episode as a member."""
     seed: int | str | None = None
     """The environment's seed."""
-    policy: str | None = None
+    policy: Annotated[str | None, a.POLICY_ID] = None
     """The policy's id."""
-    policy_version_start: str | None = None
+    policy_version_start: Annotated[str | None, a.POLICY_VERSION_START] = None
     """The version of the policy at the first step."""
-    policy_version_end: str | None = None
+    policy_version_end: Annotated[str | None, a.POLICY_VERSION_END] = None
     """The version of the policy at the last step."""
-    policy_update_index: int | None = None
+    policy_update_index: Annotated[int | None, a.POLICY_UPDATE_INDEX] = None
     """The index of the update that produced the policy."""
     inputs: Any = None
     """Inputs of rewards besides the steps: answer, ground truth, final state."""
@@ -443,39 +444,39 @@ class Episode(Value):
     """User-supplied values by name."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """User-supplied numbers by name."""
-    status: str = "completed"
+    status: Annotated[str, a.EPISODE_STATUS] = "completed"
     """completed, aborted or error; unfinished if the end is not in the recording."""
-    outcome: str = "unknown"
+    outcome: Annotated[str, a.EPISODE_OUTCOME] = "unknown"
     """success, failure or unknown."""
-    stop_reason: str | None = None
+    stop_reason: Annotated[str | None, a.EPISODE_STOP_REASON] = None
     """The environment's reason for the end."""
-    terminated: bool | None = None
+    terminated: Annotated[bool | None, a.EPISODE_TERMINATED] = None
     """Whether the task ended."""
-    truncated: bool | None = None
+    truncated: Annotated[bool | None, a.EPISODE_TRUNCATED] = None
     """Whether a limit cut the episode off."""
-    return_: float | None = None
+    return_: Annotated[float | None, a.EPISODE_RETURN] = None
     """The return, a given total or the sum of step rewards, without those of agents; None if unknown."""
-    return_basis: str | None = None
+    return_basis: Annotated[str | None, a.EPISODE_RETURN_BASIS] = None
     """The basis of `return_`: episode (a given total) or steps (the sum of step rewards)."""
-    step_reward_sum: float | None = None
+    step_reward_sum: Annotated[float | None, a.EPISODE_STEP_REWARD_SUM] = None
     """The sum of the valid step rewards, without those of agents; None without any."""
-    discount: float | None = None
+    discount: Annotated[float | None, a.EPISODE_DISCOUNT] = None
     """The trainer's discount factor."""
-    advantage: float | None = None
+    advantage: Annotated[float | None, a.ADVANTAGE] = None
     """The advantage: from an annotation, else from the episode, else from its group."""
-    length: int = 0
+    length: Annotated[int, a.EPISODE_LENGTH] = 0
     """The number of environment steps."""
-    step_count: int = 0
+    step_count: Annotated[int, a.EPISODE_STEP_COUNT] = 0
     """The number of recorded steps."""
-    span_count: int = field(default=0, compare=False)
+    span_count: Annotated[int, a.EPISODE_SPAN_COUNT] = field(default=0, compare=False)
     """The number of recorded spans in the trace, by which readers detect missing spans."""
     final_observation: Any = None
     """The observation after the last action."""
-    final_value: float | None = None
+    final_value: Annotated[float | None, a.EPISODE_FINAL_VALUE] = None
     """The critic's value of the final observation."""
-    cost_usd: float | None = None
+    cost_usd: Annotated[float | None, a.USAGE_COST_USD] = None
     """The cost in US dollars."""
-    timing: str = "live"
+    timing: Annotated[str, a.EPISODE_TIMING] = "live"
     """live, or batch if the times are those of the whole batch."""
     steps: tuple[Step, ...] = ()
     """The steps, including those of agents, by index, then by start."""
@@ -573,39 +574,39 @@ def _word(name: str) -> str:
 class Group(Value):
     """A group of episodes that are compared with each other: their rewards and advantages."""
 
-    id: str = ""
+    id: Annotated[str, a.GROUP_ID] = ""
     """The group's id, unique in the run."""
-    run_id: str = ""
+    run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the run."""
-    episodes: tuple[str, ...] = ()
+    episodes: Annotated[tuple[str, ...], a.GROUP_EPISODES] = ()
     """The trace ids of the members, in the trainer's order."""
-    rewards: tuple[float, ...] = ()
+    rewards: Annotated[tuple[float, ...], a.GROUP_REWARDS] = ()
     """The members' rewards in that order; NaN for a member without a valid reward."""
-    advantages: tuple[float, ...] = ()
+    advantages: Annotated[tuple[float, ...], a.GROUP_ADVANTAGES] = ()
     """The members' advantages in that order, NaN for a member without one; empty if none is known."""
-    size: int = 0
+    size: Annotated[int, a.GROUP_SIZE] = 0
     """The number of members; the planned number if the group never completed."""
-    valid_count: int = 0
+    valid_count: Annotated[int, a.GROUP_VALID_COUNT] = 0
     """The number of finite rewards."""
-    reward_mean: float | None = None
+    reward_mean: Annotated[float | None, a.GROUP_REWARD_MEAN] = None
     """The mean of the finite rewards; None without any."""
-    reward_std: float | None = None
+    reward_std: Annotated[float | None, a.GROUP_REWARD_STD] = None
     """The standard deviation of the finite rewards; None for `ddof` rewards or fewer."""
-    ddof: int | None = None
+    ddof: Annotated[int | None, a.GROUP_DDOF] = None
     """The delta degrees of freedom of that standard deviation, 0 or 1."""
-    scope: str | None = None
+    scope: Annotated[str | None, a.GROUP_SCOPE] = None
     """The rewards in that standard deviation: group, batch, or none if advantages are not scaled."""
-    normalization: str | None = None
+    normalization: Annotated[str | None, a.GROUP_NORMALIZATION] = None
     """The normalization of advantages: none, mean, mean_std or leave_one_out."""
-    task: str | None = None
+    task: Annotated[str | None, a.TASK_ID] = None
     """The members' task."""
-    env: str | None = None
+    env: Annotated[str | None, a.ENV_ID] = None
     """The members' environment."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """User-supplied values by name."""
-    faults: tuple[str, ...] = ()
+    faults: Annotated[tuple[str, ...], a.FAULTS] = ()
     """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
@@ -623,57 +624,57 @@ class Group(Value):
 class Update(Value):
     """An update of a policy: its metrics, which may be NaN or infinite, and the episodes it trained on."""
 
-    index: int | None = None
+    index: Annotated[int | None, a.UPDATE_INDEX] = None
     """The index in the run, from 0."""
-    run_id: str = ""
+    run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the run."""
-    policy: str | None = None
+    policy: Annotated[str | None, a.POLICY_ID] = None
     """The id of the updated policy."""
-    loss: float | None = None
+    loss: Annotated[float | None, a.UPDATE_LOSS] = None
     """The value of the loss."""
-    kl: float | None = None
+    kl: Annotated[float | None, a.UPDATE_KL] = None
     """The divergence from the sampling policy, or from the reference policy, in nats."""
-    entropy: float | None = None
+    entropy: Annotated[float | None, a.UPDATE_ENTROPY] = None
     """The mean entropy of the policy, in nats."""
-    grad_norm: float | None = None
+    grad_norm: Annotated[float | None, a.UPDATE_GRAD_NORM] = None
     """The norm of the gradient before clipping."""
-    learning_rate: float | None = None
+    learning_rate: Annotated[float | None, a.UPDATE_LEARNING_RATE] = None
     """The learning rate."""
-    clip_fraction: float | None = None
+    clip_fraction: Annotated[float | None, a.UPDATE_CLIP_FRACTION] = None
     """The share of samples whose probability ratio was clipped, from 0 to 1."""
-    policy_loss: float | None = None
+    policy_loss: Annotated[float | None, a.UPDATE_POLICY_LOSS] = None
     """The part of the loss that improves the policy."""
-    value_loss: float | None = None
+    value_loss: Annotated[float | None, a.UPDATE_VALUE_LOSS] = None
     """The part of the loss by which the critic learns."""
-    explained_variance: float | None = None
+    explained_variance: Annotated[float | None, a.UPDATE_EXPLAINED_VARIANCE] = None
     """The share of the variance of the returns that the critic explains; at most 1."""
-    policy_version_before: str | None = None
+    policy_version_before: Annotated[str | None, a.UPDATE_POLICY_VERSION_BEFORE] = None
     """The version of the policy before the update."""
-    policy_version_after: str | None = None
+    policy_version_after: Annotated[str | None, a.UPDATE_POLICY_VERSION_AFTER] = None
     """The version of the policy after the update."""
     groups: tuple[str, ...] = ()
     """The ids of the groups that the update trained on."""
     episodes: tuple[str, ...] = ()
     """The trace ids of the episodes that the update trained on, without the members of `groups`."""
-    consumed: int | None = None
+    consumed: Annotated[int | None, a.UPDATE_EPISODES_CONSUMED] = None
     """The number of episodes that the update trained on."""
     discarded: Mapping[str, int] = field(default_factory=dict)
     """The number of discarded episodes by reason."""
     discarded_episodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The trace ids of the discarded episodes by reason, if recorded."""
-    sampled_versions: tuple[str, str] | None = None
+    sampled_versions: Annotated[tuple[str, str] | None, a.UPDATE_SAMPLED_VERSIONS] = None
     """The oldest and newest policy version among the samples, for a replay buffer without episode ids."""
-    lag_min: int | None = None
+    lag_min: Annotated[int | None, a.UPDATE_LAG_MIN] = None
     """The lowest number of updates between sampling an episode and training on it."""
-    lag_mean: float | None = None
+    lag_mean: Annotated[float | None, a.UPDATE_LAG_MEAN] = None
     """The mean number of updates between the two."""
-    lag_max: int | None = None
+    lag_max: Annotated[int | None, a.UPDATE_LAG_MAX] = None
     """The highest number of updates between the two."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """User-supplied numbers by name."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """User-supplied values by name."""
-    faults: tuple[str, ...] = ()
+    faults: Annotated[tuple[str, ...], a.FAULTS] = ()
     """Faults in the recorded values, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
@@ -691,61 +692,61 @@ class Update(Value):
 class Run(Value):
     """One process of a run: its configuration and its environment."""
 
-    id: str
+    id: Annotated[str, a.RUN_ID]
     """The run's id, shared by all its processes."""
-    name: str | None = None
+    name: Annotated[str | None, a.RUN_NAME] = None
     """The run's name."""
-    kind: str = "train"
+    kind: Annotated[str, a.RUN_KIND] = "train"
     """train, eval or replay."""
-    status: str | None = None
+    status: Annotated[str | None, a.RUN_STATUS] = None
     """completed, aborted or error; None until the end."""
-    episode_count: int | None = None
+    episode_count: Annotated[int | None, a.RUN_EPISODE_COUNT] = None
     """The number of episodes that the process started; None until the end, and under sampling."""
-    attempt: int | None = None
+    attempt: Annotated[int | None, a.RUN_ATTEMPT] = None
     """The number of the attempt at this run, from 0."""
     seed: int | str | None = None
     """The run's seed."""
-    rank: int | None = None
+    rank: Annotated[int | None, a.RUN_RANK] = None
     """The rank of this process."""
-    world_size: int | None = None
+    world_size: Annotated[int | None, a.RUN_WORLD_SIZE] = None
     """The number of launched processes."""
     config: Any = None
     """The hyperparameters and other configuration."""
-    config_sha256: str | None = None
+    config_sha256: Annotated[str | None, a.RUN_CONFIG_SHA256] = None
     """SHA-256 of the configuration as canonical JSON."""
-    revision: str | None = None
+    revision: Annotated[str | None, a.VCS_REF_HEAD_REVISION] = None
     """The git commit of the working directory."""
-    dirty: bool | None = None
+    dirty: Annotated[bool | None, a.RUN_DIRTY] = None
     """Whether the working directory had uncommitted changes."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """The versions of the imported packages by name."""
     python: str | None = None
     """The interpreter and its version, e.g. `cpython 3.11.7`."""
-    host: str | None = None
+    host: Annotated[str | None, a.HOST_NAME] = None
     """The host's name."""
     platform: str | None = None
     """The operating system and processor architecture."""
-    pid: int | None = None
+    pid: Annotated[int | None, a.PROCESS_PID] = None
     """The process id."""
-    accelerators: tuple[str, ...] = ()
+    accelerators: Annotated[tuple[str, ...], a.RUN_ACCELERATORS] = ()
     """The names of the accelerators, if known."""
-    algorithm: str | None = None
+    algorithm: Annotated[str | None, a.ALGORITHM] = None
     """The training algorithm."""
-    trainer: str | None = None
+    trainer: Annotated[str | None, a.TRAINER_NAME] = None
     """The training library."""
-    trainer_version: str | None = None
+    trainer_version: Annotated[str | None, a.TRAINER_VERSION] = None
     """The version of the training library."""
-    spec_documents: tuple[str, ...] = ()
+    spec_documents: Annotated[tuple[str, ...], a.SPEC_DOCUMENTS] = ()
     """The canonical JSON of each reward spec with recorded rewards."""
-    policy_architecture: str | None = None
+    policy_architecture: Annotated[str | None, a.POLICY_ARCHITECTURE] = None
     """The shape of the policy's network, or its class."""
-    policy_parameters: int | None = None
+    policy_parameters: Annotated[int | None, a.POLICY_PARAMETERS] = None
     """The number of trainable parameters of the policy."""
-    optimizer: str | None = None
+    optimizer: Annotated[str | None, a.OPTIMIZER_NAME] = None
     """The policy's optimizer."""
-    faults: tuple[str, ...] = ()
+    faults: Annotated[tuple[str, ...], a.FAULTS] = ()
     """Values that could not be determined or recorded, as `kind: detail`."""
-    omissions: tuple[str, ...] = ()
+    omissions: Annotated[tuple[str, ...], a.OMISSIONS] = ()
     """Values that were left out, as `attribute: reason`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""

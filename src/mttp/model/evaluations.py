@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 from mttp.errors import MissingExtra
 from mttp.model.estimates import (
@@ -22,6 +22,7 @@ from mttp.model.estimates import (
 )
 from mttp.model.scorings import Spec
 from mttp.model.values import Value
+from mttp.semconv import attributes as a
 
 __all__ = ["FAILED", "OTHER_ERROR", "OUTCOMES", "EvalSummary", "Evaluation", "TaskResult"]
 
@@ -39,33 +40,33 @@ OTHER_ERROR = "_OTHER"
 class TaskResult(Value):
     """The result of one sample of a task in an evaluation; `OpenEvaluation.result` and `map` return these."""
 
-    task: str
+    task: Annotated[str, a.TASK_ID]
     """The task's id."""
     sample: int = 0
     """The index of the sample, from 0."""
-    outcome: str = "scored"
+    outcome: Annotated[str, a.EVAL_OUTCOME] = "scored"
     """scored, abstained, skipped, errored or timed_out."""
-    score: float | None = None
+    score: Annotated[float | None, a.GEN_AI_EVALUATION_SCORE_VALUE] = None
     """The score, a finite number; None unless the outcome is scored."""
     passed: bool | None = None
     """The verdict; None without one."""
-    baseline_score: float | None = None
+    baseline_score: Annotated[float | None, a.EVAL_BASELINE_SCORE] = None
     """The baseline's score of the task, the mean of its samples; None without one."""
-    delta: float | None = None
+    delta: Annotated[float | None, a.EVAL_DELTA] = None
     """`score` minus `baseline_score`; None without both."""
-    duration: float | None = None
+    duration: Annotated[float | None, a.EVAL_DURATION] = None
     """The duration in seconds; None if unknown."""
-    error: str | None = None
+    error: Annotated[str | None, a.EVAL_ERROR] = None
     """The reason for a missing score."""
     error_type: str | None = None
     """The class of the exception, or a word such as `invalid_value`."""
-    slices: tuple[str, ...] = ()
+    slices: Annotated[tuple[str, ...], a.TASK_SLICES] = ()
     """The names of the subsets that the task belongs to."""
-    episode: str = ""
+    episode: Annotated[str, a.EVAL_EPISODE_TRACE_ID] = ""
     """The trace id of the task's episode, 32 hex digits; empty if unknown."""
-    revision: int = 0
+    revision: Annotated[int, a.EVAL_REVISION] = 0
     """The result with the highest revision counts; by default nanoseconds since the Unix epoch."""
-    faults: tuple[str, ...] = ()
+    faults: Annotated[tuple[str, ...], a.FAULTS] = ()
     """Faults in the arguments of the result, as `kind: detail`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Attributes that this version does not know."""
@@ -250,15 +251,15 @@ def _figure(name: str, value: float | None, count: int, total: int) -> list[str]
 class Evaluation(Value):
     """An evaluation of a policy on a suite of tasks."""
 
-    id: str = ""
+    id: Annotated[str, a.EVAL_ID] = ""
     """The evaluation's id, shared by all processes that work on it."""
-    suite: str = ""
+    suite: Annotated[str, a.EVAL_SUITE_NAME] = ""
     """The suite's name."""
-    suite_version: str | None = None
+    suite_version: Annotated[str | None, a.EVAL_SUITE_VERSION] = None
     """The suite's version."""
-    run_id: str = ""
+    run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the last run that worked on the evaluation."""
-    run_name: str | None = None
+    run_name: Annotated[str | None, a.RUN_NAME] = None
     """The name of that run."""
     tasks: tuple[str, ...] = ()
     """Ids of the planned tasks; empty if they were not stated."""
@@ -274,9 +275,9 @@ class Evaluation(Value):
     """Tags for finding the evaluation."""
     spec: Spec | None = None
     """The reward spec that scores."""
-    policy: str | None = None
+    policy: Annotated[str | None, a.POLICY_ID] = None
     """The policy's id."""
-    policy_version: str | None = None
+    policy_version: Annotated[str | None, a.POLICY_VERSION_START] = None
     """The policy's version."""
     status: str = "unfinished"
     """completed, aborted or error; unfinished if the end is not in the recording."""

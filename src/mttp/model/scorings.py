@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from mttp.model.values import Value
+from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     from mttp.model.calls import Call
@@ -26,15 +27,15 @@ MISSING_INPUT: Final = "missing_input"
 class Spec(Value):
     """The identity of a reward spec: its name, version and digests."""
 
-    name: str
+    name: Annotated[str, a.SPEC_NAME]
     """The spec's name."""
-    version: str | None = None
+    version: Annotated[str | None, a.SPEC_VERSION] = None
     """The spec's version."""
-    sha256: str | None = None
+    sha256: Annotated[str | None, a.SPEC_SHA256] = None
     """SHA-256 of the spec document."""
-    code_sha256: str | None = None
+    code_sha256: Annotated[str | None, a.SPEC_CODE_SHA256] = None
     """SHA-256 of the code that the spec uses."""
-    code_coverage: str | None = None
+    code_coverage: Annotated[str | None, a.SPEC_CODE_COVERAGE] = None
     """How much of that code `code_sha256` covers: full, partial or opaque."""
 
 
@@ -87,39 +88,39 @@ class Grade(Value):
 
     name: str
     """The component's name in the reward spec."""
-    kind: str
+    kind: Annotated[str, a.GRADER_KIND]
     """verifier, check, rubric, shaping, penalty, judge or human."""
-    value: float | None = None
+    value: Annotated[float | None, a.REWARD_VALUE] = None
     """The score before weighting, aggregated over several calls; None unless `status` is ok."""
-    status: str = "ok"
+    status: Annotated[str, a.REWARD_STATUS] = "ok"
     """ok, error, abstained or missing; a score of zero has the status ok."""
-    error: str | None = None
+    error: Annotated[str | None, a.REWARD_ERROR] = None
     """The error message, if the status is error."""
-    error_type: str | None = None
+    error_type: Annotated[str | None, a.REWARD_ERROR_TYPE] = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
     weight: float | None = None
     """The factor of the value in a sum; None for a check."""
-    contribution: float | None = None
+    contribution: Annotated[float | None, a.REWARD_CONTRIBUTION] = None
     """The part of the reward from this component; None if it did not count, or the reward is not a sum."""
-    verdict: str | None = None
+    verdict: Annotated[str | None, a.REWARD_VERDICT] = None
     """pass or fail, for a verifier or a check."""
-    range: tuple[float, float] | None = None
+    range: Annotated[tuple[float, float] | None, a.REWARD_RANGE] = None
     """The lowest and highest value of the component."""
-    clipped: bool = False
+    clipped: Annotated[bool, a.REWARD_CLIPPED] = False
     """Whether the value was outside of the range and was clipped."""
-    late: bool = False
+    late: Annotated[bool, a.REWARD_LATE] = False
     """Whether a call exceeded its time limit and could not be stopped."""
-    repeats: tuple[float, ...] = ()
+    repeats: Annotated[tuple[float, ...], a.REWARD_REPEATS] = ()
     """The values of all calls, for a component that is called several times."""
-    spread: float | None = None
+    spread: Annotated[float | None, a.REWARD_SPREAD] = None
     """The standard deviation of `repeats` (ddof 1)."""
-    label: str | None = None
+    label: Annotated[str | None, a.GEN_AI_EVALUATION_SCORE_LABEL] = None
     """The component's label for the value."""
-    explanation: str | None = None
+    explanation: Annotated[str | None, a.GEN_AI_EVALUATION_EXPLANATION] = None
     """The component's explanation of the value."""
     evidence: Any = None
     """The component's evidence for the value, as JSON data."""
-    relative: bool | None = None
+    relative: Annotated[bool | None, a.GRADER_RELATIVE] = None
     """Whether the value is comparable only within its group."""
     parts: tuple[Grade, ...] = ()
     """The grades of an included spec."""
@@ -164,9 +165,9 @@ class Grade(Value):
 class Reward(Value):
     """The result of one scoring: the reward, its status and its components."""
 
-    value: float | None = None
+    value: Annotated[float | None, a.REWARD_VALUE] = None
     """The reward before group normalization; valid if `status` is ok."""
-    status: str = "missing"
+    status: Annotated[str, a.REWARD_STATUS] = "missing"
     """ok, partial (given although a component failed or abstained), error, abstained or missing."""
     components: Mapping[str, float] = field(default_factory=dict)
     """The score of each component by name; a component without a number is in `component_statuses`."""
@@ -174,35 +175,35 @@ class Reward(Value):
     """The status by name of the components that are not ok."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """The weight of each component by name."""
-    error: str | None = None
+    error: Annotated[str | None, a.REWARD_ERROR] = None
     """The error message, if the status is error."""
-    error_type: str | None = None
+    error_type: Annotated[str | None, a.REWARD_ERROR_TYPE] = None
     """The exception's class, `invalid_value`, `out_of_range` or `missing_input`."""
-    raw: str | None = None
+    raw: Annotated[str | None, a.REWARD_RAW] = None
     """The invalid value as text, if a value was given that is not a finite number."""
-    range: tuple[float, float] | None = None
+    range: Annotated[tuple[float, float] | None, a.REWARD_RANGE] = None
     """The lowest and highest possible reward."""
-    mismatch: bool = False
+    mismatch: Annotated[bool, a.REWARD_MISMATCH] = False
     """Whether the value differs from the weighted sum of the components."""
-    verdict: str | None = None
+    verdict: Annotated[str | None, a.REWARD_VERDICT] = None
     """pass or fail, if a verifier decided."""
-    failed_checks: tuple[str, ...] = ()
+    failed_checks: Annotated[tuple[str, ...], a.REWARD_FAILED_CHECKS] = ()
     """Names of the checks that failed."""
     spec: Spec | None = None
     """The reward spec that scored."""
-    grader: str | None = None
+    grader: Annotated[str | None, a.GRADER_NAME] = None
     """The name of the verifier, judge or person that scored."""
-    grader_kind: str | None = None
+    grader_kind: Annotated[str | None, a.GRADER_KIND] = None
     """verifier, check, rubric, shaping, penalty, judge or human."""
-    grader_version: str | None = None
+    grader_version: Annotated[str | None, a.GRADER_VERSION] = None
     """The grader's version."""
-    relative: bool | None = None
+    relative: Annotated[bool | None, a.GRADER_RELATIVE] = None
     """Whether the score is comparable only within its group."""
-    label: str | None = None
+    label: Annotated[str | None, a.GEN_AI_EVALUATION_SCORE_LABEL] = None
     """The grader's label for the score."""
-    explanation: str | None = None
+    explanation: Annotated[str | None, a.GEN_AI_EVALUATION_EXPLANATION] = None
     """The grader's explanation of the score."""
-    clipped: bool = False
+    clipped: Annotated[bool, a.REWARD_CLIPPED] = False
     """Whether the value was outside of the range and was clipped."""
     evidence: Any = None
     """The evidence for the score; for a relative score the group, its order and the judge."""

@@ -13,6 +13,7 @@ from mttp.codec import updates
 from mttp.codec.fields import is_absent
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model import clock
+from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Group, Update
 from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.handle import ScoredHandle
@@ -170,6 +171,9 @@ def _close(session: Session) -> None:
         opened._end_open()
 
 
+_UPDATE_TEXTS = ("policy", "policy_version_before", "policy_version_after")
+
+
 @never_raises(lambda *_, **__: Update())
 def update(
     index: int | None = None,
@@ -215,20 +219,13 @@ def update(
     Times are in nanoseconds since the Unix epoch, by default now.
     Without a session the returned value is empty.
     """
+    given = {name: value for name, value in locals().items() if value is not None}
     session = recording_session()
     if session is None:
         return Update()
     faults: Faults = []
-    texts = {"policy": policy}
-    texts |= {
-        "policy_version_before": policy_version_before,
-        "policy_version_after": policy_version_after,
-    }
-    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
-    numbers = {"loss": loss, "kl": kl, "entropy": entropy, "grad_norm": grad_norm}
-    numbers |= {"learning_rate": learning_rate, "clip_fraction": clip_fraction, "policy_loss": policy_loss}
-    numbers |= {"value_loss": value_loss, "explained_variance": explained_variance}
-    given = {name: value for name, value in numbers.items() if value is not None}
+    facts: dict[str, Any] = {name: text(given[name], faults) for name in _UPDATE_TEXTS if name in given}
+    given = {name: given[name] for name in UPDATE_NUMBERS if name in given}
     numbers, others = updates.logged_fields({**given, **logged})
     facts |= _numbers(numbers, faults)
     facts |= _versions(sampled_versions, faults)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.model.curves import UPDATE_CURVES
+from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.reading.problems import Problem
@@ -148,7 +148,9 @@ def updates_section(runs: Sequence[Run], updates: Sequence[Update]) -> dict[str,
     def metric(name: str) -> Callable[[Update], float | None]:
         return lambda update: update.metrics.get(name)
 
-    measures: dict[str, Callable[[Update], float | None]] = {name: attrgetter(name) for name in UPDATE_CURVES}
+    measures: dict[str, Callable[[Update], float | None]] = {
+        name: attrgetter(name) for name in UPDATE_NUMBERS
+    }
     measures |= {f"metrics.{name}": metric(name) for name in [*own][:_MOST_CURVES]}
     blocks = [
         lines(

@@ -1,0 +1,78 @@
+"""
+The table of fields: each field of a value with its declared type and its attribute.
+
+A field is declared once, on its class, as `name: Annotated[TYPE, a.ATTRIBUTE]`. Its attribute, its value from
+an attribute, its column in tables and the check of arguments follow from that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from mttp.semconv import attributes as a
+
+__all__ = ["Field", "columns", "keys", "table"]
+
+
+class Field(NamedTuple):
+    """A field of a value."""
+
+    name: str
+    declared: str
+    """Its type, without `| None`."""
+    is_optional: bool
+    attribute: str
+    """The attribute that holds it; empty if it has none, or more than one."""
+    default: Any
+    """Its default, or what makes it; empty text for a required field, such as a name."""
+
+
+@lru_cache(maxsize=64)
+def table(kind: Any) -> tuple[Field, ...]:
+    """Return the fields of a class of values in their order."""
+    rows = []
+    for item in fields(kind):
+        declared, attribute = str(item.type), ""
+        if declared.startswith(_ANNOTATED):
+            declared, _, constant = declared[len(_ANNOTATED) : -1].rpartition(", a.")
+            attribute = getattr(a, constant)
+        default = item.default if item.default_factory is MISSING else item.default_factory
+        default = "" if default is MISSING else default
+        shortest = declared.removesuffix(" | None")
+        rows.append(Field(item.name, shortest, shortest != declared, attribute, default))
+    return tuple(rows)
+
+
+_ANNOTATED = "Annotated["
+
+
+@lru_cache(maxsize=64)
+def keys(kind: Any, *names: str) -> Mapping[str, str]:
+    """Return the attribute of each field that has one, or of the fields with these names."""
+    known = {field.name: field.attribute for field in table(kind) if field.attribute}
+    return {name: known[name] for name in names} if names else known
+
+
+def columns(kind: Any) -> dict[str, str]:
+    """Return the type of each column that the fields of a class make in a table; not of members."""
+    types = {field.name.rstrip("_"): _column_type(field) for field in table(kind)}
+    return {name: type_ for name, type_ in types.items() if type_ is not None}
+
+
+def _column_type(field: Field) -> str | None:
+    if field.name.endswith("_time"):
+        return "timestamp[us, UTC]"
+    if field.declared.startswith("Mapping["):
+        return _MAPS.get(field.declared, "json")
+    item = re.fullmatch(r"(?:tuple|list)\[(\w+)(?:, (?:\.\.\.|\1))?\]", field.declared)
+    of = _COLUMNS.get(field.declared if item is None else item[1])
+    return of if item is None or of is None else f"list<{of}>"
+
+
+_COLUMNS = {"str": "string", "int": "int64", "float": "double", "bool": "bool"}
+_COLUMNS |= {"int | str": "string", "Any": "json"}
+_MAPS = {f"Mapping[str, {name}]": f"map<string, {_COLUMNS[name]}>" for name in ("float", "int", "str")}
