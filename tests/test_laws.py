@@ -41,7 +41,7 @@ WRITE, READ = {"recording", "integrations"}, {"reading"}
 """The two halves. Evaluations, in `rewards`, use both."""
 TRANSPORTS = {"memory", "file", "otlp"}
 TRAINERS = {"art", "hud", "inspect", "openenv", "pettingzoo", "rllib", "sb3", "trl", "verifiers", "verl"}
-STORES = {"s3", "gcs", "spark", "clickhouse"}
+STORES = {"s3", "spark", "clickhouse"}
 """Extras that `all` leaves out."""
 SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
 

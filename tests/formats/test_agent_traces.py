@@ -1,4 +1,4 @@
-"""Traces of agents without episodes: conventions, OpenInference, agent-lightning and rl.* attributes."""
+"""Traces of agents without episodes: conventions, OpenInference and rl.* attributes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import mttp
 from mttp import formats
-from mttp.formats.records import UnreadableRecord
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TOOL = {
@@ -184,64 +181,6 @@ def test_rewards_of_the_proposed_rl_attributes(tmp_path: Path) -> None:
     assert (0.5, "half", "t7") == (found.return_, found.reward.explanation, found.task)
 
 
-def lightning(number: int, name: str, **attributes: Any) -> dict[str, Any]:
-    """A span as agent-lightning 0.3 stores it."""
-    return {
-        "rollout_id": "ro-1",
-        "attempt_id": "at-1",
-        "sequence_id": number,
-        "trace_id": f"{number // 2 + 1:032x}",
-        "span_id": f"{number + 1:016x}",
-        "parent_id": None,
-        "name": name,
-        "status": {"status_code": "OK", "description": None},
-        "attributes": {key.replace("__", "."): value for key, value in attributes.items()},
-        "events": [],
-        "links": [],
-        "start_time": 1.7e9 + number,
-        "end_time": 1.7e9 + number + 0.5,
-    }
-
-
-def test_an_attempt_of_agent_lightning_is_an_episode(tmp_path: Path) -> None:
-    """
-    Its traces together; the first dimension of the reward is the value, all are components.
-    """
-    rows = [
-        lightning(
-            0,
-            "openai.chat.completion",
-            gen_ai__operation__name="chat",
-            gen_ai__request__model="tiny",
-            response_token_ids=[7, 8],
-            prompt_token_ids=[1, 2, 3],
-            logprobs__content=json.dumps([{"logprob": -0.1}, {"logprob": -0.2}]),
-        ),
-        lightning(
-            3,
-            "agentlightning.annotation",
-            agentlightning__reward__0__name="correct",
-            agentlightning__reward__0__value=1.0,
-            agentlightning__reward__1__name="speed",
-            agentlightning__reward__1__value=0.25,
-        ),
-    ]
-    path = tmp_path / "spans.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows) + "{}\n")
-    found, wrong = sorted(formats.read(path), key=lambda one: isinstance(one, UnreadableRecord))
-    assert isinstance(found, mttp.Episode)
-
-    assert "line 3" == wrong.place
-    assert ("ro-1", 1.0, {"correct": 1.0, "speed": 0.25}) == (
-        found.id,
-        found.return_,
-        found.reward.components,
-    )
-    assert ([7, 8], [1, 2, 3], [-0.1, -0.2]) == tuple(
-        list(getattr(found.steps[0].tokens, name)) for name in ("ids", "prompt_ids", "logprobs")
-    )
-
-
 def test_a_recording_of_mttp_is_not_such_a_trace(tmp_path: Path) -> None:
     """
     It needs no import.
@@ -258,46 +197,3 @@ def test_traces_without_calls_and_rewards_are_left_out(tmp_path: Path) -> None:
     Other spans of a service are no episodes.
     """
     assert [] == list(formats.read(written(tmp_path, span(0, "GET /health", http__route="/health"))))
-
-
-@pytest.mark.parametrize("value", [None, 1, "x", "[1]", "{", [], {}])
-@pytest.mark.parametrize("name", sorted(lightning(0, "x").keys()))
-def test_any_type_of_a_field_of_agent_lightning(name: str, value: object, tmp_path: Path) -> None:
-    """
-    The span is read or is named; the next one is read.
-    """
-    wrong = {**lightning(0, "chat", gen_ai__operation__name="chat"), name: value}
-    good = {
-        **lightning(4, "chat", gen_ai__operation__name="chat"),
-        "attempt_id": "at-2",
-        "rollout_id": "ro-2",
-    }
-    path = tmp_path / "spans.jsonl"
-    path.write_text(f"{json.dumps(good)}\n{json.dumps(wrong)}\n")
-    found = list(formats.read(path))
-
-    assert any(isinstance(one, mttp.Episode) and one.id == "ro-2" for one in found)
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
-def test_a_dimension_that_is_no_finite_number_is_an_error(tmp_path: Path, value: float) -> None:
-    """
-    It is no number and not left out in silence; the other dimensions are as without it.
-    """
-    row = lightning(
-        3,
-        "agentlightning.annotation",
-        agentlightning__reward__0__name="correct",
-        agentlightning__reward__0__value=1.0,
-        agentlightning__reward__1__name="speed",
-        agentlightning__reward__1__value=value,
-    )
-    chat = lightning(0, "openai.chat.completion", gen_ai__operation__name="chat")
-    path = tmp_path / "spans.jsonl"
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in (chat, row)))
-    (episode,) = formats.read(path)
-    assert isinstance(episode, mttp.Episode)
-
-    reward = episode.reward
-    assert (reward.value, reward.components) == (1.0, {"correct": 1.0})
-    assert reward.component_statuses == {"speed": "error"}

@@ -85,24 +85,6 @@ def art_rows(*rewards: float) -> bytes:
     return parquet(*({**row, "reward": reward} for reward in rewards))
 
 
-def lightning(*rewards: float) -> bytes:
-    rows = []
-    for number, reward in enumerate(rewards):
-        shared = {
-            "rollout_id": f"ro-{number}",
-            "attempt_id": f"at-{number}",
-            "trace_id": f"{number + 1:032x}",
-        }
-        shared |= {"parent_id": None, "status": {"status_code": "OK"}, "resource": {}, "start_time": 1.7e9}
-        shared |= {"sequence_id": number, "end_time": 1.7e9 + 1}
-        chat = {"gen_ai.operation.name": "chat"}
-        rows.append({**shared, "span_id": f"{number + 1:016x}", "name": "chat", "attributes": chat})
-        facts = {"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": reward}
-        named = {"name": "agentlightning.annotation", "attributes": facts}
-        rows.append({**shared, **named, "span_id": f"{number + 11:016x}"})
-    return lines(*rows)
-
-
 def proposed(*rewards: float) -> bytes:
     spans = []
     for number, reward in enumerate(rewards):
@@ -140,7 +122,6 @@ WRITTEN: Mapping[str, Callable[..., bytes]] = {
         [10, "2+2?", "4", first, "3+3?", "7", second],
     ),
     "agent_traces": proposed,
-    "agent_traces, lightning": lightning,
 }
 """Files of two episodes with these rewards, by format."""
 

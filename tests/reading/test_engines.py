@@ -270,7 +270,7 @@ def test_times_of_addresses(given: str):
 
 @pytest.mark.parametrize(
     ("address", "module", "extra"),
-    [("dataset", "ibis", "dataset"), ("s3://b/runs", "s3fs", "s3"), ("gs://b/runs", "gcsfs", "gcs")],
+    [("dataset", "ibis", "dataset"), ("s3://b/runs", "s3fs", "s3")],
 )
 def test_a_missing_library_is_named(address: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch):
     """

@@ -1,10 +1,9 @@
-"""Datasets in object storage: servers with the interfaces of S3 and of Google's storage, read by DuckDB."""
+"""Datasets in object storage: a server with the interface of S3, read by DuckDB."""
 
 from __future__ import annotations
 
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,28 +37,6 @@ def endpoint() -> Iterator[str]:
         server.stop()
 
 
-@pytest.fixture(scope="module")
-def google() -> Iterator[str]:
-    """The address of a server with the interface of Google's storage, with the bucket `bucket`."""
-    emulator = pytest.importorskip("gcp_storage_emulator.server")
-    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="bucket")
-    server.start()
-    while server._api._httpd is None:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server._api._httpd.server_port}"
-    finally:
-        server.stop()
-
-
-@pytest.fixture(params=["s3", "gs"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty place in a bucket of each kind, to which options can be added."""
-    if request.param == "s3":
-        return str(request.getfixturevalue("bucket"))
-    return f"gs://bucket/{tmp_path.name}?endpoint={request.getfixturevalue('google')}"
-
-
 @pytest.fixture
 def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """The address of an empty place in the bucket of S3."""
@@ -72,7 +49,7 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> st
     return f"s3://bucket/{tmp_path.name}?endpoint={endpoint}"
 
 
-def test_a_bucket_holds_what_the_lines_hold(place: str, session: mttp.Session, tmp_path: Path):
+def test_a_bucket_holds_what_the_lines_hold(bucket: str, session: mttp.Session, tmp_path: Path):
     """
     Written in three parts, then merged.
     """
@@ -80,33 +57,33 @@ def test_a_bucket_holds_what_the_lines_hold(place: str, session: mttp.Session, t
     session.close()
     spans += spans[::9]
     more = every_kind(tmp_path)
-    dataset_of(spans, more, spans[:5], place=place)
+    dataset_of(spans, more, spans[:5], place=bucket)
     lines = write("a.jsonl", [*spans, *more, *spans[:5]])
 
-    assert_equal(lines, place)
-    done = compact(place)
+    assert_equal(lines, bucket)
+    done = compact(bucket)
     assert (1, True) == (done.runs, done.files_after < done.files_before)
-    assert document(lines) == document(place)
+    assert document(lines) == document(bucket)
 
 
-def test_studies_and_commands(place: str):
+def test_studies_and_commands(bucket: str):
     """
     Comparisons, gates and diagnoses of selected runs, and the commands.
     """
     record_runs()
     for path in LINES:
-        done = run("convert", path, place, "--partition")
+        done = run("convert", path, bucket, "--partition")
         assert 0 == done.exit_code, done.output
     Path("both.jsonl").write_bytes(Path("one.jsonl").read_bytes() + Path("three.jsonl").read_bytes())
     lines = ("both.jsonl", "two.jsonl")
-    chosen = [f"{place}&run={name}" for name in ("one", "two")]
+    chosen = [f"{bucket}&run={name}" for name in ("one", "two")]
 
     assert unnamed(mttp.compare(*lines)) == unnamed(mttp.compare(*chosen))
     gated = [unnamed(mttp.gate(both[1], baseline=both[0], rules=RULES)) for both in (lines, chosen)]
     assert gated[0] == gated[1]
     assert unnamed(mttp.diagnose(lines[1])) == unnamed(mttp.diagnose(chosen[1]))
-    assert 0 == run("compact", place).exit_code
-    assert 0 == run("show", f"{place}&run=one&task=t/1").exit_code
+    assert 0 == run("compact", bucket).exit_code
+    assert 0 == run("show", f"{bucket}&run=one&task=t/1").exit_code
 
 
 def test_only_what_is_selected_is_transferred(bucket: str, monkeypatch: pytest.MonkeyPatch):

@@ -18,7 +18,7 @@ def compact(
         str,
         typer.Argument(
             metavar="DATASET",
-            help="A dataset of mttp convert --partition: a folder, s3://BUCKET/PATH or gs://BUCKET/PATH.",
+            help="A dataset of mttp convert --partition: a folder or s3://BUCKET/PATH.",
             show_default=False,
         ),
     ],

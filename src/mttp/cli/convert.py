@@ -57,7 +57,7 @@ def convert(
             metavar="IN... OUT",
             help="Recordings: files, globs or directories; then the output: .parquet, .jsonl, .jsonl.gz, "
             ".jsonl.zst, or .mttp.jsonl for messages; with --as, .jsonl or .parquet; with --partition, a "
-            "folder, s3://BUCKET/PATH or gs://BUCKET/PATH; for curves, tensorboard://DIR or wandb://PROJECT.",
+            "folder or s3://BUCKET/PATH; for curves, tensorboard://DIR or wandb://PROJECT.",
         ),
     ],
     *,

@@ -1,15 +1,13 @@
 """
-Traces of agents that hold no episodes of mttp: OTLP JSON, and agent-lightning's spans as JSON lines.
+Traces of agents that hold no episodes of mttp, in OTLP JSON.
 
-A trace, or an attempt of agent-lightning, is an episode whose steps are its model calls; calls are recognized
-by the GenAI conventions, OpenInference and OpenLLMetry's names. Rewards are those of agent-lightning 0.3
-(`agentlightning.reward.N.name` and `.value`) and the proposed `rl.reward.*` attributes.
+A trace is an episode whose steps are its model calls; calls are recognized by the GenAI conventions,
+OpenInference and OpenLLMetry's names. Rewards are the proposed `rl.reward.*` attributes.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,15 +18,15 @@ from mttp.codec import calls, other_calls
 from mttp.codec.conformity import Conformity
 from mttp.codec.duplicates import fuller, is_same
 from mttp.errors import ReadError
-from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id
-from mttp.formats.json_records import first_record, json_lines, lines
+from mttp.formats.fields import as_list, number, text, trace_id
+from mttp.formats.json_records import lines
 from mttp.formats.records import ImportedRecord, UnreadableRecord
 from mttp.formats.sample import FileSample
 from mttp.model.calls import Call
 from mttp.model.chat import message_text, new_messages
 from mttp.model.chat_forms import chat_messages
-from mttp.model.episodes import Episode, Reward, Step, Tokens
-from mttp.model.spans import Scope, SpanRecord
+from mttp.model.episodes import Episode, Reward, Step
+from mttp.model.spans import SpanRecord
 from mttp.otlp.json_decode import LineError, decode_documents
 from mttp.otlp.streams import Cut, Skipped, StreamLine
 from mttp.semconv import attributes as a
@@ -38,20 +36,16 @@ __all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
 TITLE = "traces of agents"
 LACKS = (
     "environment steps (each model call is a step)",
-    "log probabilities, unless the server's are recorded",
+    "token ids and log probabilities",
     "groups and advantages",
     "seeds",
 )
-_REWARD = re.compile(r"agentlightning\.reward\.(\d+)\.(name|value)")
 _MOST_UNREADABLE = 100
 """Number of lines without a call after which a file is not searched further for one."""
-_LIGHTNING = {"rollout_id", "attempt_id", "sequence_id", "trace_id", "span_id", "attributes"}
 
 
 def recognizes(sample: FileSample) -> bool:
-    """Return whether a file has spans of agent-lightning, or OTLP JSON whose first call is not mttp's."""
-    if sample.row.keys() >= _LIGHTNING:
-        return True
+    """Return whether a file has OTLP JSON whose first call is not mttp's."""
     return not (sample.columns or sample.members) and _OtlpFile(sample.path).is_of_others()
 
 
@@ -64,24 +58,23 @@ def other_signals(path: Path) -> str:
 
 def read(path: Path) -> Iterator[ImportedRecord]:
     """
-    Yield an episode for each trace or attempt that has a call or a reward, in order of start.
+    Yield an episode for each trace that has a call or a reward, in order of start.
 
     Spans that are repeated count once. Raises ReadError for a file of logs or metrics without spans.
     """
-    traces: defaultdict[str, dict[tuple[str, str], SpanRecord]] = defaultdict(dict)
+    traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
     conformity = Conformity()
     file = _OtlpFile(path)
-    for place, found in _of_attempts(path) if _is_of_lightning(path) else file.spans():
+    for place, found in file.spans():
         if isinstance(found, UnreadableRecord):
             yield found
             continue
         span, misfits = conformity.examine(found)
         yield from (UnreadableRecord(place, misfit.reason) for misfit in misfits)
-        spans = traces[str(span.scope.resource.get("agentlightning.attempt_id") or span.trace_id)]
-        identity = span.trace_id, span.span_id
-        known = spans.get(identity, span)
+        spans = traces[span.trace_id]
+        known = spans.get(span.span_id, span)
         if is_same(known, span):
-            spans[identity] = fuller(known, span)
+            spans[span.span_id] = fuller(known, span)
         else:
             yield UnreadableRecord(place, f"span {span.name!r:.80} has the id of another one, {span.span_id}")
     if file.signals and not traces:
@@ -145,42 +138,8 @@ class _OtlpFile:
         return self.has_spans
 
 
-def _is_of_lightning(path: Path) -> bool:
-    return first_record(path).keys() >= _LIGHTNING
-
-
-def _of_attempts(path: Path) -> Iterator[tuple[str, SpanRecord | UnreadableRecord]]:
-    for place, record in json_lines(path):
-        try:
-            yield place, record if isinstance(record, UnreadableRecord) else _of_lightning(record)
-        except (ValueError, TypeError, LookupError) as error:
-            yield place, UnreadableRecord(place, f"{type(error).__name__}: {error}")
-
-
-def _of_lightning(record: Mapping[str, Any]) -> SpanRecord:
-    """Return the span of a record of agent-lightning's store; times are seconds since the Unix epoch."""
-    start = nanoseconds(record.get("start_time")) or 0
-    status = as_mapping(record.get("status"))
-    identity = {name: str(record[name]) for name in ("rollout_id", "attempt_id")}
-    resource = {f"agentlightning.{name}": value for name, value in identity.items()}
-    return SpanRecord(
-        trace_id=str(record["trace_id"]),
-        span_id=str(record["span_id"]),
-        parent_id=str(record.get("parent_id") or ""),
-        name=str(record["name"]),
-        start_time=start,
-        end_time=nanoseconds(record.get("end_time")) or start,
-        attributes=dict(as_mapping(record["attributes"])),
-        status_code=2 if status.get("status_code") == "ERROR" else 0,
-        status_message=str(status.get("description") or ""),
-        scope=Scope(
-            resource={**as_mapping(as_mapping(record.get("resource")).get("attributes")), **resource}
-        ),
-    )
-
-
 def episode(spans: Sequence[SpanRecord]) -> Episode:
-    """Return the episode of the spans of one trace, or of one attempt."""
+    """Return the episode of the spans of one trace."""
     ordered = sorted(spans, key=lambda one: (one.start_time, one.span_id))
     ids = {one.span_id for one in ordered}
     roots = [one for one in ordered if one.parent_id not in ids]
@@ -189,11 +148,9 @@ def episode(spans: Sequence[SpanRecord]) -> Episode:
     steps = _steps(found)
     reward = _reward(ordered)
     resource = roots[0].scope.resource
-    attempt = text(resource.get("agentlightning.attempt_id"))
     facts = {key: value for one in ordered for key, value in one.attributes.items() if key.startswith("rl.")}
     return Episode(
-        id=text(resource.get("agentlightning.rollout_id")) or "",
-        trace_id=trace_id(roots[0].trace_id) if attempt is None else trace_id("agent-lightning", attempt),
+        trace_id=trace_id(roots[0].trace_id),
         env=text(facts.get("rl.environment.name")) or text(resource.get(a.SERVICE_NAME)) or "",
         task=text(facts.get("rl.sample.task.id")) or _asked(steps),
         policy=next((call.name for _, call in found if call.name and call.operation != "execute_tool"), None),
@@ -256,7 +213,6 @@ def _steps(found: Sequence[tuple[SpanRecord, Call]]) -> tuple[Step, ...]:
                 index=len(steps),
                 observation=new_messages(asked, before) or None,
                 action=action,
-                tokens=_tokens(record.attributes),
                 calls=(replace(call, arguments=None, result=None),),
                 start_time=record.start_time,
                 end_time=record.end_time,
@@ -288,51 +244,19 @@ def _answer(call: Call) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     return {**merged, **({"tool_calls": tools} if tools else {})}, []
 
 
-def _tokens(attributes: Mapping[str, Any]) -> Tokens | None:
-    """Return token ids and log probabilities as agent-lightning records them."""
-    ids, prompt = (json_value(attributes.get(name)) for name in ("response_token_ids", "prompt_token_ids"))
-    entries = as_list(json_value(attributes.get("logprobs.content")))
-    logprobs: Any = [number(as_mapping(one).get("logprob")) for one in entries]
-    flat: Any = as_list(ids)[0] if as_list(ids) and isinstance(as_list(ids)[0], list) else as_list(ids)
-    if not flat:
-        return None
-    known = len(logprobs) == len(flat) and None not in logprobs
-    given: Any = list(as_list(prompt)) or None
-    return Tokens(ids=list(flat), prompt_ids=given, logprobs=logprobs if known else None)  # type: ignore[arg-type]
-
-
 def _reward(spans: Sequence[SpanRecord]) -> Reward:
-    """Return the last reward of a trace; the first dimension of agent-lightning is the value."""
-    found = Reward()
-    for span in spans:
-        parts: defaultdict[int, dict[str, Any]] = defaultdict(dict)
-        for key, value in span.attributes.items():
-            match = _REWARD.fullmatch(key)
-            if match is not None:
-                parts[int(match[1])][match[2]] = value
-        if parts:
-            named = {
-                text(one.get("name")) or f"reward {place}": one.get("value") for place, one in parts.items()
-            }
-            first = parts[min(parts)].get("value")
-            found = _valued(first, named if len(named) > 1 else {}, span)
-        elif "rl.reward.score" in span.attributes:
-            found = _valued(span.attributes["rl.reward.score"], {}, span)
-    return found
-
-
-def _valued(given: object, dimensions: Mapping[str, object], span: SpanRecord) -> Reward:
-    """Return a reward; a value or dimension that is no finite number is an error."""
-    value = _finite(given)
-    scores = {name: _finite(score) for name, score in dimensions.items()}
-    reason = text(span.attributes.get("rl.reward.run.reason"))
+    """Return the last reward of a trace; one that is no finite number is an error."""
+    scored = [span for span in spans if "rl.reward.score" in span.attributes]
+    if not scored:
+        return Reward()
+    span = scored[-1]
+    score = span.attributes["rl.reward.score"]
+    value = _finite(score)
     return Reward(
         value=value,
         status="error" if value is None else "ok",
-        raw=None if value is not None or given is None else str(given),
-        components={name: score for name, score in scores.items() if score is not None},
-        component_statuses={name: "error" for name, score in scores.items() if score is None},
-        explanation=reason,
+        raw=None if value is not None or score is None else str(score),
+        explanation=text(span.attributes.get("rl.reward.run.reason")),
         label=text(span.attributes.get("rl.reward.verify.result")),
         start_time=span.start_time,
         end_time=span.end_time,

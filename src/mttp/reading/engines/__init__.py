@@ -2,7 +2,7 @@
 Partitioned datasets of Parquet files, and tables of spans, which query engines read.
 
     PATH                                       a folder, read by DuckDB
-    s3://BUCKET/PATH, gs://BUCKET/PATH         object storage, read by DuckDB
+    s3://BUCKET/PATH                           object storage, read by DuckDB
     spark://HOST:7077?path=s3a://BUCKET/PATH   what a Spark cluster can read
     clickhouse://HOST:8123/DATABASE            the Collector's table of spans in ClickHouse
 """
@@ -31,7 +31,6 @@ __all__ = [
 _ENGINES: Mapping[str, str] = {
     "file": "mttp.reading.engines.duckdb",
     "s3": "mttp.reading.engines.duckdb",
-    "gs": "mttp.reading.engines.duckdb",
     "spark": "mttp.reading.engines.spark",
 }
 """Modules with a function `open(address)` that returns the engine, by scheme."""

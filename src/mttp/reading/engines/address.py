@@ -15,7 +15,6 @@ __all__ = ["DatasetAddress", "Selection"]
 _SELECTING = ("run", "env", "task", "split", "slice", "trace", "since", "until")
 _OWN = {
     "s3": ("endpoint", "region"),
-    "gs": ("endpoint",),
     "spark": ("path",),
     "clickhouse": ("table", "tls"),
     "file": (),
@@ -60,7 +59,7 @@ class DatasetAddress:
     """The parsed address of a dataset."""
 
     scheme: str
-    """file, s3, gs, spark or clickhouse."""
+    """file, s3, spark or clickhouse."""
     place: str
     """The address without options: a path, or SCHEME://HOST/PATH."""
     selection: Selection = Selection()

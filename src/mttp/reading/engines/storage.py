@@ -23,7 +23,7 @@ _VERSION = 1
 
 _ATTEMPTS = 2
 """Attempts of each request, by s3fs and by botocore below it."""
-_LIBRARIES = {"file": ("fsspec", "dataset"), "s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
+_LIBRARIES = {"file": ("fsspec", "dataset"), "s3": ("s3fs", "s3")}
 
 
 def is_dataset(path: Path) -> bool:
@@ -69,7 +69,7 @@ def filesystem_of(address: DatasetAddress) -> tuple[Any, str]:
     Raises MissingExtra without the library, ReadError where the scheme has no files.
     """
     if address.scheme not in _LIBRARIES:
-        raise ReadError(f"{address}: files can't be written there; write to a folder, s3:// or gs://")
+        raise ReadError(f"{address}: files can't be written there; write to a folder or s3://")
     package, extra = _LIBRARIES[address.scheme]
     try:
         library = import_module(package)
@@ -78,22 +78,16 @@ def filesystem_of(address: DatasetAddress) -> tuple[Any, str]:
     fresh: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     if address.scheme == "file":
         return library.filesystem("file", auto_mkdir=True, **fresh), str(Path(address.place).absolute())
-    endpoint = address.options.get("endpoint")
-    if address.scheme == "s3":
-        files = library.S3FileSystem(
-            endpoint_url=endpoint,
-            client_kwargs={"region_name": address.options["region"]} if "region" in address.options else {},
-            config_kwargs={
-                "connect_timeout": address.timeout,
-                "read_timeout": address.timeout,
-                "retries": {"total_max_attempts": _ATTEMPTS},
-            },
-            default_cache_type="none",  # DuckDB asks for the ranges that it needs
-            **fresh,
-        )
-        files.retries = _ATTEMPTS
-    else:
-        files = library.GCSFileSystem(
-            endpoint_url=endpoint, requests_timeout=address.timeout, default_cache_type="none", **fresh
-        )
+    files = library.S3FileSystem(
+        endpoint_url=address.options.get("endpoint"),
+        client_kwargs={"region_name": address.options["region"]} if "region" in address.options else {},
+        config_kwargs={
+            "connect_timeout": address.timeout,
+            "read_timeout": address.timeout,
+            "retries": {"total_max_attempts": _ATTEMPTS},
+        },
+        default_cache_type="none",  # DuckDB asks for the ranges that it needs
+        **fresh,
+    )
+    files.retries = _ATTEMPTS
     return files, address.place.partition("://")[2]
