@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from completion_rows import OPENRLHF, SKYRL, TRL, VERL
+from completion_rows import TRL, VERL
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -20,27 +20,8 @@ from mttp import formats
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
 
-MESSAGE = {"role": "user", "content": "2+2?", "tool_calls": None, "tool_call_id": None, "trainable": False}
 CALL = [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}]
-ART = {
-    "group_index": 3,
-    "group_metadata": '{"task": "é"}',
-    "group_metrics": None,
-    "group_logs": ["one"],
-    "reward": 0.5,
-    "metrics": '{"correct": 1.0}',
-    "metadata": '{"seed": 7}',
-    "tools": None,
-    "logs": None,
-    "messages": [
-        MESSAGE,
-        {**MESSAGE, "role": "assistant", "content": None, "tool_calls": json.dumps(CALL), "trainable": True},
-        {**MESSAGE, "role": "tool", "content": "4", "tool_call_id": "c1"},
-        {**MESSAGE, "role": "assistant", "content": "4", "trainable": True},
-        {**MESSAGE, "content": "Thanks."},
-    ],
-}
-ROWS: dict[str, dict[str, Any]] = {"trl": TRL, "verl": VERL, "skyrl": SKYRL, "openrlhf": OPENRLHF, "art": ART}
+ROWS: dict[str, dict[str, Any]] = {"trl": TRL, "verl": VERL}
 ANSWER = [
     {"role": "assistant", "content": "", "tool_calls": CALL},
     {"role": "tool", "tool_call_id": "c1", "content": "4"},
@@ -62,20 +43,13 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
         {"output": "[4]", "score": math.nan},
         {"output": '{"role": "clown"}'},
     ],
-    "skyrl": [{"score": 1.0}, {"score": [1.0, None]}, {"env_extras": None, "stop_reason": None, "more": 3}],
-    "openrlhf": [{"reward": "high"}, {"reward": None, "output": "\u00e9\U0001f600\n"}],
-    "art": [
-        {"reward": math.nan, "metrics": '{"ruler_score": 0.5, "independent_reward": 1}', "logs": []},
-        {"messages": [MESSAGE, {**MESSAGE, "role": "assistant", "content": "4", "trainable": True}]},
-        {"metrics": None, "metadata": '{ "spaced": 1 }', "group_logs": None},
-    ],
 }
 CASES = [(name, {**row, **change}) for name, row in ROWS.items() for change in ({}, *CHANGES[name])]
 
 
 def saved(name: str, row: dict[str, Any], path: Path) -> Path:
     """A file of the library with this row."""
-    if name in ("trl", "art"):
+    if name == "trl":
         path = path.with_suffix(".parquet")
         pq.write_table(pa.Table.from_pylist([row]), path)
     else:
@@ -193,7 +167,7 @@ def test_content_that_was_withheld_is_not_written_as_empty() -> None:
     [
         (("back.parquet", "--as", "verl"), "ends in .jsonl"),
         (("back.jsonl", "--as", "verl", "--text"), "--text can't be combined with --as verl"),
-        (("back.jsonl", "--as", "openrlhf"), "left out 1 episode: not one of openrlhf"),
+        (("back.parquet", "--as", "trl"), "left out 1 episode: not one of trl"),
         (("back.jsonl", "--as", "verl", "--where", "outcome=success"), "none of 1 episode matches"),
     ],
 )
@@ -211,7 +185,7 @@ def test_other_formats_are_not_written(tmp_path: Path) -> None:
     """
     The error names those that are.
     """
-    with pytest.raises(ReadError, match="the formats that can are verifiers, art"):
+    with pytest.raises(ReadError, match="the formats that can are verifiers, trl, verl"):
         formats.write(tmp_path / "x.jsonl", [], format="wandb")
     with pytest.raises(ConfigureError, match=r"ends in \.parquet"):
         formats.write(tmp_path / "x.jsonl", [], format="trl")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 import os
 import subprocess
 import sys
@@ -157,47 +155,6 @@ def test_the_file_that_art_writes_reads_as_what_was_recorded(handle: Any, tmp_pa
         one.steps[0].action["content"] for one in imported
     ]
     assert 2 == len({one.group for one in imported})
-
-
-def test_episodes_are_written_as_art_writes_them(handle: Any, tmp_path: Path) -> None:
-    """
-    Of imported trajectories each row is ART's own, recorded ones have the same messages, rewards and groups.
-    """
-    import pyarrow.parquet as pq
-
-    from mttp import formats
-
-    async def main() -> None:
-        await model(tmp_path).log(await gather(1, 2), split="train", step=7)
-
-    with mttp.configure("memory://") as session:
-        asyncio.run(main())
-        live = mttp.read(session)
-    (path,) = tmp_path.rglob("*.parquet")
-    imported = [one for one in formats.read(path) if isinstance(one, mttp.Episode)]
-    tables = []
-    for name, episodes in (("live", live), ("imported", imported)):
-        assert 4 == formats.write(tmp_path / f"{name}-out.parquet", episodes, format="art").count
-        tables.append(pq.read_table(tmp_path / f"{name}-out.parquet"))
-    own = pq.read_table(path)
-
-    assert own.schema.equals(tables[1].schema)
-    assert own.to_pylist() == tables[1].to_pylist()
-
-    def ordered(table: Any) -> list[dict[str, Any]]:  # trajectories of a group end in any order
-        return sorted(table.to_pylist(), key=lambda row: (row["messages"][0]["content"], row["reward"]))
-
-    saved, recorded = ordered(own), ordered(tables[0])
-
-    for column in ("messages", "reward", "metadata", "logs", "tools"):
-        assert [row[column] for row in saved] == [row[column] for row in recorded], column
-    metrics, again = ([json.loads(row["metrics"]) for row in rows] for rows in (saved, recorded))
-
-    assert metrics == again
-
-    assert [True, False, True] == [
-        one["group_index"] == other["group_index"] for one, other in itertools.pairwise(recorded)
-    ]
 
 
 def test_what_is_only_gathered_is_recorded_at_the_end(handle: Any) -> None:

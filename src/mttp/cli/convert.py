@@ -144,7 +144,7 @@ def convert(
     With --as sft, dpo or grpo, writes the conversational data set that TRL trains on, from recorded chats,
     and prints what was left out and why.
     With --as and a library, writes episodes that were imported from its files as that library saves them;
-    those of verifiers and ART may also be recorded live.
+    those of verifiers may also be recorded live.
     With --partition, adds to a dataset in a folder or in object storage, of which summaries and comparisons
     read only what they need; mttp compact merges its files.
     With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.

@@ -67,7 +67,7 @@ FORMATS: Mapping[str, str] = {
 """The modules by the name of their format, in the order in which they are asked whether a file is theirs."""
 
 
-WRITABLE = ("verifiers", "art", "trl", "verl", "skyrl", "openrlhf")
+WRITABLE = ("verifiers", "trl", "verl")
 """The formats that can be written, too."""
 
 
@@ -124,7 +124,7 @@ def write(path: str | os.PathLike[str], episodes: Iterable[Episode], *, format: 
     """
     Write episodes that were imported from a format as its library saves them, replacing a file that exists.
 
-    Episodes of verifiers and ART that were recorded live are written, too.
+    Episodes of verifiers that were recorded live are written, too.
     Raises ReadError for a format that can't be written, and ConfigureError for a wrong name of the file.
     """
     if format not in WRITABLE:

@@ -6,7 +6,6 @@ A message that the model sampled is a step; messages that were given to it are o
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,16 +18,14 @@ from mttp.formats.completions import scored
 from mttp.formats.fields import as_list, as_mapping, json_value, nanoseconds, number, text, trace_id, whole
 from mttp.formats.records import ImportedRecord
 from mttp.formats.sample import FileSample
-from mttp.formats.saved import keeping, saved_record
 from mttp.model.calls import Call
 from mttp.model.chat import new_messages
 from mttp.model.chat_forms import answer, chat_messages
 from mttp.model.episodes import Agent, Episode, Reward, Step, Tokens
 
-__all__ = ["LACKS", "SUFFIX", "TITLE", "episode", "read", "recognizes", "record", "schema"]
+__all__ = ["LACKS", "TITLE", "episode", "read", "recognizes"]
 
 TITLE = "ART trajectories"
-SUFFIX = ".parquet"
 LACKS = (
     "tokens and log probabilities",
     "versions of the policy",
@@ -38,19 +35,6 @@ LACKS = (
     "seeds, times",
 )
 _COLUMNS = {"group_index", "reward", "metrics", "messages"}
-_SAVED = (
-    "group_index",
-    "group_metadata",
-    "group_metrics",
-    "group_logs",
-    "reward",
-    "metrics",
-    "metadata",
-    "tools",
-    "logs",
-    "messages",
-)
-"""The columns of a file, in their order."""
 _STEP_FILE = re.compile(r"([^/]+)/(\d{4,})\.\w+ ")
 """The split and the training step, in the place of a row."""
 _TOKEN_ID = re.compile(r"token_id:(\d+)")
@@ -113,7 +97,7 @@ def episode(record: Mapping[str, Any]) -> Episode:
     metrics = as_mapping(json_value(record.get("metrics")))
     rewards = _rewards(record, metrics)
     place = record.get("_place")
-    found = Episode(
+    return Episode(
         trace_id=text(record.get("trace_id")) or trace_id("art", place, record),
         task=_task(messages),
         group=_group(record, split, step),
@@ -136,68 +120,6 @@ def episode(record: Mapping[str, Any]) -> Episode:
         final_observation=[_message(one)[0] for one in messages[_used(steps, main) :]] or None,
         timing="live" if record.get("start_time") else "batch",
     )
-    is_row = "messages" in record  # else a trajectory as it is in memory, or a line of earlier versions
-    columns = {name: value for name, value in record.items() if name in _SAVED} if is_row else {}
-    return keeping("art", columns, found, _derived, ("messages",))
-
-
-def record(episode: Episode) -> dict[str, Any]:
-    """
-    Return the row of a trajectory that was imported or recorded, as ART saves it.
-
-    Raises ValueError for another episode, and for one with additional histories, which ART does not save.
-    """
-    if episode.agents:
-        raise ValueError("additional histories, which ART does not save")
-    return saved_record("art", episode, _derived)
-
-
-def schema() -> Any:
-    """Return the Arrow schema of ART's files."""
-    import pyarrow as pa
-
-    text_, texts = pa.string(), pa.list_(pa.string())
-    message = [(name, text_) for name in ("role", "content", "tool_calls", "tool_call_id")]
-    kinds = {"group_index": pa.int64(), "group_logs": texts, "reward": pa.float64(), "logs": texts}
-    kinds["messages"] = pa.list_(pa.struct([*message, ("trainable", pa.bool_())]))
-    return pa.schema([(name, kinds.get(name, text_)) for name in _SAVED])
-
-
-def _derived(episode: Episode) -> dict[str, Any]:
-    rest = as_mapping(episode.metadata.get("art"))
-    messages = [row for step in episode.steps for row in _saved_step(step)]
-    messages += [_saved_message(one, is_sampled=False) for one in as_list(episode.final_observation)]
-    group = None if episode.group is None else int(trace_id("group", episode.group)[:12], 16)
-    documents = {name: _json_text(rest.get(name)) for name in ("group_metadata", "group_metrics", "metadata")}
-    return {
-        "group_index": rest.get("group_index", group),
-        **documents,
-        "group_logs": rest.get("group_logs") or None,
-        "reward": episode.reward.value,
-        "metrics": _json_text(episode.metrics),
-        "tools": _json_text(rest.get("tools")),
-        "logs": rest.get("logs") or None,
-        "messages": messages,
-    }
-
-
-def _saved_step(step: Step) -> list[dict[str, Any]]:
-    given = [_saved_message(one, is_sampled=False) for one in as_list(step.observation)]
-    return [*given, *([] if step.action is None else [_saved_message(step.action, is_sampled=True)])]
-
-
-def _saved_message(message: Mapping[str, Any], *, is_sampled: bool) -> dict[str, Any]:
-    return {
-        "role": message.get("role"),
-        "content": message.get("content"),
-        "tool_calls": _json_text(message.get("tool_calls")),
-        "tool_call_id": message.get("tool_call_id"),
-        "trainable": is_sampled,
-    }
-
-
-def _json_text(value: object) -> str | None:
-    return json.dumps(value) if value else None
 
 
 def _used(steps: Sequence[Step], agent: str | None) -> int:
