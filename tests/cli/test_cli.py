@@ -227,17 +227,6 @@ def test_convert_does_not_replace_unless_reported(good: str):
     assert 30 == len(mttp.read("there.jsonl"))
 
 
-def test_convert_makes_copies_beside_files(good: str):
-    """
-    Each file that has none gets one; the second time there is nothing to do.
-    """
-    pytest.importorskip("pyarrow")
-    first, second = invoke("convert", "--beside", good), invoke("convert", "--beside", ".")
-
-    assert (0, f"wrote {good}.parquet") == (first.exit_code, first.stdout.partition(" (")[0])
-    assert (0, "") == (second.exit_code, second.stdout)
-
-
 def test_convert_onto_itself_is_safe(good: str):
     """
     OUT appears only once it is whole, so that IN may be OUT.

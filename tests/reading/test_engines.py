@@ -519,7 +519,7 @@ def test_commands():
     [
         (["convert", "a.jsonl", "s3://bucket/runs"], "is the place of a dataset: give --partition"),
         (["convert", "a.jsonl", "other", "--partition"], "other is not empty and not a dataset of mttp"),
-        (["convert", "a.jsonl", "out", "--partition", "--beside"], "--partition can't be combined with"),
+        (["convert", "a.jsonl", "out", "--partition", "--overwrite"], "--partition can't be combined with"),
         (["convert", "a.jsonl", "file:///out?run=x", "--partition"], "leave out the options that select"),
         (["convert", "a.jsonl", "spark://host:7077?path=/x", "--partition"], "files can't be written there"),
         (["compact", "file:///out?run=x"], "leave out the options that select"),

@@ -14,7 +14,7 @@ from reading.traces import episode, foreign, part, write
 
 import mttp
 from mttp.model.spans import SpanRecord
-from mttp.reading import copies, group_digest, parquet
+from mttp.reading import group_digest, parquet
 from mttp.semconv import attributes as a
 
 
@@ -65,17 +65,17 @@ def test_figures_and_summary_equal_those_of_the_lines(
 
 def test_the_spans_are_not_read(tmp_path: Path, blocks: list[Path]):
     """
-    For a study or a summary the digests suffice, also those of a copy beside a file.
+    For a study or a summary the digests suffice.
     """
     spans = every_kind(tmp_path)
     lines = write("a.jsonl", spans)
     expected = of_values(lines)
-    path, copy = parquet_of(spans), copies.make(lines)
+    path = parquet_of(spans)
 
-    assert expected == of_spans(path) == of_spans(lines)
+    assert expected == of_spans(path)
     assert [] == blocks
-    mttp.read(lines)
-    assert [copy] == blocks
+    mttp.read(path)
+    assert [path] == blocks
 
 
 def test_a_digest_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch, blocks: list[Path]):

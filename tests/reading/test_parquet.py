@@ -16,7 +16,7 @@ from reading.traces import SCOPE, episode, foreign, run, span_id, trace_id, writ
 import mttp
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
-from mttp.reading import copies, parquet
+from mttp.reading import parquet
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
@@ -360,17 +360,6 @@ def test_a_damaged_file_in_a_directory_is_a_problem():
     assert [("damaged_file", "runs/b.parquet"), ("not_traces", "runs/c.parquet")] == [
         (problem.kind, problem.file) for problem in recording.problems if problem.file
     ]
-
-
-def test_a_damaged_copy_is_not_read():
-    """
-    There is its source.
-    """
-    write("a.jsonl", episode(0))
-    copy = copies.make(Path("a.jsonl"))
-    copy.write_bytes(damaged(copy.read_bytes(), 300))
-
-    assert (episode(0), []) == (list(scan := mttp.scan("a.jsonl", arrays=True)), scan.problems)
 
 
 def test_an_id_beyond_64_bits_of_time_is_refused():

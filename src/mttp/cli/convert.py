@@ -15,12 +15,10 @@ from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.curves import CURVE_ADDRESSES
-from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.whole_files import replacing
-from mttp.reading import copies, engines
+from mttp.reading import engines
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import find
 from mttp.reading.versions import InVersion
 
 if TYPE_CHECKING:
@@ -69,17 +67,14 @@ def convert(
             help="Format of OUT: otlp, messages or parquet; by default, its file name decides.",
         ),
     ] = None,
-    beside: Annotated[
-        bool, typer.Option("--beside", help="Write a Parquet copy beside each file, instead of OUT.")
-    ] = False,
     as_: Annotated[
         Dataset | None,
         typer.Option(
             "--as",
             metavar="FORMAT",
             help="Write the data set that TRL trains on instead: sft (conversations), dpo (pairs of answers) "
-            "or grpo (prompts); or episodes that were imported, as their library saves them: verifiers, art, "
-            "trl, verl, skyrl or openrlhf.",
+            "or grpo (prompts); or episodes that were imported, as their library saves them: verifiers, trl "
+            "or verl.",
         ),
     ] = None,
     where: Annotated[
@@ -139,8 +134,6 @@ def convert(
     In Parquet each span is a row, and each attribute of the conventions is a typed column with its name.
     With --to-version, attributes get the names of that version of the convention; what it lacks is printed
     and kept.
-    With --beside, each file gets its own copy, such as a.jsonl.parquet beside a.jsonl; mttp reads the copy
-    instead of the file until the file changes.
     With --as sft, dpo or grpo, writes the conversational data set that TRL trains on, from recorded chats,
     and prints what was left out and why.
     With --as and a library, writes episodes that were imported from its files as that library saves them;
@@ -156,7 +149,6 @@ def convert(
       mttp convert 'runs/*.jsonl' all.jsonl.gz --overwrite
       mttp convert runs/cartpole.jsonl cartpole.mttp.jsonl
       mttp convert runs/cartpole.jsonl cartpole.jsonl.gz --to-version 0.1.0
-      mttp convert --beside runs/
       mttp convert runs/grpo.jsonl good.jsonl --as sft --min-reward 0.8
       mttp convert runs/ pairs.jsonl --as dpo --where split=train
       mttp convert runs/ tensorboard://tb
@@ -172,12 +164,12 @@ def convert(
     wrong = [name for name, value in options.items() if value not in (None, False)]
     if as_ is None and wrong:
         raise typer.BadParameter(f"{wrong[0]} needs --as")
-    if as_ is not None and (beside or to is not None):
-        raise typer.BadParameter("--as can't be combined with --to and --beside")
+    if as_ is not None and to is not None:
+        raise typer.BadParameter("--as can't be combined with --to")
     if partition:
-        if as_ is not None or to is not None or to_version is not None or beside or overwrite:
+        if as_ is not None or to is not None or to_version is not None or overwrite:
             raise typer.BadParameter(
-                "--partition can't be combined with --as, --to, --to-version, --beside and --overwrite"
+                "--partition can't be combined with --as, --to, --to-version and --overwrite"
             )
         if len(paths) < 2:
             raise typer.BadParameter("give the dataset OUT")
@@ -186,15 +178,13 @@ def convert(
     if "://" in paths[-1] and engines.is_address(paths[-1]):
         raise typer.BadParameter(f"{paths[-1]} is the place of a dataset: give --partition")
     is_curves = paths[-1].startswith(CURVE_ADDRESSES)
-    if is_curves and (as_ is not None or to is not None or beside or overwrite):
-        raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to, --beside and --overwrite")
-    if to_version is not None and (as_ is not None or beside or is_curves):
-        raise typer.BadParameter("--to-version can't be combined with --as, --beside and curves")
-    if beside:
-        _copy(paths)
-    elif len(paths) < 2:
-        raise typer.BadParameter("give an output file OUT, or --beside")
-    elif is_curves:
+    if is_curves and (as_ is not None or to is not None or overwrite):
+        raise typer.BadParameter(f"{paths[-1]} can't be combined with --as, --to and --overwrite")
+    if to_version is not None and (as_ is not None or is_curves):
+        raise typer.BadParameter("--to-version can't be combined with --as and curves")
+    if len(paths) < 2:
+        raise typer.BadParameter("give an output file OUT")
+    if is_curves:
         _write_curves(paths[:-1], paths[-1], strict=strict)
     elif as_ is not None and as_.value in formats.WRITABLE:
         if wrong not in ([], ["--where"]):
@@ -216,14 +206,6 @@ def convert(
         )
     else:
         _convert(paths[:-1], Path(paths[-1]), to, version=to_version, overwrite=overwrite, strict=strict)
-
-
-def _copy(sources: list[str]) -> None:
-    """Write a copy of each file whose copy is missing or out of date."""
-    for file in find(sources):
-        if isinstance(file, File) and not is_parquet(file.path) and copies.find(file.path) is None:
-            copy = copies.make(file.path)
-            say(f"wrote {copy} ({copy.stat().st_size:,} bytes)")
 
 
 def _convert(

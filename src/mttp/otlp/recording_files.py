@@ -12,7 +12,7 @@ from pathlib import Path
 from mttp.codec.secrets import USUAL
 from mttp.errors import ReadError
 
-__all__ = ["DATASET_MARKER", "File", "copy_of", "files", "is_parquet", "part", "whole"]
+__all__ = ["DATASET_MARKER", "File", "files", "is_parquet", "part", "whole"]
 
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".jsonl.zst", ".parquet")
 """Suffixes of recordings in a directory."""
@@ -89,15 +89,9 @@ def _recordings(directory: Path) -> list[Path]:
 def _in_order(files: Sequence[Path]) -> Iterator[File]:
     """Yield files that were not named by the caller; rotated parts follow their file."""
     known = set(files)
-    copies = {copy_of(path) for path in files}
     for path in files:
-        if path not in copies and whole(path) not in known:
+        if whole(path) not in known:
             yield from (File(part, named=False) for part in _with_parts(path) if part in known)
-
-
-def copy_of(path: Path) -> Path:
-    """Return the path of the Parquet copy of a file: `a.jsonl.parquet` for `a.jsonl`."""
-    return path.with_name(f"{path.name}.parquet")
 
 
 def part(path: Path, number: int) -> Path:

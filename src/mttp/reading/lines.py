@@ -19,7 +19,7 @@ from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
 
-__all__ = ["Decoded", "LineFault", "decode", "note", "read_blocks"]
+__all__ = ["Decoded", "LineFault", "decode", "read_blocks"]
 
 _MAX_LEADING_FAULTS = 1000
 """Number of faults before the first valid line after which a file is not a recording."""
@@ -113,13 +113,13 @@ def read_blocks(
             yield spans
         if len(held) >= _MAX_LEADING_FAULTS or broken_lines == _MAX_BROKEN_LINES:
             break
-    note(file, others.faults(), problems)
+    _note(file, others.faults(), problems)
     if not is_recording:
         _refuse(file, held, problems)
     return is_recording
 
 
-def note(file: File, faults: Iterable[LineFault], problems: Problems) -> None:
+def _note(file: File, faults: Iterable[LineFault], problems: Problems) -> None:
     """Add the faults of a file's lines to the problems."""
     for fault in faults:
         problems.add(_problem(file.path, fault))

@@ -27,7 +27,6 @@ __all__ = [
     "FileError",
     "RowGroup",
     "has_checksum",
-    "notes",
     "read_blocks",
     "read_groups",
     "read_traces",
@@ -65,17 +64,8 @@ class FileError(ReadError):
         """What is wrong, for people."""
 
 
-def write(
-    path: str | os.PathLike[str],
-    records: Iterable[SpanRecord],
-    *,
-    notes: Callable[[], Mapping[str, str]] = dict,
-) -> int:
-    """
-    Write the spans in row groups, compressed by zstd; return their number.
-
-    `notes` is called after the last span; its result becomes the metadata of the file.
-    """
+def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
+    """Write the spans in row groups, compressed by zstd; return their number."""
     arrow = _schema()
     import pyarrow
     from pyarrow import parquet
@@ -95,7 +85,7 @@ def write(
         sizes = [(len(compressed), size) for compressed, size in digests]
         found = {"version": group_digest.VERSION, "offset": file.tell(), "sizes": sizes}
         file.write(b"".join(compressed for compressed, _ in digests))
-        writer.add_key_value_metadata({**notes(), _DIGESTS_NOTE: json.dumps(found)})
+        writer.add_key_value_metadata({_DIGESTS_NOTE: json.dumps(found)})
     _seal(Path(path))
     return count
 
@@ -147,7 +137,7 @@ def _pyarrow_reads(path: Path) -> Iterator[None]:
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 
-def notes(path: Path) -> dict[str, str]:
+def _notes(path: Path) -> dict[str, str]:
     """The metadata of the file."""
     pyarrow_file = _open(path)
     with _pyarrow_reads(path):
@@ -198,7 +188,7 @@ def read_groups(path: Path, *, progress: Progress | None = None) -> Iterator[Row
     """
     file = _open(path)
     try:
-        stated = json.loads(notes(path)[_DIGESTS_NOTE])
+        stated = json.loads(_notes(path)[_DIGESTS_NOTE])
         sizes, offset = [(int(stored), int(size)) for stored, size in stated["sizes"]], int(stated["offset"])
     except (LookupError, TypeError, ValueError):
         return None

@@ -16,7 +16,7 @@ from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.model.switches import check_switches
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import Progress
-from mttp.reading import copies, lines
+from mttp.reading import lines
 from mttp.reading.engines import PartitionedDataset, SpanTable
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
@@ -86,7 +86,6 @@ class Scan:
         self._problems = Problems(strict=strict)
         self._as_written = as_written
         self._decode: _Decode = self._decode_here
-        self._copies: dict[Path, copies.Copy] = {}
         self._records = self._read()
 
     @property
@@ -126,7 +125,6 @@ class Scan:
 
     def _read(self) -> Iterator[SpanRecord]:
         readable = 0
-        self._copies = {path: copy for path in self.sources if (copy := copies.find(path)) is not None}
         with self._decoder() as self._decode:
             for item in self._items:
                 try:
@@ -140,7 +138,7 @@ class Scan:
     @contextmanager
     def _decoder(self) -> Iterator[_Decode]:
         """The function that decodes a file of lines: by a pool of processes if there is much to read."""
-        paths = [path for path in self.sources if path not in self._copies and path.is_file()]
+        paths = [path for path in self.sources if path.is_file()]
         sizes = {path: path.stat().st_size for path in paths}
         is_large = sum(sizes.values()) >= self._large and not self._as_written
         pool = self._pool(sizes) if is_large else None
@@ -208,12 +206,6 @@ class Scan:
             return True
         if is_parquet(item.path):
             return (yield from self._parquet(item))
-        if (copy := self._copies.get(item.path)) is not None:
-            lines.note(item, copy.faults, self._problems)
-            yield from self._parquet_blocks(copy.path, str(item.path), has_checksum=True)
-            if self._progress is not None:
-                self._progress(item.path.stat().st_size)
-            return True
         decoded = self._decode(item.path, progress=self._progress)
         return (yield from lines.read_blocks(item, decoded, self._problems))
 
