@@ -17,6 +17,7 @@ import pytest
 from opentelemetry import trace
 
 import mttp
+from mttp.model import Agent, Call, Grade
 from mttp.recording import configuration
 
 
@@ -858,6 +859,37 @@ def test_a_finished_episode_is_recorded_from_its_value(session: mttp.Session) ->
         read.return_,
         read.trace_id,
     )
+
+
+def calls_at(name: str, **times: int) -> tuple[Call, Call]:
+    """Return a call without times, and one with these."""
+    return Call(operation="chat", name=name), Call(operation="chat", name=f"{name} timed", **times)
+
+
+def test_what_a_finished_episode_does_not_time_has_its_times(session: mttp.Session) -> None:
+    """
+    Calls of rewards, grades and steps included; times that were given stay as they are.
+    """
+    grade = Grade(
+        name="correct",
+        kind="check",
+        value=1.0,
+        calls=calls_at("grade", start_time=950),
+        parts=(Grade(name="part", kind="check", start_time=120, end_time=130, calls=calls_at("part")),),
+    )
+    reward = mttp.Reward(value=1.0, grades=(grade,), calls=calls_at("reward", end_time=50))
+    step = mttp.Step(index=0, agent="a", reward=1.0, rewards=(reward,), calls=calls_at("step", end_time=300))
+    agent = Agent(id="b", reward=reward)
+    value = mttp.Episode(env="bulk", reward=reward, steps=(step,), agents=(agent,))
+
+    recorded = session.record(value, start_time=100, end_time=900)
+
+    spans = [span for span in session.records() if span.trace_id == recorded.trace_id]
+    times = {(span.name, span.start_time, span.end_time) for span in spans}
+    given = {("chat grade timed", 950, 950), ("chat reward timed", 50, 50), ("chat step timed", 100, 300)}
+    assert given | {("chat part", 120, 130), ("chat grade", 100, 900)} <= times
+    assert set() == {span for span in times - given if not 100 <= span[1] <= span[2] <= 900}
+    assert not [span for span in spans if "mttp.faults" in span.attributes]
 
 
 @pytest.mark.parametrize("given", [-5, 2**70, "x", float("nan"), object()])

@@ -49,7 +49,10 @@ class OpenCall(Handle):
         """Record a finished call; the times are for a call without its own."""
         faults: Faults = []
         call = fields.checked(call, faults)
-        call = replace(call, start_time=call.start_time or start_time, end_time=call.end_time or end_time)
+        start, end = call.start_time or start_time, call.end_time or end_time
+        if start and end and start > end:  # a time that was given stays
+            start, end = (start, end if call.end_time else start) if call.start_time else (end, end)
+        call = replace(call, start_time=start, end_time=end)
         cls._start(host, call, faults, start_span)._finish(
             error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
         )

@@ -103,7 +103,8 @@ class Segment(Trace):
             self._child(span, self.grade, grade, span.identity, reward, place=place)
         for call in reward.calls:
             by = {**place, a.GRADER_NAME: rewards.grader(reward)}
-            self._child(span, self.call, call, span.identity, place=by)
+            times = reward.start_time, reward.end_time
+            self._child(span, self.call, call, span.identity, *times, place=by)
         span.end(reward.end_time)
         return span
 
@@ -132,12 +133,23 @@ class Segment(Trace):
         """Record a grade's parts and calls as children of its span."""
         for part in grade.parts:
             self.grade(part, parent, scoring, place=place)
+        start = scoring.start_time if grade.start_time is None else grade.start_time
+        end = scoring.end_time if grade.end_time is None else grade.end_time
         for call in grade.calls:
-            self.call(call, parent, place={**place, a.GRADER_NAME: grades.grader(grade)})
+            self.call(call, parent, start, end, place={**place, a.GRADER_NAME: grades.grader(grade)})
 
-    def call(self, call: Call, parent: SpanContext, *, place: Mapping[str, Any]) -> None:
-        """Record a finished call."""
-        OpenCall._record_finished(self.host, call, partial(self.span, parent=parent, place=place))
+    def call(
+        self,
+        call: Call,
+        parent: SpanContext,
+        start_time: int | None,
+        end_time: int | None,
+        *,
+        place: Mapping[str, Any],
+    ) -> None:
+        """Record a finished call; the times are for one without its own."""
+        start_span = partial(self.span, parent=parent, place=place)
+        OpenCall._record_finished(self.host, call, start_span, start_time=start_time, end_time=end_time)
 
     def ended(self, span: RecordingSpan) -> None:
         """Count an ended span and pass it to the session."""
