@@ -63,6 +63,53 @@ def test_two_files_of_one_session_read_as_the_one_with_content() -> None:
     assert ("hello", ()) == (found.steps[0].observation, found.steps[0].omissions)
 
 
+@pytest.mark.parametrize("is_read", [False, True], ids=["same blocks", "other blocks"])
+@pytest.mark.parametrize("content", [False, True], ids=["content last", "content first"])
+def test_packed_steps_in_two_files_of_one_session_count_once(is_read: bool, content: bool) -> None:
+    """
+    Each file has spans of its own for them, which begin and end elsewhere if one file is flushed earlier.
+    """
+    routes = [mttp.Route(f"file://{content}.jsonl", content=content) for content in (content, not content)]
+    with mttp.configure(routes, steps="packed") as session, mttp.episode() as episode:
+        for index in range(3):
+            with episode.step() as step:
+                step.observation([float(index), 1.0])
+                step.reward(0.5)
+            if is_read:
+                mttp.read(session)  # flushes the first file
+    sources = [f"{content}.jsonl" for content in (content, not content)]
+    found, summary = mttp.read(sources), mttp.summarize(sources)
+
+    (actual,) = found
+    assert [[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]] == [step.observation for step in actual.steps]
+    assert (True, 3, 1.5) == (actual.complete, actual.length, actual.return_)
+    assert ([], []) == (found.problems, summary.problems)
+    assert ([3], [1.5]) == ([*summary.lengths], [*summary.returns])
+
+
+def test_packed_steps_with_one_index_are_different_steps() -> None:
+    """
+    A program may give an index twice; these steps have times of their own.
+    """
+    with mttp.configure("file://a.jsonl", steps="packed"), mttp.episode() as episode:
+        for action in "ab":
+            with episode.step(index=7) as step:
+                step.action(action)
+
+    assert ["a", "b"] == [step.action for step in mttp.read("a.jsonl")[0].steps]
+
+
+def test_the_copy_with_less_left_out_counts_before_the_one_with_more_attributes() -> None:
+    """
+    What is left out may be described by several attributes, such as a data type and a shape.
+    """
+    whole = SpanRecord(trace_id="1", span_id="2", name="step", attributes={a.OBSERVATION_VALUE: "[1.0]"})
+    described = {a.OBSERVATION_DTYPE: "float64", a.OBSERVATION_SHAPE: [1], a.OMISSIONS: ["content"]}
+    lean = replace(whole, attributes=described)
+
+    assert whole is fuller(lean, whole) is fuller(whole, lean)
+
+
 def test_equal_copies_are_no_problem() -> None:
     """
     A retried export causes equal copies.

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
+from mttp.codec import kinds
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
-__all__ = ["fuller", "is_lossless", "is_same"]
+__all__ = ["CopyKey", "copy_key", "fuller", "is_lossless", "is_same"]
+
+CopyKey: TypeAlias = "str | tuple[object, ...]"
+"""What the copies of a span have in common, and no other span of its trace has."""
 
 _OMISSIONS = frozenset({a.OMISSIONS, f"{a.STEPS_COLUMN}.{a.OMISSIONS}"})
 _META_ATTRIBUTES = _OMISSIONS | {a.STEPS_LAYOUT}
 """Attributes that describe other attributes."""
+_OF_STEPS = (a.SEGMENT_ID, a.AGENT_ID, a.STEPS_FIRST_INDEX, a.STEPS_COUNT)
+"""Attributes that tell the steps of an episode that are in columns."""
+
+
+def copy_key(record: SpanRecord) -> CopyKey:
+    """
+    Return the span id; for steps in columns, which steps they are.
+
+    Each transport lays out the columns itself, so that the ids of these spans differ.
+    """
+    found = record.attributes
+    if a.STEPS_COUNT not in found or kinds.kind(record) != names.STEPS:
+        return record.span_id
+    steps = (found.get(key) for key in _OF_STEPS)
+    return *steps, record.start_time, record.end_time
 
 
 def is_same(one: SpanRecord, other: SpanRecord) -> bool:
-    """Whether two records with the same id are copies of one span."""
+    """Return whether two records with the same key are copies of one span."""
     return (one.name, one.start_time, one.end_time) == (other.name, other.start_time, other.end_time)
 
 
 def fuller(one: SpanRecord, other: SpanRecord) -> SpanRecord:
-    """The copy with more attributes, events and links; with equal numbers, the one with fewer omissions."""
+    """Return the copy with fewer omissions; of equal numbers, that with more attributes, events and links."""
     return other if _fullness(other) > _fullness(one) else one
 
 
 def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
-    """Whether the kept copy has all attributes of the other one."""
+    """Return whether the kept copy has all attributes of the other one."""
     return dropped.attributes.keys() - _META_ATTRIBUTES <= kept.attributes.keys()
 
 
 def _fullness(record: SpanRecord) -> tuple[int, int]:
     size = len(record.attributes.keys() - _META_ATTRIBUTES) + len(record.events) + len(record.links)
-    return size, -sum(_omitted(record.attributes.get(key)) for key in _OMISSIONS)
+    return -sum(_omitted(record.attributes.get(key)) for key in _OMISSIONS), size
 
 
 def _omitted(omissions: object) -> int:
-    """Number of omissions, of the span itself or of its packed steps."""
+    """Return the number of omissions, of the span itself or of its packed steps."""
     return sum(map(_omitted, omissions)) if isinstance(omissions, (list, tuple)) else omissions is not None

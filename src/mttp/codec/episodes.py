@@ -272,14 +272,23 @@ def _is_reward(record: SpanRecord) -> bool:
 
 
 def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[str, Step]]:
-    """Yield the steps, each with the id of its segment."""
+    """
+    Yield the steps, each with the id of its segment.
+
+    A step may be both in a block and a span, or in several blocks, since each transport makes its own.
+    """
     spans = types.get(names.STEP, ())
     known = {_key(segments.segment(record), record.attributes) for record in spans}
+    packed: dict[tuple[object, ...], tuple[str, Step]] = {}
     for record in types.get(names.STEPS, ()):
         part = segments.segment(record)
         for step in blocks.decode(record):
-            if (part, step.agent, step.index) not in known:  # a step may be both in a block and a span
-                yield part, step
+            if (part, step.agent, step.index) not in known:
+                key = part, step.agent, step.index, step.start_time
+                _, copy = packed.setdefault(key, (part, step))
+                if len(step.omissions) < len(copy.omissions):
+                    packed[key] = part, step
+    yield from packed.values()
     for record in spans:
         mine = children.get(record.span_id, [])
         step = steps.decode(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from mttp.codec.duplicates import CopyKey, copy_key
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -59,11 +60,11 @@ def _span_count(record: SpanRecord) -> int:
 class _EpisodePart:
     """The spans of one segment that were found."""
 
-    __slots__ = ("found", "ids", "stated")
+    __slots__ = ("found", "keys", "stated")
 
     def __init__(self) -> None:
-        self.ids: set[str] | None = set()
-        """The span ids found; None once the segment is complete."""
+        self.keys: set[CopyKey] | None = set()
+        """The keys of the spans found; None once the segment is complete."""
         self.found = 0
         """The number of spans found."""
         self.stated: int | None = None
@@ -91,31 +92,31 @@ class EpisodeParts:
     def add(self, kind: str, record: SpanRecord) -> bool:
         """Count a span of a type; return whether it is new."""
         name = segment(record)
-        if not self.take(name, record.span_id, _span_count(record)):
+        if not self.take(name, copy_key(record), _span_count(record)):
             return False
         part = self._parts[name]
         if part.stated is None and kind == (names.SEGMENT if name else names.EPISODE):
             count = record.attributes.get(a.SEGMENT_SPAN_COUNT if name else a.EPISODE_SPAN_COUNT)
             part.stated = count if isinstance(count, int) else 0
         if part.stated is not None and part.found >= part.stated:
-            part.ids = None
+            part.keys = None
         return True
 
-    def take(self, name: str, span_id: str, count: int = 1) -> bool:
+    def take(self, name: str, key: CopyKey, count: int = 1) -> bool:
         """Count a span as `count` spans of a segment; return whether it is new."""
         part = self._parts.get(name)
         if part is None:
             part = self._parts[name] = _EpisodePart()
-        if part.ids is None or span_id in part.ids:
+        if part.keys is None or key in part.keys:
             return False
-        part.ids.add(span_id)
+        part.keys.add(key)
         part.found += count
         return True
 
     def is_whole(self, name: str) -> bool:
         """Return whether all spans of a segment were found."""
         part = self._parts.get(name)
-        return part is not None and part.ids is None
+        return part is not None and part.keys is None
 
     @property
     def found(self) -> int:
@@ -134,7 +135,7 @@ class EpisodeParts:
             where = f" of segment {name}" if name else ""
             if part.stated is None:
                 lacks.append(f"the end{where} was not found")
-            elif part.ids is not None:
+            elif part.keys is not None:
                 lacks.append(f"{part.found} of {part.stated}{where} were found")
         return lacks
 

@@ -14,7 +14,7 @@ from mttp.codec import groups as group_codec
 from mttp.codec import kinds
 from mttp.codec import runs as run_codec
 from mttp.codec import updates as update_codec
-from mttp.codec.duplicates import fuller, is_lossless, is_same
+from mttp.codec.duplicates import CopyKey, copy_key, fuller, is_lossless, is_same
 from mttp.errors import ConfigureError, ReadError
 from mttp.model.episodes import Annotation, Call, Episode, Group, Run, Update, ordered
 from mttp.model.evaluations import Evaluation
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "read", "read_without"]
 
-_Traces: TypeAlias = dict[str, dict[str, SpanRecord]]
+_Traces: TypeAlias = dict[str, dict[CopyKey, SpanRecord]]
 _OF_LEFT_OUT = ("incomplete_group", "unknown_target")
 """Kinds of problems that also arise where episodes are left out."""
 
@@ -313,17 +313,18 @@ def _recording(scan: Scan, left_out: Set[str]) -> Recording:
 
 
 def _traces(scan: Scan, left_out: Set[str]) -> tuple[_Traces, int]:
-    """Spans by trace id and span id, the fullest of several copies; and the number of repeated spans."""
+    """Spans by trace id and key, the fullest of several copies; and the number of repeated spans."""
     traces: _Traces = {}
     duplicates = 0
     for record in scan:
         if record.trace_id in left_out:
             continue
         trace = traces.setdefault(record.trace_id, {})
-        first = trace.setdefault(record.span_id, record)
+        key = copy_key(record)
+        first = trace.setdefault(key, record)
         if first is not record:
             duplicates += 1
-            trace[record.span_id] = _chosen(first, record, scan)
+            trace[key] = _chosen(first, record, scan)
     return traces, duplicates
 
 
