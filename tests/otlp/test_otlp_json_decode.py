@@ -168,6 +168,22 @@ def test_each_kind_of_value_is_read(encoded: Any, expected: Any):
     assert (type(expected), expected) == (type(found), found)
 
 
+@pytest.mark.parametrize("spacing", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+def test_a_negative_zero_of_a_program_in_go_keeps_its_sign(spacing: tuple[str, str]):
+    """
+    Go writes it as -0, which parsers of JSON take for an integer; a text that looks like it is left alone.
+    """
+    zero, text = {"doubleValue": 0.25}, '"doubleValue":0.25}'
+    values = [zero, array(zero, {"doubleValue": 0.5}), array(zero, {"stringValue": text})]
+    given_line = line(*({"key": f"{place}", "value": value} for place, value in enumerate(values)))
+    written = json.dumps(json.loads(given_line), separators=spacing).encode().replace(b"0.25", b"-0")
+    whole, scalars = (decode_line(written, arrays=arrays)[0].attributes for arrays in (True, False))
+    again = decode_spans(written)[0][0].attributes
+
+    assert "[-0.0, [-0.0, 0.5], [-0.0, '\"doubleValue\":-0}']]" == str([*whole.values()])
+    assert (str(whole), "{'0': -0.0}") == (str(again), str(scalars))
+
+
 def test_nan_is_read():
     """
     NaN is spelled as text.

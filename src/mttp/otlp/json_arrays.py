@@ -29,6 +29,8 @@ _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
 _AROUND_INTEGER = len(b'{"intValue":""}')
 _NUMBER = (_INTEGER, _DOUBLE)
 _BETWEEN_DOUBLES = b'},{"doubleValue":'
+_NEGATIVE_ZERO = b":-0}"
+"""What reads as an integer without a sign."""
 
 _integers = msgspec.json.Decoder(list[int]).decode
 _floats = msgspec.json.Decoder(list[float]).decode
@@ -85,7 +87,7 @@ def _places(line: bytes) -> list[Place]:
 
 
 def numbers(items: bytes) -> list[Any] | None:
-    """Parse the items of an array; None unless all are integers or all are doubles."""
+    """Parse the items of an array; None unless all are integers or all are doubles, none of them -0."""
     try:
         return _of_integers(items) if items.startswith(_INTEGER) else _of_doubles(items)
     except msgspec.DecodeError:
@@ -102,4 +104,6 @@ def _of_doubles(items: bytes) -> list[float] | None:
     inner = items[len(_DOUBLE) : -1]
     bare = inner.replace(_BETWEEN_DOUBLES, b",")
     found = _floats(b"[%b]" % bare)
+    if 0.0 in found and _NEGATIVE_ZERO in items:
+        return None
     return found if len(inner) == len(bare) + (len(_BETWEEN_DOUBLES) - 1) * (len(found) - 1) else None

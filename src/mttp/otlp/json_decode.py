@@ -8,6 +8,7 @@ in either case, int64 is text or a number, enums are numbers or names, and an em
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -84,6 +85,7 @@ _KINDS = {
 _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 _NULL = msgspec.Raw(b"null")
 _NO_VALUE = messages.ScalarOrText()
+_negative_zeros = re.compile(rb'"doubleValue":\s*-0(?=\s*})').sub
 _HEX = "0123456789abcdefABCDEF"
 _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -103,7 +105,7 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     short, places = cut(line) if arrays else (hollowed(line), [])
     if short is not line:
         with suppress(*_INVALID, LookupError):  # the error is reported for the whole line
-            traces = decoder.decode(short)
+            traces = decoder.decode(_signed(short))
             if traces.resource_spans:
                 return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
     traces = _parsed(line, decoder)
@@ -219,7 +221,7 @@ def _written(line: bytes, reasons: list[str]) -> Iterator[tuple[Scope, msgspec.R
             return None
 
     try:
-        document = parsed(_FIELDS.decode, line)
+        document = parsed(_FIELDS.decode, _signed(line))
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
     blocks = read(_ITEMS.decode, document.get("resourceSpans", _NULL), "resourceSpans")
@@ -251,7 +253,7 @@ def _scope_of(block: msgspec.Raw) -> Scope:
 
 def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
-        traces = parsed(decoder.decode, line)
+        traces = parsed(decoder.decode, _signed(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _explained(_document(line), error) from error
     if traces.resource_spans is msgspec.UNSET:
@@ -260,6 +262,12 @@ def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
             raise _no_traces(document)
         return messages.JsonTraces(None)
     return traces
+
+
+def _signed(text: bytes) -> bytes:
+    """Return OTLP JSON in which a double that is -0, as Go writes it, is no integer, which has no such sign."""
+    is_suspect = b'"doubleValue":-0}' in text or b'": ' in text[:64]  # this is faster than the expression
+    return _negative_zeros(rb"\g<0>.0", text) if is_suspect else text
 
 
 def _document(line: bytes) -> Any:
@@ -474,7 +482,7 @@ def _array(array: messages.JsonArray, cut_out: _Cut, depth: int) -> list[Any]:
     items = cut_out.items(first.place)
     found = numbers(items)
     if found is None:
-        return _array(_ARRAY.decode(b'{"values":[%b]}' % items), _NOTHING_CUT, depth)
+        return _array(_ARRAY.decode(_signed(b'{"values":[%b]}' % items)), _NOTHING_CUT, depth)
     return found
 
 
