@@ -265,7 +265,7 @@ def _parsed(line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 
 def _signed(text: bytes) -> bytes:
-    """Return OTLP JSON in which a double that is -0, as Go writes it, is no integer, which has no such sign."""
+    """Return OTLP JSON in which doubles that Go writes as -0, which would be read as 0, have a point."""
     is_suspect = b'"doubleValue":-0}' in text or b'": ' in text[:64]  # this is faster than the expression
     return _negative_zeros(rb"\g<0>.0", text) if is_suspect else text
 

@@ -16,11 +16,13 @@ __all__ = ["Address"]
 _LIMIT = 1000
 _PORTS = {"jaeger": 16686, "tempo": 3200, "phoenix": 6006, "mlflow": 5000}
 _OWN = {
-    "jaeger": ("service", "tags", "start", "end"),
+    "jaeger": ("service", "tags", "start", "end", "wait"),
     "tempo": ("q", "start", "end", "wait"),
     "phoenix": ("project",),
     "mlflow": ("experiment",),
 }
+_WAITS = {"jaeger": 5, "tempo": 45}
+"""Seconds for which stores are searched again that find traces only some time after they accept them."""
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _COMMON = ("run", "trace", "limit", "timeout", "tls", "headers")
 
@@ -41,7 +43,7 @@ class Address:
     """Largest number of traces to request."""
     timeout: float = 30.0
     """Seconds to wait for one response."""
-    wait: float = 45.0
+    wait: float = 0.0
     """Seconds to repeat the search for an incomplete run."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request."""
@@ -73,7 +75,7 @@ class Address:
             traces=tuple(_trace_ids(place, options.get("trace", ""))),
             limit=int(_number(place, "limit", options.get("limit", str(_LIMIT)))),
             timeout=_number(place, "timeout", options.get("timeout", "30")),
-            wait=_number(place, "wait", options.get("wait", "45"), least=0.0),
+            wait=_number(place, "wait", options.get("wait", str(_WAITS.get(parts.scheme, 0))), least=0.0),
             headers=_headers(place, options.get("headers", "")),
             options={name: options[name] for name in _OWN[parts.scheme] if name in options},
         )

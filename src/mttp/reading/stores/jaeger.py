@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -20,6 +20,11 @@ from mttp.semconv import attributes as a
 
 __all__ = ["Jaeger", "open"]
 
+_PAUSE_SECONDS = 0.2
+_TOO_MANY = "search depth must be"
+"""In the error of a store whose memory holds fewer traces than the limit of a search."""
+_RAW = {"raw": "true"}
+"""Asks for spans as they were sent; without it, times are moved and warnings added."""
 _KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _EMPTY = (
     f"this store returns {EMPTY!r} for an empty string: empty strings and {EMPTY!r} can't be distinguished"
@@ -45,23 +50,42 @@ class Jaeger(Store):
         self._decoded: dict[str, list[SpanRecord]] = {}
         """Traces from a search by the newer API."""
         self._has_newer = True
+        self._limit = address.limit
+        """Largest number of traces that one search of the store may return."""
+        self._cut: list[str] = []
+        """Services of which the last search returned as many traces as it may."""
         self._strings = StringLosses()
 
     def search(self) -> Iterator[str]:
-        """Search by service, and by run if given."""
-        seen: set[str] = set()
-        for service in self._services():
-            try:
-                data = ask(self.address, "/api/traces", self._query(service)).get("data") or ()
-                found = {trace["traceID"].zfill(32): trace for trace in data}
-                self._found |= found
-                trace_ids = list(found)
-            except ReadError as error:  # the older API fails if any trace has a NaN
-                trace_ids = self._search_newer(service, error)
-            for trace_id in trace_ids:
-                if trace_id not in seen:
-                    seen.add(trace_id)
-                    yield trace_id
+        """Search by service, and by run if given; repeat until a run is complete, then yield its traces."""
+        trace_ids: dict[str, None] = {}
+        for _ in self._rounds(_PAUSE_SECONDS):
+            self._cut.clear()
+            for service in self._services():
+                trace_ids |= dict.fromkeys(self._search(service))
+            if self._cut:
+                break
+            for trace_id in trace_ids if self._is_awaited else ():
+                for span in self._decoded.get(trace_id) or _spans(self._found[trace_id]):
+                    self._count(span)
+        if len(trace_ids) < self.address.limit:
+            self.losses += (
+                f"{self._limit:,} traces of service {service} were found, and the store returns no more at "
+                "once; start=N and end=N, in microseconds since 1970, select others"
+                for service in self._cut
+            )
+        yield from trace_ids
+        self._note_missing_end(trace_ids)
+
+    def _search(self, service: str) -> list[str]:
+        try:
+            data = self._asked("/api/traces", self._query(service), "limit").get("data") or ()
+        except ReadError as error:  # the older API fails if any trace has a NaN
+            return self._search_newer(service, error)
+        found = {trace["traceID"].zfill(32): trace for trace in data}
+        self._note_cut(service, found)
+        self._found |= found
+        return [*found]
 
     def _search_newer(self, service: str, error: ReadError) -> list[str]:
         """The traces of a service by the newer API, which can't search attributes; raises `error`."""
@@ -69,10 +93,10 @@ class Jaeger(Store):
             "query.service_name": service,
             "query.start_time_min": self._moment("start"),
             "query.start_time_max": self._moment("end"),
-            "query.search_depth": self.address.limit,
+            "query.raw_traces": "true",
         }
         try:
-            answer = ask(self.address, "/api/v3/traces", query)
+            answer = self._asked("/api/v3/traces", query, "query.num_traces", "query.search_depth")
         except StoreNotFound:
             return []
         except ReadError:
@@ -80,8 +104,24 @@ class Jaeger(Store):
         traces: dict[str, list[SpanRecord]] = {}
         for span in self._spans(self.address.url, answer):
             traces.setdefault(span.trace_id, []).append(span)
-        self._decoded |= {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
-        return list(self._decoded)
+        self._note_cut(service, traces)
+        wanted = {key: spans for key, spans in traces.items() if self._is_wanted(spans)}
+        self._decoded |= wanted
+        return [*wanted]
+
+    def _asked(self, path: str, query: Mapping[str, Any], *limits: str) -> Any:
+        """The response to a search with the limit in these parameters, halved until the store takes it."""
+        while True:
+            try:
+                return ask(self.address, path, {**query, **dict.fromkeys(limits, self._limit)})
+            except ReadError as error:
+                if _TOO_MANY not in str(error) or self._limit == 1:
+                    raise
+                self._limit //= 2
+
+    def _note_cut(self, service: str, found: Collection[str]) -> None:
+        if len(found) >= self._limit:
+            self._cut.append(service)
 
     def _is_wanted(self, spans: list[SpanRecord]) -> bool:
         run = self.address.run
@@ -99,7 +139,7 @@ class Jaeger(Store):
 
     def _query(self, service: str) -> dict[str, Any]:
         options = self.address.options
-        query: dict[str, Any] = {"service": service, "limit": self.address.limit}
+        query: dict[str, Any] = {"service": service, **_RAW}
         tags = json.loads(options["tags"]) if "tags" in options else {}
         if self.address.run:
             tags[a.RUN_ID] = self.address.run
@@ -115,7 +155,7 @@ class Jaeger(Store):
         if self._has_newer:
             try:
                 path = f"/api/v3/traces/{trace_id}"
-                answer = ask(self.address, path)
+                answer = ask(self.address, path, {"raw_traces": "true"})
                 self._found.pop(trace_id, None)
                 return self._spans(f"{self.address.url}{path}", answer)
             except StoreNotFound:
@@ -133,7 +173,7 @@ class Jaeger(Store):
         """The spans with the types of the convention; attributes of unknown type are listed as losses."""
         if TEXTS not in self.losses and _keeps_text(found):
             self.losses.append(TEXTS)
-        spans = [replace(span, attributes=typed(span.attributes)) for span in found]
+        spans = [replace(span, attributes=typed(_recorded(span.attributes))) for span in found]
         if TEXTS in self.losses:
             for span in spans:
                 self._name_untyped(span)
@@ -156,7 +196,7 @@ class Jaeger(Store):
         found = self._found.pop(trace_id, None)
         if found is None:
             try:
-                data = ask(self.address, f"/api/traces/{trace_id}").get("data") or []
+                data = ask(self.address, f"/api/traces/{trace_id}", _RAW).get("data") or []
             except StoreNotFound:
                 return []
             found = next(iter(data), None)
@@ -166,6 +206,11 @@ class Jaeger(Store):
 def _keeps_text(spans: Sequence[SpanRecord]) -> bool:
     """Whether a number of the convention came as text."""
     return any(type(span.attributes.get(key)) is str for span in spans for key in _NUMBERS)
+
+
+def _recorded(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The attributes without what Jaeger added, such as its warnings."""
+    return {key: value for key, value in found.items() if not key.startswith("@jaeger@")}
 
 
 _NUMBERS = (a.EPISODE_STEP_COUNT, a.STEP_INDEX)

@@ -71,12 +71,17 @@ def ask(address: Address, path: str, parameters: Mapping[str, Any] | None = None
     if reply.cut is not None:
         raise _unanswered(url, reply.cut)
     try:
-        return json.loads(reply.body)
+        return json.loads(reply.body, parse_int=_number)
     except (ValueError, RecursionError) as error:
         kind = reply.headers.get("content-type", "")
         what = "an HTML page" if is_page(reply.body) else repr(kind or "no content type")
         text = printable(reply.body, headers, _MAX_SHOWN)
         raise ReadError(f"{url} returns {what} instead of JSON: {text!r} ({_PORT})") from error
+
+
+def _number(text: str) -> float:
+    """Return an integer; -0 is the double that Go writes so."""
+    return -0.0 if text == "-0" else int(text)
 
 
 def _unanswered(url: str, found: RequestError) -> ReadError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from mttp.errors import ReadError
@@ -76,6 +77,33 @@ class Store(ABC):
             self._has_end = True
             count = span.attributes.get(a.RUN_EPISODE_COUNT)
             self._stated[span.span_id] = int(count) if isinstance(count, (int, float)) else 0
+
+    def _rounds(self, pause: float) -> Iterator[float]:
+        """
+        Yield before each search the seconds that are left: once, or until the requested run is whole.
+
+        `pause` is the time between searches, in seconds.
+        """
+        end = time.monotonic() + (self.address.wait if self._is_awaited else 0.0)
+        while True:
+            yield end - time.monotonic()
+            left = end - time.monotonic()
+            if (self._has_end and not self.is_part) or left <= 0:
+                return
+            time.sleep(min(pause, left))
+
+    def _note_missing_end(self, trace_ids: Collection[str]) -> None:
+        """Add a loss if the run's end, which is written last, is not among all that was found."""
+        if self._is_awaited and 0 < len(trace_ids) < self.address.limit and not self._has_end:
+            self.losses.append(
+                f"the end of run {self.address.run} was not found: the run has not ended, or the store "
+                "does not find it yet; there may be more episodes"
+            )
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether a run is requested, and not a part of it."""
+        return self.address.run is not None and not {"q", "tags"} & self.address.options.keys()
 
     @property
     def is_part(self) -> bool:

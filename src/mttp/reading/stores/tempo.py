@@ -40,42 +40,25 @@ class Tempo(Store):
     def search(self) -> Iterator[str]:
         """Search by the query, else by run, else for all runs; repeat until a run is complete."""
         seen: set[str] = set()
-        end = next_log = time.monotonic()
-        end += self.address.wait if self._is_awaited else 0.0
-        while True:
-            for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
-                trace_id = str(found["traceID"]).lower().zfill(32)
-                if trace_id not in seen:
-                    seen.add(trace_id)
-                    yield trace_id
-            now = time.monotonic()
-            if (self._has_end and not self.is_part) or len(seen) >= self.address.limit:
-                return
-            if now >= end:
-                self._note_missing_end(seen)
-                return
-            if now >= next_log:
+        next_log = 0.0
+        for number, left in enumerate(self._rounds(_PAUSE_SECONDS)):
+            if number and (now := time.monotonic()) >= next_log:
                 next_log = now + _LOG_SECONDS
                 log.warning(
                     "mttp: Tempo's search returns %s of run %s so far, since it finds traces half a minute "
                     "after they arrive; repeating it for %.0f s (wait=0 searches once)",
                     f"{len(seen):,} trace{'' if len(seen) == 1 else 's'}",
                     self.address.run,
-                    end - now,
+                    left,
                 )
-            time.sleep(min(_PAUSE_SECONDS, end - now))
-
-    def _note_missing_end(self, seen: set[str]) -> None:
-        """Add a loss if the run's end, which is written last, was not found."""
-        if self._is_awaited and seen and not self._has_end:
-            self.losses.append(
-                f"the end of run {self.address.run} was not found: the run has not ended, or Tempo's search "
-                "does not find it yet; there may be more episodes"
-            )
-
-    @property
-    def _is_awaited(self) -> bool:
-        return self.address.run is not None and "q" not in self.address.options
+            for found in ask(self.address, "/api/search", self._query()).get("traces") or ():
+                trace_id = str(found["traceID"]).lower().zfill(32)
+                if trace_id not in seen:
+                    seen.add(trace_id)
+                    yield trace_id
+            if len(seen) >= self.address.limit:
+                break
+        self._note_missing_end(seen)
 
     def _query(self) -> dict[str, str]:
         options, now = self.address.options, int(time.time())
