@@ -195,11 +195,33 @@ def otlp_json(records: Iterable[SpanRecord]) -> dict[str, list[Any]]:
     return {"resourceSpans": [block for several in blocks for block in several]}
 
 
+WARNINGS = "@jaeger@warnings"
+"""The attribute in which Jaeger lists what it changed."""
+TOO_DEEP = "search depth must be greater than 0 and less than max traces"
+
+
 @dataclass
 class JaegerServer(Backend):
-    """Jaeger 2: `/api/traces` in its own JSON, and `/api/v3/traces` as OTLP unless it is an older one."""
+    """
+    Jaeger 2 with its store in memory: `/api/traces` in its own JSON, `/api/v3/traces` as OTLP.
+
+    What it has accepted it stores a moment later: after the next query. An older one has no newer API.
+    """
 
     newer: bool = True
+    max_traces: int = 100_000
+    accepted: list[SpanRecord] = field(default_factory=list)
+
+    def take(self, records: list[SpanRecord]) -> Answer:
+        self.accepted += records
+        return TAKEN
+
+    def __call__(self, asked: Asked) -> Answer:
+        answer = super().__call__(asked)
+        if asked.method == "GET":
+            records, self.accepted = self.accepted, []
+            super().take([lasting(record) for record in records])
+        return answer
 
     def answer(self, asked: Asked) -> Answer:
         if asked.path == "/api/services":
@@ -209,43 +231,104 @@ class JaegerServer(Backend):
                 for span in spans
             }
             return answered({"data": [*sorted(names), "jaeger"], "total": len(names), "errors": None})
-        if asked.path.startswith("/api/v3/traces/"):
-            if not self.newer:
-                return 404, "text/plain", b"404 page not found"
-            spans = self.traces.get(asked.path.rpartition("/")[2])
-            if spans is None:
-                return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
-            return answered({"result": otlp_json(spans)})
-        if asked.path == "/api/v3/traces" and self.newer:
-            assert asked.one("query.start_time_min") < asked.one("query.start_time_max")
-            return answered({"result": otlp_json(span for spans in self.traces.values() for span in spans)})
+        if asked.path.startswith("/api/v3/traces"):
+            return self.as_otlp(asked) if self.newer else (404, "text/plain", b"404 page not found")
+        is_raw = asked.query.get("raw") == ["true"]
         if asked.path == "/api/traces":
-            tags = json.loads(asked.one("tags")) if "tags" in asked.query else {}
-            found = self.of_run(tags.get("mttp.run.id"))
-            service = asked.one("service")
-            shown = [
-                jaeger_json(trace_id, spans)
-                for trace_id, spans in found.items()
-                if any(span.scope.resource.get("service.name") == service for span in spans)
-            ]
-            return self.written({"data": shown[: int(asked.one("limit"))], "errors": None})
-        if asked.path.startswith("/api/traces/"):
+            found = self.searched(asked, "service", "limit", "100")
+            if found is None:
+                return answered({"data": None, "errors": [{"code": 500, "msg": TOO_DEEP}]}, 500)
+        elif asked.path.startswith("/api/traces/"):
             trace_id = asked.path.rpartition("/")[2]
             if trace_id not in self.traces:
                 return answered({"data": None, "errors": [{"code": 404, "msg": "trace not found"}]}, 404)
-            return self.written({"data": [jaeger_json(trace_id, self.traces[trace_id])], "errors": None})
-        return 404, "text/plain", b"404 page not found"
+            found = {trace_id: self.traces[trace_id]}
+        else:
+            return 404, "text/plain", b"404 page not found"
+        shown = {key: spans if is_raw else adjusted(spans) for key, spans in found.items()}
+        return self.written({"data": [jaeger_json(*trace) for trace in shown.items()], "errors": None})
+
+    def as_otlp(self, asked: Asked) -> Answer:
+        """A trace, or those that a search finds; the store keeps them as they were adjusted for it."""
+        trace_id = asked.path.removeprefix("/api/v3/traces").strip("/")
+        if trace_id:
+            found: dict[str, list[SpanRecord]] | None = {
+                key: spans for key, spans in self.traces.items() if key == trace_id
+            }
+        else:
+            assert asked.one("query.start_time_min") < asked.one("query.start_time_max")
+            found = self.searched(asked, "query.service_name", "query.num_traces", "0")
+        if found is None:
+            return answered({"error": {"httpCode": 500, "message": TOO_DEEP}}, 500)
+        if not found:
+            return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
+        if asked.query.get("raw_traces" if trace_id else "query.raw_traces") != ["true"]:
+            found = {key: adjusted(spans) for key, spans in found.items()}
+            self.traces |= found
+        document = otlp_json(span for spans in found.values() for span in spans)
+        return 200, "text/plain", written_in_go({"result": document})
+
+    def searched(self, asked: Asked, service: str, limit: str, default: str) -> dict[str, Any] | None:
+        """The newest traces of a service, and of a run; None if the store holds fewer than the limit."""
+        count = int(asked.query.get(limit, [default])[0])
+        if not 0 < count <= self.max_traces:
+            return None
+        tags = json.loads(asked.one("tags")) if "tags" in asked.query else {}
+        found = [
+            (trace_id, spans)
+            for trace_id, spans in reversed(self.of_run(tags.get("mttp.run.id")).items())
+            if any(span.scope.resource.get("service.name") == asked.one(service) for span in spans)
+        ]
+        return dict(found[:count])
 
     def written(self, document: object) -> Answer:
         """Go's JSON has no NaN: it gives up."""
         try:
-            return 200, "application/json", json.dumps(document, allow_nan=False).encode()
+            return 200, "application/json", written_in_go(document)
         except ValueError:
-            return (
-                500,
-                "text/plain",
-                b"failed marshalling HTTP response to JSON: json: unsupported value: NaN",
-            )
+            reason = "failed marshalling HTTP response to JSON: json: unsupported value: NaN"
+            message = f"failed writing HTTP response: {reason}"
+            return answered({"data": None, "errors": [{"code": 500, "msg": message}]}, 500)
+
+
+def lasting(span: SpanRecord) -> SpanRecord:
+    """A span that takes a nanosecond at least, as Jaeger stores it."""
+    if span.start_time < span.end_time:
+        return span
+    return warned(replace(span, end_time=span.start_time + 1), "Negative duration detected")
+
+
+def adjusted(spans: list[SpanRecord]) -> list[SpanRecord]:
+    """The spans as Jaeger shows them: attributes sorted, and each span begins within its parent."""
+    parents = {span.span_id: span for span in spans}
+    shown = []
+    for span in spans:
+        parent = parents.get(span.parent_id, span)
+        if not parent.start_time <= span.start_time <= span.end_time <= parent.end_time:
+            span = warned(replace(span, start_time=parent.start_time), "This span's timestamps were adjusted")
+        shown.append(replace(span, attributes=dict(sorted(span.attributes.items()))))
+    return shown
+
+
+def warned(span: SpanRecord, warning: str) -> SpanRecord:
+    """The span with one more of Jaeger's warnings."""
+    warnings = [*span.attributes.get(WARNINGS, ()), warning]
+    return replace(span, attributes={**span.attributes, WARNINGS: warnings})
+
+
+def written_in_go(document: object) -> bytes:
+    """JSON as Go writes it, with doubles without their point where they are whole: -0.0 is -0."""
+    return json.dumps(_without_points(document), allow_nan=False).encode().replace(b'"<-0>"', b"-0")
+
+
+def _without_points(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {key: _without_points(value) for key, value in item.items()}
+    if isinstance(item, list):
+        return [_without_points(value) for value in item]
+    if isinstance(item, float) and item.is_integer():
+        return "<-0>" if str(item) == "-0.0" else int(item)
+    return item
 
 
 def jaeger_json(trace_id: str, spans: list[SpanRecord]) -> dict[str, Any]:

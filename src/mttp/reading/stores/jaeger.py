@@ -63,12 +63,12 @@ class Jaeger(Store):
             self._cut.clear()
             for service in self._services():
                 trace_ids |= dict.fromkeys(self._search(service))
-            if self._cut:
-                break
             for trace_id in trace_ids if self._is_awaited else ():
                 for span in self._decoded.get(trace_id) or _spans(self._found[trace_id]):
                     self._count(span)
-        if len(trace_ids) < self.address.limit:
+            if self._cut:
+                break
+        if len(trace_ids) < self.address.limit and not self._is_whole:
             self.losses += (
                 f"{self._limit:,} traces of service {service} were found, and the store returns no more at "
                 "once; start=N and end=N, in microseconds since 1970, select others"

@@ -88,7 +88,7 @@ class Store(ABC):
         while True:
             yield end - time.monotonic()
             left = end - time.monotonic()
-            if (self._has_end and not self.is_part) or left <= 0:
+            if self._is_whole or left <= 0:
                 return
             time.sleep(min(pause, left))
 
@@ -104,6 +104,11 @@ class Store(ABC):
     def _is_awaited(self) -> bool:
         """Whether a run is requested, and not a part of it."""
         return self.address.run is not None and not {"q", "tags"} & self.address.options.keys()
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the end of the requested run was found, and all episodes that it states."""
+        return self._has_end and not self.is_part
 
     @property
     def is_part(self) -> bool:
