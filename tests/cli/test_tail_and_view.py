@@ -148,6 +148,18 @@ def test_view_serves_until_it_is_interrupted() -> None:
     assert (0, "") == (program.returncode, complaints)
 
 
+@pytest.mark.parametrize("command", ["view", "tail"])
+@pytest.mark.parametrize("store", ["jaeger://127.0.0.1:1?run=x", "tempo://127.0.0.1:1"])
+def test_a_trace_store_is_not_followed(command: str, store: str) -> None:
+    """
+    Only files can be; the command says what reads a store.
+    """
+    code, output = run(command, store)
+
+    assert 2 == code
+    assert "can't be followed: give files or directories, or use mttp report" in " ".join(output.split())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_view_ends_during_a_search(number: signal.Signals) -> None:
     """

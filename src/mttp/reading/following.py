@@ -67,15 +67,21 @@ class Follower:
 
     def poll(self) -> Iterator[Arrived]:
         """Yield what is new; raises ReadError where there is nothing to follow."""
-        for item in find([*self._sources]):
-            if not isinstance(item, File):
-                raise ReadError(f"{item!r} can't be followed: give files or directories")
+        for item in self.files():
             try:
                 yield from self._read(item)
             except FileNotFoundError:  # rotated or removed since it was found
                 continue
             except OSError as error:
                 raise ReadError(f"{item.path}: {error.strerror or error}") from error
+
+    def files(self) -> list[File]:
+        """The files that there are; raises ReadError if there are none, or for a source of another kind."""
+        found = find([*self._sources])
+        for item in found:
+            if not isinstance(item, File):
+                raise ReadError(f"{item!r} can't be followed: give files or directories, or use mttp report")
+        return [item for item in found if isinstance(item, File)]
 
     def _read(self, item: File) -> Iterator[Arrived]:
         status = item.path.stat()

@@ -29,7 +29,7 @@ from mttp.reading.following import Arrived, Follower
 from mttp.reading.problems import Problem
 from mttp.reading.recording import Recording, read
 from mttp.reading.scanning import Scan
-from mttp.reading.sources import find, size
+from mttp.reading.sources import size
 from mttp.reading.span_aggregation import SpanAggregator
 from mttp.reading.summary import Summary, summed
 from mttp.semconv import attributes as a
@@ -210,8 +210,8 @@ class EpisodeIndex:
             self.version += 1
 
     def check(self) -> None:
-        """Raise ReadError if a source does not exist."""
-        find(self.sources)
+        """Raise ReadError if a source does not exist, or can't be followed."""
+        self._follower.files()
 
     def is_pattern(self, text: str) -> bool:
         """Whether a text is a regular expression of the database."""
