@@ -246,10 +246,11 @@ def test_a_span_without_a_duration_takes_a_nanosecond(jaeger: Jaeger) -> None:
 
 def test_what_is_not_asked_for_raw_is_sorted_and_moved(jaeger: Jaeger) -> None:
     """
-    And is so from then on, since its memory keeps what it has adjusted; read are the first ones.
+    And is so from then on, since its memory keeps what it has adjusted; the interface's queries change nothing.
     """
     expected = recorded(jaeger, "adjusted").episodes[1]
     trace_id = jaeger.read("adjusted").episodes[1].trace_id
+    assert 200 == jaeger.asked(f"/api/traces/{trace_id}").status
     raw = jaeger.spans(trace_id, raw_traces="true")
     adjusted, again = jaeger.spans(trace_id), jaeger.spans(trace_id, raw_traces="true")
 
