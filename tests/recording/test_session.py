@@ -64,6 +64,16 @@ def test_every_span_has_the_run_id(session: mttp.Session) -> None:
     }
 
 
+def test_the_resource_tells_evaluation_from_training() -> None:
+    """
+    Spans of an evaluation's episodes have no attribute for it.
+    """
+    with mttp.configure("memory://", kind="eval") as session, mttp.episode():
+        pass
+
+    assert {"eval"} == {record.scope.resource[a.RUN_KIND] for record in session.records()}
+
+
 @pytest.mark.parametrize(
     ("variables", "service"),
     [

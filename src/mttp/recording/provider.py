@@ -380,11 +380,11 @@ class Mirror(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def _with_their_resource(self, span: ReadableSpan) -> ReadableSpan:
-        """Return the span with the other provider's resource and this run's id."""
+        """Return the span with the other provider's resource and this run's id and kind."""
         if not isinstance(span, RecordingSpan):
             return span
         if self._origin is None:
-            run = Resource({a.RUN_ID: span.resource.attributes[a.RUN_ID]})
+            run = Resource({key: span.resource.attributes[key] for key in (a.RUN_ID, a.RUN_KIND)})
             self._origin = SpanOrigin(self._resource.merge(run), span.instrumentation_scope)
         return span.with_origin(self._origin)
 

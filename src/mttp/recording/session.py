@@ -94,7 +94,8 @@ class Session(Live):
         """
         secrets = USUAL if secrets is None else secrets
         omissions: list[str] = []
-        resource = _resource(run_id, secrets, omissions)
+        run = {a.RUN_ID: run_id, a.RUN_KIND: str(facts["kind"])}
+        resource = _resource(run, secrets, omissions)
         self.run_id = run_id
         self.run_name: str | None = facts.get("name")
         self.transports = [target.transport for target in targets if target.owned]
@@ -406,7 +407,7 @@ class Session(Live):
 
     @property
     def _resource(self) -> Resource:
-        """The resource: the service from OpenTelemetry's variables, and the run id."""
+        """The resource: the service from OpenTelemetry's variables, the run's id and its kind."""
         return self._recorder.origin.resource
 
     def _foreign_span_ended(self, span: ReadableSpan) -> None:
@@ -472,19 +473,19 @@ def _directory() -> str:
         return "."
 
 
-def _resource(run_id: str, secrets: Secrets, omissions: list[str]) -> Resource:
+def _resource(run: Mapping[str, str], secrets: Secrets, omissions: list[str]) -> Resource:
     """Return the resource without secrets from OpenTelemetry's variables."""
-    found = _detected(run_id)
+    found = _detected(run)
     kept = secrets.mapping(found.attributes, omissions)
     return Resource(kept, found.schema_url) if omissions else found
 
 
-def _detected(run_id: str) -> Resource:
+def _detected(run: Mapping[str, str]) -> Resource:
     named = "OTEL_SERVICE_NAME" in os.environ or a.SERVICE_NAME in os.environ.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""
     )
     service = {} if named else {a.SERVICE_NAME: "mttp"}
-    known = {**service, a.RUN_ID: run_id}
+    known = {**service, **run}
     try:
         return Resource.create(known)
     except RuntimeError:  # detectors need a thread, and none starts while the interpreter shuts down
