@@ -49,6 +49,28 @@ class OtlpJsonFileReceiver(Known):
     storage: str | None = None
 
 
+class ReadTopics(Known):
+    topics: list[str]
+    encoding: Literal["otlp_proto", "otlp_json"]
+
+
+class Marking(Known):
+    after: bool = False
+    on_error: bool = False
+
+
+class KafkaReceiver(Known):
+    brokers: list[str]
+    group_id: str
+    initial_offset: Literal["latest", "earliest"] = "latest"
+    traces: ReadTopics
+    message_marking: Marking = Marking()
+
+
+class BatchProcessor(Known):
+    timeout: Duration
+
+
 class MemoryLimiter(Known):
     check_interval: Duration
     limit_mib: int | None = None
@@ -90,6 +112,10 @@ class Queue(Known):
 
 class Retry(Known):
     enabled: bool = True
+    initial_interval: Duration = "5s"
+    randomization_factor: float = 0.5
+    multiplier: float = 1.5
+    max_interval: Duration = "30s"
     max_elapsed_time: Duration = "300s"
 
 
@@ -108,21 +134,23 @@ class Rotation(Known):
 
 class FileExporter(Known):
     path: str
-    rotation: Rotation
+    rotation: Rotation | None = None
+    append: bool = False
 
 
-class ResourceConversion(Known):
-    enabled: bool
+class ConstantLabels(Known):
+    included: list[str]
 
 
 class PrometheusExporter(Known):
     endpoint: str
     metric_expiration: Duration
-    resource_to_telemetry_conversion: ResourceConversion | None = None
+    resource_constant_labels: ConstantLabels
 
 
 class BalancedOtlp(Known):
     tls: Tls
+    retry_on_failure: Retry
     sending_queue: Queue
 
 
@@ -140,9 +168,21 @@ class Resolver(Known):
     dns: Dns
 
 
+class BalancingRetry(Retry):
+    """Of which nothing has a default but 0, by which it would ask again without a pause."""
+
+    initial_interval: Duration
+    randomization_factor: float
+    multiplier: float
+    max_interval: Duration
+    max_elapsed_time: Duration
+
+
 class LoadBalancingExporter(Known):
     routing_key: Literal["traceID", "service", "attributes", "streamID"]
     protocol: BalancedProtocol
+    retry_on_failure: BalancingRetry
+    sending_queue: Queue
     resolver: Resolver
 
 
@@ -271,7 +311,12 @@ class DeltaToCumulative(Known):
 
 
 class SignalToMetrics(Known):
+    error_mode: Literal["ignore", "silent", "propagate"] = "propagate"
     spans: list[SpanMetric]
+
+
+class Forward(Known):
+    """It takes no keys."""
 
 
 class HealthCheck(Known):
@@ -284,14 +329,15 @@ class FileStorage(Known):
 
 
 KINDS: dict[str, dict[str, type[Known]]] = {
-    "receivers": {"otlp": OtlpReceiver, "otlp_json_file": OtlpJsonFileReceiver},
+    "receivers": {"otlp": OtlpReceiver, "otlp_json_file": OtlpJsonFileReceiver, "kafka": KafkaReceiver},
     "processors": {
+        "batch": BatchProcessor,
         "memory_limiter": MemoryLimiter,
         "tail_sampling": TailSampling,
         "filter": Filter,
         "delta_to_cumulative": DeltaToCumulative,
     },
-    "connectors": {"signal_to_metrics": SignalToMetrics},
+    "connectors": {"forward": Forward, "signal_to_metrics": SignalToMetrics},
     "exporters": {
         "otlp_grpc": OtlpGrpcExporter,
         "load_balancing": LoadBalancingExporter,

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import yaml
 from collector_config.components import Config
+from collectors import merged
 from pydantic import ValidationError
 
+from mttp.semconv import attributes as a
 from mttp.semconv import metrics
 from mttp.semconv import spans as names
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
@@ -23,6 +25,9 @@ from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "collector-config"
 FILES = sorted(HOME.rglob("*.yaml"))
+AGENT_KAFKA = HOME / "kafka/agent.yaml"
+COUNTING = [HOME / name for name in ("gateway-lb.yaml", "dev/collector.yaml")]
+"""The Collectors that make metrics of spans."""
 COLLECTORS = [path for path in FILES if "\nservice:\n" in path.read_text()]
 DASHBOARDS = sorted((HOME / "dev/grafana/dashboards").glob("*.json"))
 DOCS = [ROOT / "docs" / name for name in ("jaeger.md", "tempo.md")]
@@ -83,6 +88,17 @@ def traceql() -> list[tuple[str, str]]:
     return [*found, *(("tempo.md", line) for block in documented for line in block.splitlines() if line)]
 
 
+def configuration(path: Path) -> dict[str, Any]:
+    """What a Collector runs by: the file itself, or of the agent's second way both files."""
+    loaded = dict(yaml.safe_load(path.read_text()))
+    return merged(configuration(HOME / "agent.yaml"), loaded) if path == AGENT_KAFKA else loaded
+
+
+def pipelines(path: Path) -> dict[str, Any]:
+    """The pipelines of a configuration."""
+    return dict(configuration(path)["service"]["pipelines"])
+
+
 @pytest.mark.parametrize("path", FILES, ids=relative)
 def test_each_file_opens_with_what_it_is_for(path: Path) -> None:
     """
@@ -97,7 +113,7 @@ def test_a_collector_knows_every_key(path: Path) -> None:
     """
     Components by their current names, with keys that they have, in pipelines that name what is there.
     """
-    Config.model_validate(yaml.safe_load(path.read_text()))
+    Config.model_validate(configuration(path))
 
 
 @pytest.mark.parametrize(
@@ -123,61 +139,157 @@ def test_a_wrong_key_is_found(wrong: dict[str, Any]) -> None:
 @pytest.mark.parametrize("path", COLLECTORS, ids=relative)
 def test_memory_is_limited_before_anything_else_is_done(path: Path) -> None:
     """
-    A processor that holds spans back would fill it first.
+    A processor that holds spans back would fill it first; a reader of files or topics is held up instead.
     """
-    pipelines = yaml.safe_load(path.read_text())["service"]["pipelines"]
-
-    for name, pipeline in pipelines.items():
-        if name != "metrics/spans":
+    for pipeline in pipelines(path).values():
+        if pipeline["receivers"] == ["otlp"]:
             assert "memory_limiter" == pipeline["processors"][0]
+        else:
+            assert "memory_limiter" not in pipeline.get("processors", [])
 
 
 def test_metrics_are_made_before_anything_is_sampled() -> None:
     """
     The sampler makes none, and what makes them samples nothing.
     """
-    balancer, sampler = (
-        yaml.safe_load((HOME / f"gateway-{name}.yaml").read_text()) for name in ("lb", "sampler")
-    )
+    balancer, sampler = (configuration(HOME / f"gateway-{name}.yaml") for name in ("lb", "sampler"))
 
-    assert "signal_to_metrics" in balancer["service"]["pipelines"]["traces"]["exporters"]
+    assert "tail_sampling" not in balancer["processors"]
     assert "connectors" not in sampler
-    assert ["memory_limiter"] == balancer["service"]["pipelines"]["traces"]["processors"]
 
 
-@pytest.mark.parametrize("name", ["gateway-lb.yaml", "dev/collector.yaml"])
-def test_what_is_made_of_spans_is_added_up_before_prometheus_sees_it(name: str) -> None:
+@pytest.mark.parametrize("path", COUNTING, ids=relative)
+def test_what_is_made_of_spans_is_added_up_before_prometheus_sees_it(path: Path) -> None:
     """
     The connector says what one request came to; of such the exporter shows the last, or none.
     """
-    pipelines = yaml.safe_load((HOME / name).read_text())["service"]["pipelines"]
+    metrics_of_spans = pipelines(path)["metrics/spans"]
 
-    assert ["delta_to_cumulative"] == pipelines["metrics/spans"]["processors"]
-    assert ["prometheus"] == pipelines["metrics/spans"]["exporters"]
+    assert ["delta_to_cumulative"] == metrics_of_spans["processors"]
+    assert ["prometheus"] == metrics_of_spans["exporters"]
+
+
+@pytest.mark.parametrize("path", COUNTING, ids=relative)
+def test_requests_at_once_are_counted_one_after_the_other(path: Path) -> None:
+    """
+    By `batch`, in a pipeline in which nothing but the connector could fail, as `batch` tells nobody.
+    """
+    counting = pipelines(path)["traces/metrics"]
+
+    assert "forward" in pipelines(path)["traces"]["exporters"]
+    assert "batch" not in pipelines(path)["traces"]["processors"]
+    assert {"receivers": ["forward"], "processors": ["batch"], "exporters": ["signal_to_metrics"]} == counting
+
+
+@pytest.mark.parametrize("path", COUNTING, ids=relative)
+def test_a_span_that_is_not_understood_refuses_no_request(path: Path) -> None:
+    """
+    The sender would ask again for ever.
+    """
+    assert "ignore" == configuration(path)["connectors"]["signal_to_metrics"]["error_mode"]
+
+
+@pytest.mark.parametrize("path", COUNTING, ids=relative)
+def test_metrics_that_are_made_of_spans_tell_evaluation_from_training(path: Path) -> None:
+    """
+    By what the resource says, as those of training do by an attribute.
+    """
+    loaded = configuration(path)
+
+    assert [a.RUN_KIND] == loaded["exporters"]["prometheus"]["resource_constant_labels"]["included"]
+    for metric in loaded["connectors"]["signal_to_metrics"]["spans"]:
+        assert {"key": a.RUN_KIND, "optional": True} in metric["include_resource_attributes"]
+
+
+STORES = ("otlp_grpc/jaeger", "otlp_grpc/tempo")
 
 
 @pytest.mark.parametrize("path", COLLECTORS, ids=relative)
-def test_no_store_is_sent_more_than_it_takes_at_once(path: Path) -> None:
+def test_no_receiver_is_sent_more_than_it_takes_at_once(path: Path) -> None:
     """
-    Receivers over gRPC accept 4 MiB; ours are configured to accept more.
+    Stores take 4 MiB, our own receivers 64; and no less, since a single span beyond it is dropped.
     """
-    exporters = yaml.safe_load(path.read_text())["exporters"]
-
-    for name, exporter in exporters.items():
+    for name, exporter in configuration(path)["exporters"].items():
         if name.startswith("otlp_grpc"):
-            assert 4 * 2**20 > exporter["sending_queue"]["batch"]["max_size"], name
+            taken = (4 if name in STORES else 64) * 2**20
+            assert 0.7 * taken < exporter["sending_queue"]["batch"]["max_size"] < taken, name
+
+
+@pytest.mark.parametrize("path", COLLECTORS, ids=relative)
+def test_every_receiver_takes_64_mib(path: Path) -> None:
+    """
+    Which those that send to it rely on.
+    """
+    for receiver in configuration(path)["receivers"].values():
+        if "protocols" in receiver:
+            protocols = receiver["protocols"]
+            assert 64 == protocols["grpc"]["max_recv_msg_size_mib"]
+            assert 64 * 2**20 == protocols.get("http", {}).get("max_request_body_size", 64 * 2**20)
+
+
+LOSSLESS = {
+    "agent.yaml": ["otlp_grpc"],
+    "kafka/agent.yaml": ["otlp_grpc", "otlp_grpc/kafka"],
+    "kafka.yaml": ["kafka"],
+    "replay.yaml": ["otlp_grpc"],
+    "gateway-lb.yaml": ["load_balancing"],
+}
+"""The exporters on the way to training data and to the samplers."""
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_what_waits_is_on_disk_and_is_neither_dropped_nor_refused(name: str) -> None:
+    """
+    A full queue waits, and the receiver is asked again for ever.
+    """
+    loaded = configuration(HOME / name)
+
+    for exporter in (loaded["exporters"][exporter] for exporter in LOSSLESS[name]):
+        queue = exporter["sending_queue"]
+        assert ("file_storage", "bytes", True) == (
+            queue["storage"],
+            queue["sizer"],
+            queue["block_on_overflow"],
+        )
+        assert "0s" == exporter["retry_on_failure"]["max_elapsed_time"]
+    assert "file_storage" in loaded["service"]["extensions"]
+
+
+def test_a_balancer_keeps_nothing_for_a_single_sampler() -> None:
+    """
+    What waited for one that is gone would be lost with it; the queue on disk has it sent elsewhere.
+    """
+    to_each = configuration(HOME / "gateway-lb.yaml")["exporters"]["load_balancing"]["protocol"]["otlp"]
+
+    assert to_each["sending_queue"] == {"enabled": False}
+    assert "10s" == to_each["retry_on_failure"]["max_elapsed_time"]
+
+
+def test_the_topic_takes_every_request_and_is_read_as_it_is_written() -> None:
+    """
+    A message is at most a request.
+    """
+    written = configuration(HOME / "kafka.yaml")["exporters"]["kafka"]
+    read = configuration(HOME / "kafka/read.yaml")["receivers"]["kafka"]
+
+    assert 64 * 2**20 == written["producer"]["max_message_bytes"]
+    assert ([written["traces"]["topic"]], written["traces"]["encoding"]) == (
+        read["traces"]["topics"],
+        read["traces"]["encoding"],
+    )
 
 
 def test_the_development_stack_makes_the_metrics_that_the_gateway_makes() -> None:
     """
     What was tried on one machine is what will be seen of the cluster.
     """
-    one, other = (
-        yaml.safe_load((HOME / name).read_text())["connectors"]
-        for name in ("gateway-lb.yaml", "dev/collector.yaml")
-    )
+    gateway, development = map(configuration, COUNTING)
 
-    assert one == other
+    assert gateway["connectors"] == development["connectors"]
+    for processor in ("batch", "delta_to_cumulative", "filter/made_of_spans"):
+        assert gateway["processors"][processor] == development["processors"][processor]
+    for pipeline in ("traces/metrics", "metrics/spans", "metrics"):
+        assert pipelines(COUNTING[0])[pipeline] == pipelines(COUNTING[1])[pipeline]
 
 
 @pytest.mark.parametrize("path", [*COLLECTORS, *DASHBOARDS, *HOME.rglob("*.sql"), *DOCS], ids=relative)
@@ -414,17 +526,18 @@ def test_a_panel_says_what_fills_it(path: Path) -> None:
         assert f"Source: {source if asked else 'traces in Tempo'}" in panel["description"], panel["title"]
 
 
-def test_no_episode_counts_twice_where_training_sends_metrics() -> None:
+@pytest.mark.parametrize("path", COUNTING, ids=relative)
+def test_no_episode_counts_twice_where_training_sends_metrics(path: Path) -> None:
     """
-    The development stack drops of these what it makes of spans, and nothing else.
+    Of these, what is made of spans is dropped, and nothing else.
     """
-    found = yaml.safe_load((HOME / "dev/collector.yaml").read_text())
-    (rule,) = found["processors"]["filter/made_of_spans"]["metrics"]["metric"]
+    loaded = configuration(path)
+    (rule,) = loaded["processors"]["filter/made_of_spans"]["metrics"]["metric"]
     pattern = re.compile(json.loads(re.fullmatch(r"IsMatch\(name, (\".*\")\)", rule)[1]))  # type: ignore[index]
-    made = {metric["name"] for metric in found["connectors"]["signal_to_metrics"]["spans"]}
+    made = {metric["name"] for metric in loaded["connectors"]["signal_to_metrics"]["spans"]}
 
     assert made == {name for name in metrics.INSTRUMENTS if pattern.search(name)}
-    assert "filter/made_of_spans" in found["service"]["pipelines"]["metrics"]["processors"]
+    assert "filter/made_of_spans" in loaded["service"]["pipelines"]["metrics"]["processors"]
 
 
 def test_a_double_is_compared_with_a_double() -> None:

@@ -1,0 +1,179 @@
+"""Real Collectors for tests: the shipped configurations, on free ports and in folders of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import yaml
+
+HOME = Path(__file__).parents[1] / "collector-config"
+PROGRAM = os.environ.get("OTELCOL", "")
+"""A Collector with the components of `.ci/collector`; empty where there is none."""
+VARIABLES = {
+    **dict.fromkeys(("GATEWAY", "KAFKA_GATEWAY", "TEMPO", "BROKERS"), "127.0.0.1:1"),
+    **{"SAMPLERS": "localhost", "RECORDINGS": "/tmp", "DIRECTORY": "/tmp", "GROUP": "tests"},
+    **{"CLICKHOUSE": "tcp://127.0.0.1:1", "CLICKHOUSE_PASSWORD": ""},
+}
+"""A value for each variable that a configuration names."""
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the layers as the Collector merges them: mappings by key, else the last one counts."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            below = result.get(key)
+            result[key] = (
+                merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+            )
+    return result
+
+
+def free_port() -> int:
+    """Return a port without a listener."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def sink(path: Path, *, mebibytes: int = 64) -> dict[str, Any]:
+    """Return a configuration that writes all traces that it receives to a file."""
+    receiver = {
+        "grpc": {"max_recv_msg_size_mib": mebibytes},
+        "http": {"max_request_body_size": mebibytes * 2**20},
+    }
+    return {
+        "receivers": {"otlp": {"protocols": receiver}},
+        "exporters": {"file": {"path": str(path)}},
+        "service": {"pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["file"]}}},
+    }
+
+
+class Collector:
+    """A Collector that runs while the block lasts; its ports and folders are its own."""
+
+    def __init__(
+        self, folder: Path, *configurations: str, over: Mapping[str, Any] | None = None, **variables: str
+    ) -> None:
+        """Run these files of `collector-config`, and `over` what they say."""
+        self.folder = folder
+        self.grpc, self.http, self.prometheus, self.own = (free_port() for _ in range(4))
+        self._log = folder / "log"
+        self._environment = {**os.environ, **VARIABLES, **variables}
+        folder.mkdir(exist_ok=True)
+        shipped = [yaml.safe_load((HOME / name).read_text()) for name in configurations]
+        config = merged(*shipped, over or {}, self._places(merged(*shipped, over or {})))
+        self._config = folder / "config.yaml"
+        self._config.write_text(json.dumps(config))
+
+    def __enter__(self) -> Collector:
+        """Start it, and wait until it is ready."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it at once; `stop` lets it send what it has."""
+        self.kill()
+
+    @property
+    def grpc_address(self) -> str:
+        """Where it takes OTLP over gRPC, without the scheme."""
+        return f"127.0.0.1:{self.grpc}"
+
+    @property
+    def http_address(self) -> str:
+        """Where it takes OTLP over HTTP."""
+        return f"http://127.0.0.1:{self.http}"
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._log.write_text("")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, "--config", str(self._config)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+            )
+        end = monotonic() + 60
+        while "Everything is ready" not in self._log.read_text():
+            if self._process.poll() is not None or monotonic() > end:
+                self.kill()
+                raise AssertionError(self._log.read_text()[-3000:])
+            sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it as a service manager does, and wait until it has sent what it has."""
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(60)
+
+    def kill(self) -> None:
+        """Stop it at once."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def complaints(self) -> list[str]:
+        """Return the warnings and errors of its log."""
+        return [line for line in self._log.read_text().splitlines() if "\twarn\t" in line or "\terror\t" in line]
+
+    def count(self, metric: str, **labels: str) -> float:
+        """Return the sum of the samples of a metric that it makes of spans."""
+        return _sum(self.prometheus, metric, labels)
+
+    def own_count(self, metric: str, **labels: str) -> float:
+        """Return the sum of the samples of a metric about itself."""
+        return _sum(self.own, metric, labels)
+
+    def _places(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        over: dict[str, Any] = {
+            "service": {"telemetry": {"metrics": {"readers": [_reader(self.own)], "level": "detailed"}}}
+        }
+        for kind, places in (
+            ("receivers", {"otlp": {"protocols": _endpoints(grpc=self.grpc, http=self.http)}}),
+            ("exporters", {"prometheus": {"endpoint": f"127.0.0.1:{self.prometheus}"}}),
+            (
+                "extensions",
+                {
+                    "health_check": {"endpoint": f"127.0.0.1:{free_port()}"},
+                    "file_storage": {"directory": str(self.folder / "queue")},
+                },
+            ),
+        ):
+            over[kind] = {name: place for name, place in places.items() if name in config.get(kind, {})}
+        return over
+
+
+def _endpoints(**ports: int) -> dict[str, Any]:
+    return {protocol: {"endpoint": f"127.0.0.1:{port}"} for protocol, port in ports.items()}
+
+
+def _reader(port: int) -> dict[str, Any]:
+    return {"pull": {"exporter": {"prometheus": {"host": "127.0.0.1", "port": port}}}}
+
+
+def _sum(port: int, metric: str, labels: Mapping[str, str]) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines: Iterable[str] = answer.read().decode().splitlines()
+    wanted = [f'{name}="{value}"' for name, value in labels.items()]
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in lines
+        if line.partition("{")[0].partition(" ")[0] == metric and all(label in line for label in wanted)
+    )
+
+
+def spans(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the span id and the name of each span of a file exporter's lines, counted without mttp."""
+    for line in path.read_text().splitlines() if path.exists() else []:
+        for resource in json.loads(line).get("resourceSpans", []):
+            for scope in resource.get("scopeSpans", []):
+                for span in scope.get("spans", []):
+                    yield span["spanId"], span["name"]
