@@ -53,6 +53,10 @@ class ClickHouse:
         lines = "\n".join(json.dumps(row_of(span)) for span in spans)
         self._session.query(f"INSERT INTO mttp.spans FORMAT JSONEachRow {lines}")
 
+    def ask(self, sql: str) -> list[list[str]]:
+        """The rows of an answer, as text."""
+        return [line.split("\t") for line in str(self._session.query(sql, "TSV")).splitlines()]
+
     @contextmanager
     def serve(self) -> Iterator[str]:
         """The address of the HTTP interface."""

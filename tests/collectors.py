@@ -122,7 +122,9 @@ class Collector:
 
     def complaints(self) -> list[str]:
         """Return the warnings and errors of its log."""
-        return [line for line in self._log.read_text().splitlines() if "\twarn\t" in line or "\terror\t" in line]
+        return [
+            line for line in self._log.read_text().splitlines() if "\twarn\t" in line or "\terror\t" in line
+        ]
 
     def count(self, metric: str, **labels: str) -> float:
         """Return the sum of the samples of a metric that it makes of spans."""

@@ -264,6 +264,25 @@ def test_agents_steps_are_packed_by_agent(session: mttp.Session) -> None:
     assert 2 == names(session).count("steps")
 
 
+def test_steps_of_a_remote_part_are_no_columns_of_the_episode() -> None:
+    """
+    Each part says how many spans it has, also where both are of one process.
+    """
+    with mttp.configure("memory://", steps="packed") as session:
+        with mttp.episode() as episode:
+            with episode.step():
+                pass
+            carrier: dict[str, str] = {}
+            mttp.inject(carrier)
+        with mttp.extract(carrier) as remote, remote.step():
+            pass
+
+    recording = mttp.read(session)
+
+    assert [] == recording.problems
+    assert [0, 1] == [step.index for step in recording.episodes[0].steps]
+
+
 def test_content_that_is_off_is_off_in_columns_too() -> None:
     """
     What a transport may not have is not in a block either, and each step says so.

@@ -40,11 +40,10 @@ SELECT run_id, update_index, kl FROM mttp.spans WHERE SpanName = 'update' ORDER 
 SELECT toStartOfMinute(Timestamp) AS minute, sum(tokens) AS sampled
 FROM mttp.spans WHERE tokens > 0 GROUP BY minute ORDER BY minute;
 
--- Of which episodes are spans missing?
-SELECT roots.TraceId AS TraceId, any(stated) AS stated, count() AS found
-FROM mttp.spans AS spans
-INNER JOIN (
-    SELECT TraceId, toInt64OrNull(SpanAttributes['mttp.episode.span_count']) AS stated
-    FROM mttp.spans WHERE is_episode
-) AS roots ON roots.TraceId = spans.TraceId
-GROUP BY roots.TraceId HAVING found < stated ORDER BY TraceId;
+-- Of which episodes are spans missing? Parts that other processes added say a number of their own, and a row of
+-- steps in columns is as many spans as it has steps.
+SELECT TraceId, SpanAttributes['mttp.segment.id'] AS segment,
+       max(toInt64OrZero(SpanAttributes[if(segment = '', 'mttp.episode.span_count', 'mttp.segment.span_count')])) AS stated,
+       sum(greatest(toInt64OrZero(SpanAttributes['mttp.steps.count']), 1)) AS found
+FROM mttp.spans WHERE run_id != '' AND episode_id != ''
+GROUP BY TraceId, segment HAVING found < stated ORDER BY TraceId, segment;

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import yaml
 from collector_config.components import Config
+from clickhouse import ClickHouse
 from collectors import merged
 from pydantic import ValidationError
 
 from mttp.semconv import attributes as a
 from mttp.semconv import metrics
 from mttp.semconv import spans as names
+from mttp.testing import OtlpReceiver
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 
 ROOT = Path(__file__).parents[2]
@@ -436,32 +438,15 @@ def test_the_development_stack_is_pinned_limited_and_local() -> None:
         assert all((HOME / "dev" / mount).exists() for mount in here)
 
 
-CLICKHOUSE = """
-import sys
-from chdb.session import Session
-session = Session()
-for statement in open(sys.argv[1]).read().split(";"):
-    if statement.strip():
-        session.query(statement)
-session.query("INSERT INTO mttp.spans (Timestamp, TraceId, SpanId, SpanName, SpanAttributes, Duration) "
-              "FORMAT JSONEachRow " + open(sys.argv[3]).read())
-for query in open(sys.argv[2]).read().split(";"):
-    if "SELECT" in query:
-        print("QUERY")
-        print(session.query(query, "TSV"), end="")
-"""
-
-
-def test_the_clickhouse_table_answers_its_queries(tmp_path: Path) -> None:
+def test_the_clickhouse_table_answers_its_queries() -> None:
     """
     In ClickHouse itself, embedded, on the spans of a small run as the Collector's exporter writes them.
     """
-    python = os.environ.get("CHDB_PYTHON")
-    if not python:
-        pytest.skip("pip install chdb in an environment of its own, as .ci/backends does")
+    pytest.importorskip("chdb", reason="pip install chdb, as .ci/backends does")
     import mttp
 
-    with mttp.configure("file://a.jsonl", run_id="a-run") as session:
+    server = ClickHouse()
+    with mttp.configure("file://a.jsonl", run_id="a-run"):
         for number in range(4):
             about = {"env": "toy", "task": f"t{number % 2}", "group": "g"}
             with mttp.episode(**about) as episode:
@@ -470,41 +455,48 @@ def test_the_clickhouse_table_answers_its_queries(tmp_path: Path) -> None:
                 episode.reward(0.5, components={"correct": 0.5}, spec=mttp.model.Spec(name="s", version="1"))
                 episode.end(outcome="success" if number else "failure")
         mttp.update(kl=0.01)
-    assert session.close()
-    rows = tmp_path / "rows.json"
-    rows.write_text("\n".join(exported(record) for record in mttp.scan("a.jsonl", arrays=True)))
+    server.insert(mttp.scan("a.jsonl", arrays=True))
+    queries = (HOME / "clickhouse/queries.sql").read_text().split(";\n")
+    answers = [server.ask(query) for query in queries if "SELECT" in query]
 
-    script = tmp_path / "ask.py"
-    script.write_text(CLICKHOUSE)
-    home = HOME / "clickhouse"
-    arguments = [str(home / "schema.sql"), str(home / "queries.sql"), str(rows)]
-    done = subprocess.run([python, str(script), *arguments], capture_output=True, text=True, check=False)
-
-    assert "" == done.stderr[-2000:]
-    answers = [block.strip().splitlines() for block in done.stdout.split("QUERY\n")[1:]]
-    assert ["a-run\ttoy\t4\t0.5\t1\t0.75"] == answers[0]
-    assert ["s\tcorrect\t0.5\t4"] == answers[3]
-    assert ["g\t4\t0.5"] == answers[4]
-    assert ["a-run\t0\t0.01"] == answers[7]
+    assert [["a-run", "toy", "4", "0.5", "1", "0.75"]] == answers[0]
+    assert [["s", "correct", "0.5", "4"]] == answers[3]
+    assert [["g", "4", "0.5"]] == answers[4]
+    assert [["a-run", "0", "0.01"]] == answers[7]
     assert [] == answers[9]
 
 
-def exported(record: Any) -> str:
-    """A row as the Collector's ClickHouse exporter writes it: every attribute is text."""
-    values = {
-        key: value if isinstance(value, str) else json.dumps(value, default=str)
-        for key, value in record.attributes.items()
-    }
-    return json.dumps(
-        {
-            "Timestamp": f"{record.start_time / 1e9:.9f}",
-            "TraceId": record.trace_id,
-            "SpanId": record.span_id,
-            "SpanName": record.name,
-            "SpanAttributes": values,
-            "Duration": record.end_time - record.start_time,
-        }
-    )
+def test_a_long_episode_lacks_spans_only_if_it_lacks_some() -> None:
+    """
+    Of 1,500 steps, 500 are a row, and the part of another process says how many spans it has.
+    """
+    pytest.importorskip("chdb", reason="pip install chdb, as .ci/backends does")
+    import mttp
+
+    server = ClickHouse()
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address):
+            with mttp.episode(env="long") as episode:
+                for _ in range(1500):
+                    with episode.step():
+                        pass
+                carrier: dict[str, str] = {}
+                mttp.inject(carrier)
+            with mttp.extract(carrier) as remote, remote.step():
+                pass
+        spans = list(mttp.scan(receiver, arrays=True))
+    *_, query = (HOME / "clickhouse/queries.sql").read_text().strip(";\n").split(";\n")
+    trace = next(span.trace_id for span in spans if a.STEPS_COUNT in span.attributes)
+    (part,) = {span.attributes[a.SEGMENT_ID] for span in spans if a.SEGMENT_ID in span.attributes}
+
+    server.insert(spans)
+    complete = server.ask(query)
+    server.clear()
+    server.insert(span for span in spans if span.name not in ("steps", "step"))
+    lacking = server.ask(query)
+
+    assert [] == complete
+    assert [[trace, "", "1501", "1"], [trace, part, "2", "1"]] == lacking
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)

@@ -22,7 +22,7 @@ MAX_BYTES = 512 * 1024
 """Approximate maximum size of a span."""
 
 _OF_THE_BATCH = frozenset({a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX})
-_Key: TypeAlias = tuple[int, object]
+_Key: TypeAlias = tuple[int, object, object]
 
 
 def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
@@ -52,7 +52,8 @@ def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
     for span in spans:
         if _can_be_packed(span, first):
             above = 0 if span._parent is None else span._parent.span_id
-            runs.setdefault((above, span.encoded.get(a.AGENT_ID)), []).append(span)
+            key = (above, span.encoded.get(a.AGENT_ID), span.encoded.get(a.SEGMENT_ID))
+            runs.setdefault(key, []).append(span)
         else:
             others.append(span)
     columns = [_in_columns(run) for steps in runs.values() for run in _runs(sorted(steps, key=_index))]
