@@ -20,8 +20,12 @@ PROGRAM = os.environ.get("OTELCOL", "")
 """A Collector with the components of `.ci/collector`; empty where there is none."""
 VARIABLES = {
     **dict.fromkeys(("GATEWAY", "KAFKA_GATEWAY", "TEMPO", "BROKERS"), "127.0.0.1:1"),
-    **{"SAMPLERS": "localhost", "RECORDINGS": "/tmp", "DIRECTORY": "/tmp", "GROUP": "tests"},
-    **{"CLICKHOUSE": "tcp://127.0.0.1:1", "CLICKHOUSE_PASSWORD": ""},
+    "SAMPLERS": "localhost",
+    "RECORDINGS": "/tmp",
+    "DIRECTORY": "/tmp",
+    "GROUP": "tests",
+    "CLICKHOUSE": "tcp://127.0.0.1:1",
+    "CLICKHOUSE_PASSWORD": "",
 }
 """A value for each variable that a configuration names."""
 
@@ -61,11 +65,17 @@ class Collector:
     """A Collector that runs while the block lasts; its ports and folders are its own."""
 
     def __init__(
-        self, folder: Path, *configurations: str, over: Mapping[str, Any] | None = None, **variables: str
+        self,
+        folder: Path,
+        *configurations: str,
+        over: Mapping[str, Any] | None = None,
+        grpc: int = 0,
+        **variables: str,
     ) -> None:
-        """Run these files of `collector-config`, and `over` what they say."""
+        """Run these files of `collector-config`, and `over` what they say; it listens at `grpc`."""
         self.folder = folder
-        self.grpc, self.http, self.prometheus, self.own = (free_port() for _ in range(4))
+        self.grpc = grpc or free_port()
+        self.http, self.prometheus, self.own = (free_port() for _ in range(3))
         self._log = folder / "log"
         self._environment = {**os.environ, **VARIABLES, **variables}
         folder.mkdir(exist_ok=True)
@@ -104,10 +114,10 @@ class Collector:
                 env=self._environment,
             )
         end = monotonic() + 60
-        while "Everything is ready" not in self._log.read_text():
+        while "Everything is ready" not in self.log():
             if self._process.poll() is not None or monotonic() > end:
                 self.kill()
-                raise AssertionError(self._log.read_text()[-3000:])
+                raise AssertionError(self.log()[-3000:])
             sleep(0.05)
 
     def stop(self) -> None:
@@ -120,11 +130,13 @@ class Collector:
         self._process.kill()
         self._process.wait(30)
 
+    def log(self) -> str:
+        """Return what it has logged since its start."""
+        return self._log.read_text()
+
     def complaints(self) -> list[str]:
         """Return the warnings and errors of its log."""
-        return [
-            line for line in self._log.read_text().splitlines() if "\twarn\t" in line or "\terror\t" in line
-        ]
+        return [line for line in self.log().splitlines() if "\twarn\t" in line or "\terror\t" in line]
 
     def count(self, metric: str, **labels: str) -> float:
         """Return the sum of the samples of a metric that it makes of spans."""

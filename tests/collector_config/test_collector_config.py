@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 import yaml
-from collector_config.components import Config
 from clickhouse import ClickHouse
+from collector_config.components import Config
 from collectors import merged
 from pydantic import ValidationError
 
 from mttp.semconv import attributes as a
 from mttp.semconv import metrics
 from mttp.semconv import spans as names
-from mttp.testing import OtlpReceiver
 from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.testing import OtlpReceiver
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "collector-config"
