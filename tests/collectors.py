@@ -14,6 +14,9 @@ from time import monotonic, sleep
 from typing import Any
 
 import yaml
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from mttp.semconv import attributes as a
 
 HOME = Path(__file__).parents[1] / "collector-config"
 PROGRAM = os.environ.get("OTELCOL", "")
@@ -58,6 +61,15 @@ def sink(path: Path, *, mebibytes: int = 64) -> dict[str, Any]:
         "receivers": {"otlp": {"protocols": receiver}},
         "exporters": {"file": {"path": str(path)}},
         "service": {"pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["file"]}}},
+    }
+
+
+def nowhere() -> dict[str, Any]:
+    """Return a configuration that takes all traces and keeps none."""
+    return {
+        "receivers": {"otlp": {"protocols": {"grpc": {"max_recv_msg_size_mib": 64}}}},
+        "exporters": {"nop": {}},
+        "service": {"pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["nop"]}}},
     }
 
 
@@ -192,3 +204,30 @@ def spans(path: Path) -> Iterator[tuple[str, str]]:
             for scope in resource.get("scopeSpans", []):
                 for span in scope.get("spans", []):
                     yield span["spanId"], span["name"]
+
+
+def finished(count: int) -> ExportTraceServiceRequest:
+    """Return a request with so many finished episodes."""
+    request = ExportTraceServiceRequest()
+    scope = request.resource_spans.add().scope_spans.add()
+    for _ in range(count):
+        span = scope.spans.add(trace_id=os.urandom(16), span_id=os.urandom(8), name="episode toy")
+        span.start_time_unix_nano, span.end_time_unix_nano = 10**18, 10**18 + 10**9
+        for key, value in ((a.EPISODE_STEP_COUNT, 10), (a.EPISODE_LENGTH, 10)):
+            span.attributes.add(key=key).value.int_value = value
+        span.attributes.add(key=a.EPISODE_RETURN).value.double_value = 0.5
+        span.attributes.add(key=a.EPISODE_STATUS).value.string_value = "completed"
+    return request
+
+
+def send(address: str, requests: int, count: int) -> None:
+    """Send requests one after the other, of so many finished episodes each."""
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        export = channel.unary_unary(
+            "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            request_serializer=ExportTraceServiceRequest.SerializeToString,
+        )
+        for _ in range(requests):
+            export(finished(count), timeout=60)

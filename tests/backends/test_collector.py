@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from collectors import HOME, PROGRAM, VARIABLES, Collector, free_port, merged, sink, spans
+from collectors import HOME, PROGRAM, VARIABLES, Collector, free_port, merged, nowhere, send, sink, spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from polling import eventually
@@ -80,15 +79,6 @@ def foreign(address: str, attributes: dict[str, Any]) -> None:
     with provider.get_tracer("other").start_as_current_span("reward foreign") as span:
         span.set_attributes(attributes)
     provider.shutdown()
-
-
-def nowhere() -> dict[str, Any]:
-    """Return a configuration that takes all traces and keeps none."""
-    return {
-        "receivers": {"otlp": {"protocols": {"grpc": {"max_recv_msg_size_mib": 64}}}},
-        "exporters": {"nop": {}},
-        "service": {"pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["nop"]}}},
-    }
 
 
 def arrived(path: Path, count: int) -> mttp.Recording:
@@ -196,33 +186,6 @@ def test_an_agent_sends_two_ways(running: Any, tmp_path: Path) -> None:
     one, other = (arrived(tmp_path / f"{name}.jsonl", 10) for name in ("gateway", "kafka"))
 
     assert_same(one.episodes, other.episodes)
-
-
-def finished(count: int) -> ExportTraceServiceRequest:
-    """Return a request with so many finished episodes."""
-    request = ExportTraceServiceRequest()
-    scope = request.resource_spans.add().scope_spans.add()
-    for _ in range(count):
-        span = scope.spans.add(trace_id=os.urandom(16), span_id=os.urandom(8), name="episode toy")
-        span.start_time_unix_nano, span.end_time_unix_nano = 10**18, 10**18 + 10**9
-        for key, value in ((a.EPISODE_STEP_COUNT, 10), (a.EPISODE_LENGTH, 10)):
-            span.attributes.add(key=key).value.int_value = value
-        span.attributes.add(key=a.EPISODE_RETURN).value.double_value = 0.5
-        span.attributes.add(key=a.EPISODE_STATUS).value.string_value = "completed"
-    return request
-
-
-def send(address: str, requests: int, count: int) -> None:
-    """Send requests one after the other, of so many finished episodes each."""
-    import grpc
-
-    with grpc.insecure_channel(address) as channel:
-        export = channel.unary_unary(
-            "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-            request_serializer=ExportTraceServiceRequest.SerializeToString,
-        )
-        for _ in range(requests):
-            export(finished(count), timeout=60)
 
 
 def counting(

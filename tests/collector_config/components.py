@@ -357,7 +357,33 @@ class Pipeline(Known):
     exporters: list[str] = Field(min_length=1)
 
 
+class Address(Known):
+    host: str
+    port: int
+
+
+class OwnExporter(Known):
+    prometheus: Address
+
+
+class Pull(Known):
+    exporter: OwnExporter
+
+
+class Reader(Known):
+    pull: Pull
+
+
+class OwnMetrics(Known):
+    readers: list[Reader]
+
+
+class Telemetry(Known):
+    metrics: OwnMetrics
+
+
 class Service(Known):
+    telemetry: Telemetry
     extensions: list[str] = []
     pipelines: dict[str, Pipeline]
 

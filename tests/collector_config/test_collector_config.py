@@ -31,6 +31,7 @@ AGENT_KAFKA = HOME / "kafka/agent.yaml"
 COUNTING = [HOME / name for name in ("gateway-lb.yaml", "dev/collector.yaml")]
 """The Collectors that make metrics of spans."""
 COLLECTORS = [path for path in FILES if "\nservice:\n" in path.read_text()]
+ALERTS = HOME / "prometheus/alerts.yaml"
 DASHBOARDS = sorted((HOME / "dev/grafana/dashboards").glob("*.json"))
 DOCS = [ROOT / "docs" / name for name in ("jaeger.md", "tempo.md")]
 ATTRIBUTE = re.compile(r"\b(?:mttp|gen_ai|error)\.[a-z0-9_.]*[a-z0-9_]")
@@ -70,12 +71,18 @@ def targets(path: Path) -> Iterator[dict[str, Any]]:
         yield from panel["targets"]
 
 
+def rules() -> dict[str, str]:
+    """The expressions of the alerts, and of what they are made of, by name."""
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    return {rule.get("alert") or rule["record"]: rule["expr"] for group in groups for rule in group["rules"]}
+
+
 def promql() -> list[tuple[str, str]]:
-    """Every PromQL expression, with the dashboard that it is in and its variables filled in."""
-    found = [
+    """Every PromQL expression, with where it is and its variables filled in."""
+    asked = [
         (path.name, target["expr"]) for path in DASHBOARDS for target in targets(path) if "expr" in target
     ]
-    return [(where, re.sub(r"\$\w+", ".*", expr)) for where, expr in found]
+    return [(where, re.sub(r"\$\w+", ".*", expr)) for where, expr in [*asked, *rules().items()]]
 
 
 def traceql() -> list[tuple[str, str]]:
@@ -294,7 +301,19 @@ def test_the_development_stack_makes_the_metrics_that_the_gateway_makes() -> Non
         assert pipelines(COUNTING[0])[pipeline] == pipelines(COUNTING[1])[pipeline]
 
 
-@pytest.mark.parametrize("path", [*COLLECTORS, *DASHBOARDS, *HOME.rglob("*.sql"), *DOCS], ids=relative)
+@pytest.mark.parametrize("path", COLLECTORS, ids=relative)
+def test_prometheus_can_ask_a_collector_about_itself(path: Path) -> None:
+    """
+    Alerts need it: what a Collector refuses or gives up is in no other metric.
+    """
+    (reader,) = configuration(path)["service"]["telemetry"]["metrics"]["readers"]
+
+    assert {"host": "0.0.0.0", "port": 8888} == reader["pull"]["exporter"]["prometheus"]
+
+
+@pytest.mark.parametrize(
+    "path", [ALERTS, *COLLECTORS, *DASHBOARDS, *HOME.rglob("*.sql"), *DOCS], ids=relative
+)
 def test_every_attribute_and_metric_exists(path: Path) -> None:
     """
     Whatever a condition, a query, a table or a dashboard names is in the registry.
@@ -434,7 +453,7 @@ def test_the_development_stack_is_pinned_limited_and_local() -> None:
         assert re.fullmatch(r"\d+g", service["mem_limit"])
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
         mounts = [volume.split(":")[0] for volume in service.get("volumes", [])]
-        here = [mount for mount in mounts if mount.startswith("./") and mount != "./received"]
+        here = [mount for mount in mounts if mount.startswith(".") and mount != "./received"]
         assert all((HOME / "dev" / mount).exists() for mount in here)
 
 
