@@ -22,7 +22,7 @@ HOME = Path(__file__).parents[1] / "collector-config"
 PROGRAM = os.environ.get("OTELCOL", "")
 """A Collector with the components of `.ci/collector`; empty where there is none."""
 VARIABLES = {
-    **dict.fromkeys(("GATEWAY", "KAFKA_GATEWAY", "TEMPO", "BROKERS"), "127.0.0.1:1"),
+    **dict.fromkeys(("GATEWAY", "CLICKHOUSE_GATEWAY", "KAFKA_GATEWAY", "TEMPO", "BROKERS"), "127.0.0.1:1"),
     "SAMPLERS": "localhost",
     "RECORDINGS": "/tmp",
     "DIRECTORY": "/tmp",

@@ -37,7 +37,7 @@ SHIPPED = [
         for path in sorted(HOME.rglob("*.yaml"))
         if "\nreceivers:\n" in path.read_text()
     ),
-    ["agent.yaml", "kafka/agent.yaml"],
+    *(["agent.yaml", f"{name}/agent.yaml"] for name in ("clickhouse", "kafka")),
 ]
 
 
@@ -82,14 +82,15 @@ def foreign(address: str, attributes: dict[str, Any]) -> None:
 
 
 def arrived(path: Path, count: int) -> mttp.Recording:
-    """Return what a file has, once that is so many whole episodes."""
+    """Return what a file has, once that is so many whole episodes, and the ends of their runs."""
     configuration.forget()
 
     def whole() -> mttp.Recording | None:
         if not path.exists() or not path.stat().st_size:
             return None
         recording = mttp.read(path)
-        return recording if (len(recording), recording.problems) == (count, []) else None
+        ended = all(run.complete for run in recording.runs)
+        return recording if (len(recording), recording.problems, ended) == (count, [], True) else None
 
     recording = eventually(whole)
     assert recording is not None, mttp.read(path).problems
@@ -124,8 +125,9 @@ def test_an_agent_passes_on_every_field(running: Any, tmp_path: Path, options: s
     agent = running("agent.yaml", GATEWAY=store.grpc_address)
     scheme, _, query = options.partition("?")
     address = agent.http_address if scheme == "http" else f"grpc://{agent.grpc_address}"
-    routes = ["file://recorded.jsonl", mttp.Route(f"{address}?{query}", content=True, token_ids=True)]
-    with mttp.configure(routes, config={"lr": 3e-4, "nested": {"a": [1, None]}}) as session:
+    sent = mttp.Route(f"{address}?{query}", profile="collector", content=True, token_ids=True)
+    settings = {"lr": 3e-4, "nested": {"a": [1, None]}}
+    with mttp.configure(["file://recorded.jsonl", sent], config=settings) as session:
         session.record(EVERYTHING)
         play(20)
         with mttp.episode(env="long") as episode:
@@ -143,7 +145,7 @@ def test_an_agent_passes_on_every_field(running: Any, tmp_path: Path, options: s
     expected = mttp.read("recorded.jsonl")
     found = arrived(tmp_path / "received.jsonl", len(expected))
 
-    assert ([], []) == (expected.problems, found.problems)
+    assert [] == expected.problems
     for kind in ("episodes", "runs", "updates", "annotations"):
         assert_same(getattr(expected, kind), getattr(found, kind))
     assert [] == agent.complaints()
@@ -170,20 +172,17 @@ def test_an_agent_passes_on_large_spans(running: Any, tmp_path: Path, address: s
     assert (large == 0) == any(step.omissions for episode in found.episodes for step in episode.steps)
 
 
-def test_an_agent_sends_two_ways(running: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["clickhouse", "kafka"])
+def test_an_agent_sends_two_ways(running: Any, tmp_path: Path, name: str) -> None:
     """
-    All spans to the gateway, and all of them to Kafka's.
+    All spans to the gateway, and all of them to what keeps them for statistics or training.
     """
-    stores = [running(over=sink(tmp_path / f"{name}.jsonl")) for name in ("gateway", "kafka")]
-    agent = running(
-        "agent.yaml",
-        "kafka/agent.yaml",
-        GATEWAY=stores[0].grpc_address,
-        KAFKA_GATEWAY=stores[1].grpc_address,
-    )
+    stores = [running(over=sink(tmp_path / f"{name}.jsonl")) for name in ("gateway", "other")]
+    ways = {"GATEWAY": stores[0].grpc_address, f"{name.upper()}_GATEWAY": stores[1].grpc_address}
+    agent = running("agent.yaml", f"{name}/agent.yaml", **ways)
     with mttp.configure(mttp.Route(agent.http_address, content=True, token_ids=True)):
         play(10)
-    one, other = (arrived(tmp_path / f"{name}.jsonl", 10) for name in ("gateway", "kafka"))
+    one, other = (arrived(tmp_path / f"{name}.jsonl", 10) for name in ("gateway", "other"))
 
     assert_same(one.episodes, other.episodes)
 
@@ -269,9 +268,9 @@ def test_an_agent_that_is_killed_keeps_what_it_accepted(running: Any, tmp_path: 
     agent.kill()
     agent.start()
     running(over=sink(tmp_path / "received.jsonl"), grpc=port)
-    arrived(tmp_path / "received.jsonl", 100)
 
-    assert session.stats.recorded == len(set(spans(tmp_path / "received.jsonl")))
+    assert eventually(lambda: len(set(spans(tmp_path / "received.jsonl"))) >= session.stats.recorded)
+    assert 100 == len(arrived(tmp_path / "received.jsonl", 100))
 
 
 def test_each_episode_counts_once_by_its_kind_whoever_sends_metrics(running: Any) -> None:

@@ -27,7 +27,8 @@ from mttp.testing import OtlpReceiver
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "collector-config"
 FILES = sorted(HOME.rglob("*.yaml"))
-AGENT_KAFKA = HOME / "kafka/agent.yaml"
+SECOND_WAYS = [HOME / name / "agent.yaml" for name in ("clickhouse", "kafka")]
+"""What is merged with the agent's configuration."""
 COUNTING = [HOME / name for name in ("gateway-lb.yaml", "dev/collector.yaml")]
 """The Collectors that make metrics of spans."""
 COLLECTORS = [path for path in FILES if "\nservice:\n" in path.read_text()]
@@ -98,9 +99,9 @@ def traceql() -> list[tuple[str, str]]:
 
 
 def configuration(path: Path) -> dict[str, Any]:
-    """What a Collector runs by: the file itself, or of the agent's second way both files."""
+    """What a Collector runs by: the file itself, or for an agent's second way both files."""
     loaded = dict(yaml.safe_load(path.read_text()))
-    return merged(configuration(HOME / "agent.yaml"), loaded) if path == AGENT_KAFKA else loaded
+    return merged(configuration(HOME / "agent.yaml"), loaded) if path in SECOND_WAYS else loaded
 
 
 def pipelines(path: Path) -> dict[str, Any]:
@@ -238,6 +239,7 @@ def test_every_receiver_takes_64_mib(path: Path) -> None:
 
 LOSSLESS = {
     "agent.yaml": ["otlp_grpc"],
+    "clickhouse/agent.yaml": ["otlp_grpc", "otlp_grpc/clickhouse"],
     "kafka/agent.yaml": ["otlp_grpc", "otlp_grpc/kafka"],
     "kafka.yaml": ["kafka"],
     "replay.yaml": ["otlp_grpc"],
