@@ -10,8 +10,10 @@ import base64
 import json
 import math
 import re
+import struct
+import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,66 @@ class ClickHouse:
                 return 500, "text/plain", str(error).encode()
         self.bytes += len(answer) if '"spans"' in sql else 0
         return 200, "application/octet-stream", answer
+
+
+class FilledByCollector(ClickHouse):
+    """An engine that the Collector's exporter fills, over HTTP and in ClickHouse's own format."""
+
+    def _answer(self, asked: Asked) -> tuple[int, str, bytes]:
+        sql = asked.query.get("query", [""])[0] or asked.body.decode(errors="replace")
+        revision = int(asked.query.get("client_protocol_version", ["0"])[0])
+        if "displayName()" in sql:
+            about = [
+                ("name", ["chdb"]),
+                ("version", ["26.9.2.1"]),
+                ("revision", [54479]),
+                ("timezone", ["UTC"]),
+            ]
+            return 200, "application/octet-stream", _native(about, revision)
+        if sql.startswith("DESCRIBE TABLE"):
+            with self._lock:
+                columns = json.loads(str(self._session.query(sql, "JSONCompact")))["data"]
+            described = [(name, [column[at] for column in columns]) for at, name in enumerate(_DESCRIPTION)]
+            return 200, "application/octet-stream", _native(described, revision)
+        if sql.upper().startswith("INSERT INTO"):
+            into = re.sub(r"\s+(FORMAT\s+Native|VALUES).*$", "", sql, flags=re.IGNORECASE | re.DOTALL)
+            with self._lock, tempfile.NamedTemporaryFile(suffix=".native") as rows:
+                rows.write(asked.body)
+                rows.flush()
+                self._session.query(f"{into} SELECT * FROM file('{rows.name}', Native)")
+            return 200, "text/plain", b""
+        return super()._answer(asked)
+
+
+_DESCRIPTION = (
+    *("name", "type", "default_type", "default_expression"),
+    *("comment", "codec_expression", "ttl_expression"),
+)
+
+
+def _native(columns: Sequence[tuple[str, Sequence[str | int]]], revision: int) -> bytes:
+    """Return a block as a server of this revision writes it, of columns of text and of numbers."""
+    _, first = columns[0]
+    block = b"\x01\x00\x02\xff\xff\xff\xff\x00" if revision else b""
+    block += _number(len(columns)) + _number(len(first))
+    for name, values in columns:
+        block += _bytes(name) + _bytes("UInt32" if isinstance(values[0], int) else "String")
+        block += b"\x00" if revision >= 54454 else b""
+        for value in values:
+            block += struct.pack("<I", value) if isinstance(value, int) else _bytes(value)
+    return block
+
+
+def _bytes(text: str) -> bytes:
+    return _number(len(text.encode())) + text.encode()
+
+
+def _number(value: int) -> bytes:
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*parts, value])
 
 
 def row_of(span: SpanRecord) -> dict[str, Any]:

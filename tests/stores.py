@@ -51,7 +51,7 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            body = self.rfile.read(int(headers.get("content-length", 0)))
+            body = b"".join(self.chunks(headers))
             asked = Asked(
                 self.command, parts.path, parse_qs(parts.query, keep_blank_values=True), headers, body
             )
@@ -61,6 +61,16 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[str]:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def chunks(self, headers: Mapping[str, str]) -> Iterator[bytes]:
+            """The parts of the body: Go's clients say no length."""
+            if headers.get("transfer-encoding") != "chunked":
+                yield self.rfile.read(int(headers.get("content-length", 0)))
+                return
+            while size := int(self.rfile.readline(), 16):
+                yield self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
 
         def do_POST(self) -> None:
             self.do_GET()

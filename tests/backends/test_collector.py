@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from clickhouse import FilledByCollector
 from collectors import HOME, PROGRAM, VARIABLES, Collector, free_port, merged, nowhere, send, sink, spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
@@ -385,3 +387,33 @@ def test_recordings_wait_for_a_gateway_that_is_away(running: Any, tmp_path: Path
 
     assert eventually(lambda: recorded <= set(spans(tmp_path / "received.jsonl")))
     assert 600 == len(arrived(tmp_path / "received.jsonl", 600).episodes)
+
+
+def test_the_table_is_filled_with_every_span_and_read_back(running: Any) -> None:
+    """
+    By the Collector's own exporter, into ClickHouse's engine; numbers in columns are among them.
+    """
+    pytest.importorskip("chdb", reason="pip install chdb, as .ci/backends does")
+    server = FilledByCollector()
+    with server.serve() as address:
+        place = urlsplit(address).netloc
+        quick = {"compress": "none", "sending_queue": {"batch": {"flush_timeout": "1s", "min_size": 1}}}
+        table = running(
+            "clickhouse/collector.yaml",
+            over={"exporters": {"clickhouse": quick}},
+            CLICKHOUSE=f"http://{place}",
+        )
+        with mttp.configure(["file://recorded.jsonl", f"grpc://{table.grpc_address}"], content=False):
+            play(20)
+            with mttp.episode(env="long") as episode:
+                for number in range(1500):
+                    with episode.step() as step:
+                        step.reward(number / 3)
+        expected = mttp.read("recorded.jsonl")
+        ended = "SELECT count() FROM mttp.spans WHERE SpanName = 'run'"
+        assert eventually(lambda: server.ask(ended) == [["1"]])
+        found = mttp.read(address)
+        rows = server.ask("SELECT count() = uniqExact(SpanId), countIf(is_episode) FROM mttp.spans")
+
+    assert [["1", str(len(expected))]] == rows
+    assert_same(expected.episodes, found.episodes)
