@@ -9,6 +9,7 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -21,6 +22,8 @@ from mttp.semconv import attributes as a
 HOME = Path(__file__).parents[1] / "collector-config"
 PROGRAM = os.environ.get("OTELCOL", "")
 """A Collector with the components of `.ci/collector`; empty where there is none."""
+KAFKA = os.environ.get("KAFKA", "")
+"""A folder with Kafka's jars; empty where there is none."""
 VARIABLES = {
     **dict.fromkeys(("GATEWAY", "CLICKHOUSE_GATEWAY", "KAFKA_GATEWAY", "TEMPO", "BROKERS"), "127.0.0.1:1"),
     "SAMPLERS": "localhost",
@@ -43,6 +46,45 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
                 merged(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
             )
     return result
+
+
+def jvm(*arguments: str | Path) -> list[str]:
+    """Return the command that runs a class of Kafka's."""
+    return ["java", "-Xmx512m", "-cp", f"{KAFKA}/*", *map(str, arguments)]
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[str]:
+    """The address of a Kafka that runs while the block lasts; it takes messages of 64 MiB."""
+    port, controller = free_port(), free_port()
+    folder.mkdir()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "log.dirs": folder / "data",
+        "num.partitions": 3,
+        "message.max.bytes": 64 * 2**20,
+        "offsets.topic.replication.factor": 1,
+        "group.initial.rebalance.delay.ms": 0,
+    }
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    cluster = "AAAAAAAAAAAAAAAAAAAAAQ"
+    subprocess.run(
+        jvm("kafka.tools.StorageTool", "format", "-t", cluster, "-c", properties),
+        check=True,
+        capture_output=True,
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(jvm("kafka.Kafka", properties), stdout=log, stderr=log)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(30)
 
 
 def free_port() -> int:

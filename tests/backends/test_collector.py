@@ -16,7 +16,20 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from clickhouse import FilledByCollector
-from collectors import HOME, PROGRAM, VARIABLES, Collector, free_port, merged, nowhere, send, sink, spans
+from collectors import (
+    HOME,
+    KAFKA,
+    PROGRAM,
+    VARIABLES,
+    Collector,
+    broker,
+    free_port,
+    merged,
+    nowhere,
+    send,
+    sink,
+    spans,
+)
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -387,6 +400,35 @@ def test_recordings_wait_for_a_gateway_that_is_away(running: Any, tmp_path: Path
 
     assert eventually(lambda: recorded <= set(spans(tmp_path / "received.jsonl")))
     assert 600 == len(arrived(tmp_path / "received.jsonl", 600).episodes)
+
+
+def test_a_topic_has_everything_and_is_read_back(running: Any, tmp_path: Path) -> None:
+    """
+    By the agent and Kafka itself into files: each episode is the one that was recorded, its long arrays too.
+    """
+    if not KAFKA:
+        pytest.skip("KAFKA=a folder with Kafka's jars, as .ci/backends copies them")
+    with broker(tmp_path / "broker") as brokers:
+        writer = running("kafka.yaml", BROKERS=brokers)
+        gateway = running(over=nowhere())
+        agent = running(
+            "agent.yaml",
+            "kafka/agent.yaml",
+            GATEWAY=gateway.grpc_address,
+            KAFKA_GATEWAY=writer.grpc_address,
+        )
+        sent = mttp.Route(agent.http_address, profile="all", content=True, token_ids=True)
+        with mttp.configure(["file://recorded.jsonl", sent], config={"lr": 3e-4}):
+            play(20)
+            with mttp.episode(env="long") as episode, episode.step() as step:
+                step.tokens(ids=list(range(200_000)), logprobs=[-0.5] * 200_000)
+                step.observation("日本" * 1_000_000)
+        expected = mttp.read("recorded.jsonl")
+        running("kafka/read.yaml", BROKERS=brokers, GROUP="training-7", DIRECTORY=str(tmp_path))
+        found = arrived(tmp_path / "spans.jsonl", len(expected))
+
+    for kind in ("episodes", "runs"):
+        assert_same(getattr(expected, kind), getattr(found, kind))
 
 
 def test_the_table_is_filled_with_every_span_and_read_back(running: Any) -> None:
