@@ -60,8 +60,8 @@ def compare(
         typer.Option(
             "--allow",
             metavar="KIND",
-            help="Accept a difference in env, tasks, inputs, spec or grader; missing: leave it out. "
-            "May be repeated.",
+            help="Accept a difference in env, tasks, inputs, spec or grader; missing: leave it out; sampled: "
+            "a side has only some episodes of its run. May be repeated.",
         ),
     ] = None,
     confidence: Annotated[

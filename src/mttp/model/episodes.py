@@ -701,7 +701,7 @@ class Run(Value):
     status: Annotated[str | None, a.RUN_STATUS] = None
     """completed, aborted or error; None until the end."""
     episode_count: Annotated[int | None, a.RUN_EPISODE_COUNT] = None
-    """The number of episodes that the process started; None until the end, and under sampling."""
+    """The number of episodes that the process started; None until the end."""
     attempt: Annotated[int | None, a.RUN_ATTEMPT] = None
     """The number of the attempt at this run, from 0."""
     seed: int | str | None = None

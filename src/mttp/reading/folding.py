@@ -52,12 +52,14 @@ def fold(
     annotations: Sequence[Annotation],
     evals: Sequence[Evaluation] = (),
     *,
+    lacks_episodes: bool = False,
     add_problem: _AddProblem,
 ) -> list[Episode]:
     """
     The episodes with the facts of groups, updates, annotations and evaluations, each of them in order.
 
     `add_problem` is called for missing group members, conflicting updates and unknown targets.
+    With `lacks_episodes` a problem says already that episodes are missing, and an annotation of one is none.
     """
     known = {episode.trace_id: episode for episode in episodes}
     changes: defaultdict[str, dict[str, Any]] = defaultdict(dict)
@@ -72,7 +74,8 @@ def fold(
             change |= {
                 name: tuple(change[name]) for name in ("consumed_by", "discarded_by") if name in change
             }
-    for trace_id, of_episode in _by_episode(annotations, known, add_problem).items():
+    by_episode = _by_episode(annotations, known, None if lacks_episodes else add_problem)
+    for trace_id, of_episode in by_episode.items():
         changes[trace_id] |= _annotated(known[trace_id], of_episode, changes[trace_id], add_problem)
     for evaluation in evals:
         for result in evaluation.results:
@@ -145,7 +148,7 @@ def _apply_update(update: Update, members: _Groups, changes: Mapping[str, dict[s
 
 
 def _by_episode(
-    annotations: Iterable[Annotation], known: Mapping[str, Episode], add_problem: _AddProblem
+    annotations: Iterable[Annotation], known: Mapping[str, Episode], add_problem: _AddProblem | None
 ) -> dict[str, list[Annotation]]:
     """Annotations by target episode; the targets of a preference are the chosen and rejected episodes."""
     by_episode: defaultdict[str, list[Annotation]] = defaultdict(list)
@@ -153,7 +156,7 @@ def _by_episode(
         for trace_id in (annotation.episode, *annotation.rejected):
             if trace_id in known:
                 by_episode[trace_id].append(_on_root(annotation, known[trace_id]))
-            else:
+            elif add_problem is not None:
                 _unknown(annotation, f"episode {trace_id or 'without an id'}", add_problem)
     return by_episode
 

@@ -34,6 +34,7 @@ Kind: TypeAlias = Literal[
     "unfinished_evaluation",
     "incomplete_evaluation",
     "lost_spans",
+    "missing_episodes",
     "unfinished_conversion",
     "store_loss",
     "newer_convention",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -297,7 +298,17 @@ def _recording(scan: Scan, left_out: Set[str]) -> Recording:
         groups, updates = in_order(found.groups), in_order(found.updates)
         annotations = in_order(found.annotations)
         evals = timed(merged(found.evals, scan), _calls(found.episodes))
-        episodes = fold(ordered(found.episodes), groups, updates, annotations, evals, add_problem=add_problem)
+        by_run = Counter(episode.run_id for episode in found.episodes)
+        lacks_episodes = not left_out and scan.add_missing_episodes(found.runs, by_run)
+        episodes = fold(
+            ordered(found.episodes),
+            groups,
+            updates,
+            annotations,
+            evals,
+            lacks_episodes=lacks_episodes,
+            add_problem=add_problem,
+        )
     return Recording(
         episodes=episodes,
         runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from mttp.errors import ReadError
 from mttp.model.reprs import bounded_repr
 from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.model.switches import check_switches
-from mttp.otlp.recording_files import File, is_parquet
+from mttp.otlp.recording_files import File, is_parquet, whole
 from mttp.otlp.streams import Progress
 from mttp.reading import lines
+from mttp.reading.completeness import missing_episodes
 from mttp.reading.engines import PartitionedDataset, SpanTable
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
@@ -25,6 +26,7 @@ from mttp.semconv import VERSION, translation
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
+    from mttp.model.episodes import Run
     from mttp.reading.decoder_pool import DecoderPool
     from mttp.reading.episode_summary import IsOpen
     from mttp.reading.group_digest import GroupDigest
@@ -107,6 +109,24 @@ class Scan:
             for item in self._items
             if isinstance(item, (PartitionedDataset, SpanTable))
         )
+
+    @property
+    def has_whole_runs(self) -> bool:
+        """Whether the caller asks for all episodes of a run, or for none."""
+        paths = {item.path for item in self._items if isinstance(item, File)}
+        return all(
+            item.address.has_whole_runs
+            if isinstance(item, (Store, PartitionedDataset, SpanTable))
+            else not isinstance(item, File) or _is_beside(item.path, paths)
+            for item in self._items
+        )
+
+    def add_missing_episodes(self, runs: Iterable[Run], episodes: Mapping[str, int]) -> bool:
+        """Add a problem for each run of which episodes are missing; return whether there is one."""
+        missing = [*missing_episodes(runs, episodes)] if self.has_whole_runs else []
+        for message in missing:
+            self.add_problem("missing_episodes", message)
+        return bool(missing)
 
     @property
     def problems(self) -> list[Problem]:
@@ -315,6 +335,12 @@ class Scan:
 
 def _file(item: File | RecordedSpans) -> str | None:
     return str(item.path) if isinstance(item, File) else None
+
+
+def _is_beside(path: Path, paths: Set[Path]) -> bool:
+    """Return whether the file that a rotated part belongs to is read, too, or is not there."""
+    file = whole(path)
+    return file is None or file in paths or not file.exists()
 
 
 def _is_never_open(_: str) -> bool:

@@ -52,6 +52,7 @@ def aggregate_source(
     for missing in spans.finish():
         _note(missing, scan)
     runs = _runs(spans, scan)
+    scan.add_missing_episodes(runs, spans.by_run)
     return AggregatedSource(
         spans=spans, runs=runs, problems=scan.problems, sources=scan.sources, stores=scan.stores
     )

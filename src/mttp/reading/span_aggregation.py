@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -85,6 +86,8 @@ class SpanAggregator:
         """Parts that other processes recorded, by trace id."""
         self._rows: dict[int, int] = {}
         """Row of each closed episode by trace id."""
+        self.by_run: Counter[str] = Counter()
+        """Number of closed episodes by run id."""
         self._roots = array("Q")
         """Id of the root span by row."""
         self._flags = array("B")
@@ -211,6 +214,7 @@ class SpanAggregator:
     def _close(self, ended: EpisodeSummary) -> None:
         """Add the row of an episode."""
         row = self._rows[int(ended.row.trace_id, 16)] = len(self._roots)
+        self.by_run[ended.row.run] += 1
         if self._has_counts:
             self.aggregate.add(ended)
         self.duplicates += ended.duplicates
@@ -223,6 +227,12 @@ class SpanAggregator:
             self._unplaced.add(ended.row.trace_id)
         if ended.undecided is not None:
             self._undecided[row] = ended.undecided
+
+    def begun_by_run(self) -> Counter[str]:
+        """Return the number of episodes by run id, also of those that are open."""
+        begun = Counter(dict(self.by_run))  # another thread may add episodes meanwhile
+        begun.update(one.place.text(a.RUN_ID) for one in [*self._own.open.values()])
+        return begun
 
     @property
     def unplaced(self) -> set[str]:

@@ -15,6 +15,7 @@ from mttp.model.gradings import GraderHealth
 from mttp.model.notebook import html_table
 from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import Aggregate, Codes, RecordedVerdict, RunCounts, Trend
+from mttp.reading.completeness import sampled
 from mttp.reading.episode_summary import Counts
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
@@ -300,7 +301,8 @@ class Summary:
         """A table of the figures of each run, for notebooks."""
         columns = ("run", "episodes", "mean return", "known returns", "mean length", "statuses", "outcomes")
         runs = self.by_run or {"": self}
-        return html_table(repr(self)[1:-1], columns, [one._cells(run) for run, one in runs.items()])
+        title = ". ".join([*sampled(self.problems), repr(self)[1:-1]])
+        return html_table(title, columns, [one._cells(run) for run, one in runs.items()])
 
     def _cells(self, run: str) -> tuple[object, ...]:
         known = [value for value in self.columns.counted["returns"] if math.isfinite(value)]

@@ -350,8 +350,9 @@ class RunRecorder:
             libraries = [provenance.imported] if self._detection is not None and self._detection.done else []
             facts = provenance.detect(self._config.directory, faults, libraries) if libraries else {}
             self._set_documents(root)
-            started_episodes = self.stats.episodes if self._config.sampling is None else None
-            root.values |= runs.encode(faults, status=self._status, episode_count=started_episodes, **facts)
+            root.values |= runs.encode(
+                faults, status=self._status, episode_count=self.stats.episodes, **facts
+            )
             root.note(faults)
             root.end(self._ended)
 

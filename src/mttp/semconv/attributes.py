@@ -414,7 +414,7 @@ RUN_DIRTY: Final = "mttp.run.dirty"
 """Whether the working tree differed from the revision in `vcs.ref.head.revision`."""
 
 RUN_EPISODE_COUNT: Final = "mttp.run.episode_count"
-"""Number of episodes that this process started in the run; absent under sampling."""
+"""Number of episodes that this process started in the run, whether or not sampling drops some of them."""
 
 RUN_ID: Final = "mttp.run.id"
 """Identity of the run, shared by all its processes."""

@@ -23,6 +23,7 @@ __all__ = [
     "Slices",
     "compare",
     "refuse_differences",
+    "refuse_samples",
     "shared_episodes",
     "side_notes",
     "slice_values",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _WINDOW = 100
+_HINT = "allow=[{kind!r}], on the command line by --allow {kind}"
 _SLICES = (
     "split",
     "slices",
@@ -87,18 +89,20 @@ def compare(
     `by` is `split`, `slices`, `env`, `group`, `policy_version`, `inputs.NAME`, `metadata.NAME` or the name
     of an attribute, such as `task.split`: the first metric is also compared within each value.
     `margin` is the effect up to which the sides count as equivalent, for all metrics or by name.
-    `allow` names differences that are accepted: `env`, `tasks`, `inputs`, `spec`, `grader`; and `missing`, by
-    which episodes without a value are left out.
+    `allow` names differences that are accepted: `env`, `tasks`, `inputs`, `spec`, `grader`; `missing`, by
+    which episodes without a value are left out; and `sampled`, a side with only some episodes of its run.
     Without that a verdict needs the test to hold twice: for the values that are there, and with each missing
     one as the worst case against the verdict.
 
     Raises ReadError where a side can't be read or has no episodes, StudyError for an unknown metric or slice,
-    and where environment, tasks, inputs, reward spec or grader differ and are not allowed to.
+    and where environment, tasks, inputs, reward spec or grader differ, or a side is a sample of its run, and
+    this is not allowed.
     """
     check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
     found, allowed = differences(before, after), frozenset(allow)
-    refuse_differences(found, allowed, hint="allow=[{kind!r}], on the command line by --allow {kind}")
+    refuse_samples((before, after), allowed, hint=_HINT)
+    refuse_differences(found, allowed, hint=_HINT)
     together = [*before.episodes, *after.episodes]
     span, entropies = spec_range(before, after), run_entropies(before, after)
     chosen = [
@@ -141,7 +145,7 @@ def spec_range(*sides: Sample) -> ValueRange | None:
 def side_notes(base: Sample, candidate: Sample) -> Iterator[str]:
     """Yield what a reader should know about the sides: what was left out, and what both have."""
     for name, side in (("base", base), ("candidate", candidate)):
-        yield from (f"{name}: {note}" for note in side.notes)
+        yield from (f"{name}: {note}" for note in (*side.sampled, *side.notes))
     if shared := shared_episodes(base, candidate):
         yield f"{shared:,} episodes are on both sides"
 
@@ -159,8 +163,8 @@ def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | No
     return found
 
 
-ALLOWED = (*REFUSED, "missing")
-"""What can be allowed: kinds of differences, and to leave missing values out."""
+ALLOWED = (*REFUSED, "missing", "sampled")
+"""What can be allowed: kinds of differences, to leave missing values out, and samples of runs."""
 
 
 def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str], *, hint: str) -> None:
@@ -180,6 +184,16 @@ def refuse_differences(found: Iterable[SideDifference], allowed: frozenset[str],
                 f"the sides differ in their {kind} ({name}): "
                 f"{difference.base or 'none'} and {difference.candidate or 'none'}; "
                 f"make them equal, or allow it by {hint.format(kind=kind)}"
+            )
+
+
+def refuse_samples(sides: Iterable[Sample], allowed: frozenset[str], *, hint: str) -> None:
+    """Raise StudyError for a side that has only some episodes of its run, unless `sampled` is allowed."""
+    for side in sides:
+        if side.sampled and "sampled" not in allowed:
+            raise StudyError(
+                f"{side.name}: {side.sampled[0]}; give all of its episodes, "
+                f"or allow it by {hint.format(kind='sampled')}"
             )
 
 

@@ -109,6 +109,8 @@ class Diagnosis:
     """What to do next, in a sentence."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recording."""
+    sampled: tuple[str, ...] = ()
+    """What says that the recording is a sample of its run, whose figures are not the run's."""
     inapplicable: tuple[str, ...] = ()
     """Kinds of detectors whose problem such a run can't have, as of text in an environment with numbers."""
 
@@ -148,4 +150,5 @@ class Diagnosis:
         rows += [("not judged", one.kind, one.reason, "") for one in self.missing]
         rows += [("nothing found", one.kind, one.evidence, "") for one in self.judged]
         columns = ("severity", "kind", "evidence", "advice")
-        return html_table(f"{repr(self)[1:-1]}. {self.advice}", columns, rows)
+        title = ". ".join([*self.sampled, repr(self)[1:-1], self.advice])
+        return html_table(title, columns, rows)

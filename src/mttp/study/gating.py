@@ -8,7 +8,7 @@ from dataclasses import replace
 from mttp.errors import StudyError
 from mttp.model.statistics.design import last_finished
 from mttp.reading.garbage import gc_disabled
-from mttp.study.comparing import refuse_differences, shared_episodes, side_notes
+from mttp.study.comparing import refuse_differences, refuse_samples, shared_episodes, side_notes
 from mttp.study.differences import differences
 from mttp.study.gate_result import GateResult, RuleResult
 from mttp.study.rule_checks import Gated, check_rules
@@ -38,7 +38,7 @@ def gate(
 
     Raises ReadError where a side can't be read or has no episodes, StudyError for rules that are not valid,
     need a baseline that is not given, or name unknown metrics or slices, and where the sides differ in tasks,
-    reward spec or grader and the rules do not allow it.
+    reward spec or grader, or a side is a sample of its run, and the rules do not allow it.
     """
     document = load_rules(rules)
     if baseline is None and (needs := sorted(_needing_baseline(document))):
@@ -46,8 +46,10 @@ def gate(
     new = load(candidate, progress=progress)
     base = None if baseline is None else load(baseline, progress=progress)
     found = () if base is None else differences(base, new)
-    refuse_differences(found, frozenset(document.allow), hint="`allow: [{kind}]` in the rules")
-    notes = list(new.notes) if base is None else [*side_notes(base, new)]
+    allowed, hint = frozenset(document.allow), "`allow: [{kind}]` in the rules"
+    refuse_samples([side for side in (base, new) if side is not None], allowed, hint=hint)
+    refuse_differences(found, allowed, hint=hint)
+    notes = [*new.sampled, *new.notes] if base is None else [*side_notes(base, new)]
     if base is not None and (shared := shared_episodes(base, new)):
         raise StudyError(
             f"{shared:,} episodes are on both sides: the candidate {new.name} is compared with itself; "

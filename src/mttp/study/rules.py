@@ -150,8 +150,11 @@ class PromotionRules(_RulesPart):
     """Of one-sided bounds."""
     window: Annotated[int, Field(ge=1)] = 100
     """Last finished episodes of each training run that count."""
-    allow: tuple[Literal["env", "tasks", "inputs", "spec", "grader", "missing"], ...] = ()
-    """Accepted differences between candidate and baseline; missing: episodes without a value are left out."""
+    allow: tuple[Literal["env", "tasks", "inputs", "spec", "grader", "missing", "sampled"], ...] = ()
+    """
+    Accepted differences between candidate and baseline; missing: episodes without a value are left out;
+    sampled: a recording that has only some episodes of its run.
+    """
     aggregate: tuple[AggregateRule, ...] = ()
     protected: tuple[SliceRule, ...] = ()
     focus: tuple[SliceRule, ...] = ()

@@ -16,9 +16,11 @@ from mttp.model.episodes import Run
 from mttp.model.statistics.inference import ValueRange
 from mttp.reading import Recording, read
 from mttp.reading.aggregate import Aggregate, Trend
+from mttp.reading.completeness import missing_episodes, sampled
 from mttp.reading.counted import reasons_of, training_of
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.identity import episodes_digest
+from mttp.reading.problems import Problem
 from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import RecordedSpans
 from mttp.reading.value_aggregation import aggregate_values, episode_figures
@@ -57,6 +59,8 @@ class Sample:
     """In order of start; those without an end have no values, see `EpisodeFigures.as_counted`."""
     problems: tuple[str, ...] = ()
     """What is wrong with the recordings, in words."""
+    sampled: tuple[str, ...] = ()
+    """What says that there are only some episodes of a run."""
     notes: tuple[str, ...] = ()
     """What was left out, in words."""
     updates: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -126,6 +130,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
         runs=runs,
         episodes=tuple(episodes),
         problems=tuple(problem for part in parts for problem in part.problems),
+        sampled=_sampled(parts, distinct),
         notes=(*notes, *left_out),
         updates={run: sorted({*times}) for run, times in updates.items()},
         entropies={run: trends for run, trends in entropies.items() if run in training},
@@ -184,6 +189,14 @@ def _counted(
     ]
 
 
+def _sampled(parts: Sequence[Sample], episodes: Iterable[EpisodeFigures]) -> tuple[str, ...]:
+    """Return for each run that it lacks episodes, if a part of the side says so and the others lack them."""
+    if not any(part.sampled for part in parts):
+        return ()
+    runs = {(run.id, run.host, run.pid, run.start_time): run for part in parts for run in part.runs}
+    return tuple(missing_episodes(runs.values(), Counter(episode.run for episode in episodes)))
+
+
 def _sources(side: Side) -> Iterable[Any]:
     if isinstance(side, Sequence) and not isinstance(side, (str, bytes)):
         return side
@@ -202,7 +215,7 @@ def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] 
         name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
         episodes=tuple(episodes),
-        problems=tuple(problem.message for problem in recording.problems),
+        **_of_problems(recording.problems),
         **_of_updates(recording.spans.aggregate),
     )
 
@@ -212,9 +225,16 @@ def _of_values(recording: Recording) -> Sample:
         name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
         episodes=tuple(map(episode_figures, recording.episodes)),
-        problems=tuple(problem.message for problem in recording.problems),
+        **_of_problems(recording.problems),
         **_of_updates(aggregate_values((), updates=recording.updates)),
     )
+
+
+def _of_problems(problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return the fields of a sample about problems."""
+    missing = sampled(problems)
+    others = (problem.message for problem in problems)
+    return {"problems": tuple(message for message in others if message not in missing), "sampled": missing}
 
 
 def _of_updates(aggregate: Aggregate) -> dict[str, Any]:

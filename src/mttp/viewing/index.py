@@ -23,6 +23,7 @@ from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart
 from mttp.reading import lines, parquet
+from mttp.reading.completeness import missing_episodes
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.episode_summary import EpisodeSummary
 from mttp.reading.following import Arrived, Follower
@@ -201,7 +202,9 @@ class EpisodeIndex:
     def problems(self) -> list[Problem]:
         """Problems of what was read so far."""
         noted = [Problem(kind="damaged_file", message=message) for message in self._noted]
-        return [*self._follower.problems, *noted]
+        missing = missing_episodes(self.runs(), self._spans.begun_by_run()) if self.is_read else ()
+        lacking = [Problem(kind="missing_episodes", message=message) for message in missing]
+        return [*lacking, *self._follower.problems, *noted]
 
     def note(self, message: str) -> None:
         """Add an error of following to the problems, once."""

@@ -14,6 +14,7 @@ from mttp.model.counting import NOT_COUNTED, Reason
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.model.statistics.inference import scipy_stats
+from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
 from mttp.viewing.blocks import (
     axis,
@@ -120,7 +121,8 @@ def _summary(contents: Contents, recorded: EpisodeTable, reasons: Sequence[Reaso
         items.append(fact("faults", total, detail=counted(contents.faults), state="warn"))
     if contents.problems:
         items.append(fact("problems", len(contents.problems), detail="see problems", state="warn"))
-    return section("summary", "Summary", [facts(items)])
+    warnings = [note(sentence, "bad") for sentence in sampled(contents.problems)]
+    return section("summary", "Summary", [*warnings, facts(items)])
 
 
 def _has_rewards(episodes: EpisodeTable) -> bool:

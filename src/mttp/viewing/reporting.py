@@ -127,6 +127,7 @@ def report(
     values = {one.trace_id: one for one in recording.episodes}
     rows = _with_extras(EpisodeTable.of(shown), [values.get(one.trace_id) for one in shown])
     summary = source.summary() if isinstance(source, Recording) else summarize(source)
+    missing = (one for one in summary.problems if one.kind == "missing_episodes")
     contents = Contents(
         episodes=EpisodeTable.of(figures),
         runs=recording.runs,
@@ -135,7 +136,7 @@ def report(
         verdicts=summary.verdicts,
         groups=recording.groups,
         updates=recording.updates,
-        problems=recording.problems,
+        problems=[*dict.fromkeys([*missing, *recording.problems])],
         baseline=base,
         comparison=compared,
         diagnosis=found,

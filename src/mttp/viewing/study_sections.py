@@ -181,6 +181,7 @@ def diagnosis_section(found: Diagnosis | str | None) -> dict[str, Any] | None:
         column("evidence", "evidence, or what is lacking"),
     ]
     blocks: list[dict[str, Any] | None] = [
+        *(note(sentence, "bad") for sentence in found.sampled),
         note(found.advice, "bad" if found.should_stop else "plain"),
         findings(items, "The worst first; a finding is a reason to look, not a proof."),
         None if items else note("No detector found a problem.", "good" if not found.missing else "plain"),

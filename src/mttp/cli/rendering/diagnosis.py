@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from mttp.cli.rendering.problems import markdown_warnings, warnings
 from mttp.cli.rendering.words import cell, count, printed
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def headline(found: Diagnosis) -> str:
 
 def render(found: Diagnosis, *, everything: bool = False) -> RenderableType:
     """For a terminal: findings by severity, then the reading, then what could not be judged, in one line."""
-    parts: list[RenderableType] = [printed(_subject(found)), Text(headline(found), style="bold")]
+    parts: list[RenderableType] = [printed(_subject(found)), *warnings(found.sampled)]
+    parts.append(Text(headline(found), style="bold"))
     for one in found.findings:
         parts += [Text(), *_finding(one)]
     parts += [Text(), Text("reading", style="bold"), *map(_indented, _reading(found))]
@@ -65,7 +67,7 @@ def _notes(found: Diagnosis) -> Iterator[str]:
 
 def markdown(found: Diagnosis, *, everything: bool = False) -> str:
     """For a pull request or the summary of a CI job."""
-    lines = [f"**{cell(headline(found))}**", "", cell(_subject(found)), ""]
+    lines = [f"**{cell(headline(found))}**", *markdown_warnings(found.sampled), "", cell(_subject(found)), ""]
     if found.findings:
         lines += ["| severity | finding | evidence | how sure | advice |", "| --- | --- | --- | --- | --- |"]
         lines += [

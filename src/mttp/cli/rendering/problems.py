@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from mttp.cli.rendering.words import count, printed
+from mttp.cli.rendering.words import cell, count, printed
 from mttp.reading.problems import Problem
 
-__all__ = ["problem_lines"]
+__all__ = ["markdown_warnings", "problem_lines", "warnings"]
+
+
+def warnings(sentences: Iterable[str]) -> Iterator[Text]:
+    """Yield what a reader must know before the figures, for a terminal."""
+    yield from (printed(f"warning: {sentence}", style="bold red") for sentence in sentences)
+
+
+def markdown_warnings(sentences: Iterable[str]) -> Iterator[str]:
+    """Yield the same as paragraphs of Markdown."""
+    for sentence in sentences:
+        yield from ("", f"**warning: {cell(sentence)}**")
 
 
 def problem_lines(problems: Sequence[Problem], *, limit: int = 5) -> Text:

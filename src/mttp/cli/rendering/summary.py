@@ -14,10 +14,11 @@ from rich.text import Text
 from mttp.cli.rendering import graders
 from mttp.cli.rendering.blocks import plot, sparkline
 from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
-from mttp.cli.rendering.problems import problem_lines
+from mttp.cli.rendering.problems import markdown_warnings, problem_lines, warnings
 from mttp.cli.rendering.words import cell, count, counted, duration, moment, number, of, printed, shares
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
+from mttp.reading.completeness import sampled
 from mttp.reading.jsonable import jsonable
 from mttp.reading.summary import Summary
 
@@ -33,6 +34,7 @@ _FIXED = ("eval", "replay")
 def document(summary: Summary) -> dict[str, Any]:
     """Return the summary as an object of plain data: the figures of each run, and totals."""
     facts = {
+        "sampled": sampled(summary.problems),
         "sources": [*summary.sources, *summary.stores],
         "sha256": summary.sha256,
         "runs": [_run(id_, of_run) for id_, of_run in summary.by_run.items()],
@@ -143,7 +145,7 @@ def _interval(summary: Summary) -> Interval:
 def render(summary: Summary, *, terminal: bool) -> RenderableType:
     """Return the summary as text; on a terminal the learning curve is a plot, else one line."""
     facts = document(summary)
-    parts: list[RenderableType] = [_headline(facts)]
+    parts: list[RenderableType] = [_headline(facts), *warnings(facts["sampled"])]
     for title, found in _sections(facts):
         parts.append(Text())
         if title:
@@ -200,7 +202,7 @@ def _section(facts: Mapping[str, Any], *, terminal: bool) -> list[RenderableType
 def markdown(summary: Summary) -> str:
     """Return the summary as Markdown, for a CI job summary or a comment."""
     facts = document(summary)
-    lines = [f"**{_headline(facts).plain}**"]
+    lines = [f"**{_headline(facts).plain}**", *markdown_warnings(facts["sampled"])]
     for title, found in _sections(facts):
         lines += ["", f"**{cell(title)}**"] if title else []
         lines += ["", "| | |", "| --- | --- |"]

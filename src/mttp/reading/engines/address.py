@@ -53,6 +53,11 @@ class Selection:
         """Whether all episodes match."""
         return self == Selection()
 
+    @property
+    def has_whole_runs(self) -> bool:
+        """Whether all episodes of a run match, or none."""
+        return self == Selection(run=self.run)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetAddress:
@@ -72,6 +77,11 @@ class DatasetAddress:
 
     def __str__(self) -> str:
         return f"{self.place}?{self.query}" if self.query else self.place
+
+    @property
+    def has_whole_runs(self) -> bool:
+        """Whether all episodes of a run are read, or none."""
+        return self.selection.has_whole_runs
 
     @classmethod
     def parse(cls, given: str) -> DatasetAddress:

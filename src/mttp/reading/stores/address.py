@@ -23,6 +23,8 @@ _OWN = {
 }
 _WAITS = {"jaeger": 5, "tempo": 45}
 """Seconds for which stores are searched again that find traces only some time after they accept them."""
+_NARROWING = frozenset({"q", "tags", "start", "end"})
+"""Options that select some of a run's episodes."""
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _COMMON = ("run", "trace", "limit", "timeout", "tls", "headers")
 
@@ -52,6 +54,11 @@ class Address:
 
     def __str__(self) -> str:
         return self.url
+
+    @property
+    def has_whole_runs(self) -> bool:
+        """Whether all episodes of a run are requested, or none."""
+        return not self.traces and _NARROWING.isdisjoint(self.options)
 
     @classmethod
     def parse(cls, given: str) -> Address:

@@ -61,12 +61,6 @@ class Store(ABC):
                 yield span
         if not found:
             raise ReadError(self.losses[0] if self.losses else f"{self.address}: {self.nothing()}")
-        if self.is_part:
-            counts = f"{len(self._episodes):,} of {sum(self._stated.values()):,}"
-            self.losses.append(
-                f"{counts} episodes of run {self.address.run} were found; "
-                "the others have not arrived yet, or are lost"
-            )
 
     def _count(self, span: SpanRecord) -> None:
         if span.attributes.get(a.RUN_ID) != self.address.run:

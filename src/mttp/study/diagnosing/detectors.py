@@ -10,6 +10,7 @@ import numpy as np
 
 from mttp.otlp.streams import Progress
 from mttp.reading import Recording, read
+from mttp.reading.completeness import sampled
 from mttp.reading.sources import Source
 from mttp.study.diagnosing import components, control, grading, hacking, learning, policy, tasks
 from mttp.study.diagnosing.evidence import RunEvidence, evidence_of
@@ -339,4 +340,5 @@ def diagnose(
         should_stop=should_stop,
         advice=advice,
         problems=tuple(str(problem.message) for problem in evidence.recording.problems),
+        sampled=sampled(evidence.recording.problems),
     )
