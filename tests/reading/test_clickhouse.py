@@ -90,6 +90,24 @@ def test_what_is_read_is_what_was_sent(server: ClickHouse, table: str):
     assert without_losses(lines) == without_losses(table)
 
 
+def test_a_sample_of_a_run_is_a_problem(server: ClickHouse, table: str):
+    """
+    A sampler before the table drops episodes: a run that was asked for misses them, a task does not.
+    """
+    _, spans = recorded(server)
+    *_, dropped = (span.trace_id for span in spans if span.name.startswith("episode") and not span.parent_id)
+    server.clear()
+    server.insert([span for span in spans if span.trace_id != dropped])
+    run_id = next(span.attributes["mttp.run.id"] for span in spans if span.trace_id == dropped)
+
+    for read in (mttp.read, mttp.summarize):
+        kinds = [problem.kind for problem in read(f"{table}&run={run_id}").problems]
+        assert 1 == kinds.count("missing_episodes")
+        assert 1 == [problem.kind for problem in read(table).problems].count("missing_episodes")
+        partly = read(f"{table}&run={run_id}&task=t/1").problems
+        assert "missing_episodes" not in {problem.kind for problem in partly}
+
+
 def test_studies_and_commands(server: ClickHouse, table: str):
     """
     Comparisons, gates, diagnoses and the commands, of selected runs.
