@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading.traces import write
 from stores import Backend, JaegerServer, TempoServer, serving
 from typer.testing import CliRunner
 
@@ -65,14 +66,7 @@ def thinned(path: str, out: str = "kept.jsonl", keep: int = 5) -> str:
     """The recording as tail sampling leaves it: the failures, and whatever is about no single episode."""
     episodes = sorted(mttp.read(path), key=lambda episode: episode.outcome or "")
     dropped = {episode.trace_id for episode in episodes[keep:]}
-    Path(out).parent.mkdir(exist_ok=True)
-    with Path(out).open("w") as file:
-        for line in Path(path).read_text().splitlines():
-            document = json.loads(line)
-            for scope in (scope for found in document["resourceSpans"] for scope in found["scopeSpans"]):
-                scope["spans"] = [span for span in scope["spans"] if span["traceId"] not in dropped]
-            file.write(json.dumps(document) + "\n")
-    return out
+    return str(write(out, [span for span in scan(path, arrays=True) if span.trace_id not in dropped]))
 
 
 @pytest.fixture

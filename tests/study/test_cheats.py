@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading.traces import write
 
 import mttp
 from mttp.errors import StudyError
+from mttp.reading import scan
 
 TASKS = 100
 PAGE = Path(__file__).parents[2] / "docs" / "gating.md"
@@ -100,6 +102,13 @@ def two_samples(drop: Callable[[int, int], bool] = lambda number, sample: False)
 
 def reward_of(number: int, sample: int) -> float:
     return float((number * 7 + sample * 3) % 5 > 1)
+
+
+def successes(path: str) -> str:
+    """The recording without the traces of the episodes that failed."""
+    failed = {episode.trace_id for episode in mttp.read(path) if not episode.return_}
+    kept = [span for span in scan(path, arrays=True) if span.trace_id not in failed]
+    return str(write(Path(path).with_name("kept.jsonl"), kept))
 
 
 def walker(lengths: Iterable[int], crashes: Callable[[int], bool]) -> Iterator[Facts]:
@@ -208,6 +217,12 @@ CHEATS = [
         "refused",
         "with itself",
         sides=lambda base, _: (base, base),
+    ),
+    Case(
+        "failures that a sampler dropped",
+        "refused",
+        "the run states 100 episodes, 90 are here",
+        sides=lambda base, candidate: (base, successes(candidate)),
     ),
     Case(
         "failed samples lost",

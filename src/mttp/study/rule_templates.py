@@ -15,7 +15,7 @@ _HEAD = """\
 # Remove the first `# ` of each line of a rule to use it.
 
 confidence: 0.95 # of one-sided bounds: a candidate that is just not good enough passes 1 time in 20
-# allow: [tasks] # accepted differences between the sides: env, tasks, inputs, spec, grader, missing
+# allow: [tasks] # accepted differences between the sides: env, tasks, inputs, spec, grader, missing, sampled
 """
 
 _PINS = """\
