@@ -361,6 +361,34 @@ def test_an_open_step_ends_with_its_episode(session: mttp.Session) -> None:
     assert ["search", "never ended"] == [call.name for call in read.steps[0].calls]
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('{"q": 1, "deep": {"a": [null]}}', {"q": 1, "deep": {"a": [None]}}),
+        ({"q": "{}"}, {"q": "{}"}),
+        ('{"q": 1', '{"q": 1'),
+        ("a text", "a text"),
+        ("7", "7"),
+        (None, None),
+    ],
+)
+def test_arguments_of_a_tool_as_json_are_an_object(
+    session: mttp.Session, given: object, kept: object
+) -> None:
+    """
+    As a model gives them, they are a text; what is no JSON of an object stays a text, as in a finished value.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.tool_call("search", arguments=given).end()
+    with mttp.episode() as other:
+        other.tool_call("search", arguments=given).end()
+    finished = mttp.Step(calls=(Call(operation="execute_tool", name="search", arguments=given),))
+    session.record(mttp.Episode(steps=(finished,)))
+    live, of_agent, value = (one.steps[0].calls[0].arguments for one in mttp.read(session))
+
+    assert (kept, kept, given) == (live, of_agent, value)
+
+
 def test_calls_after_the_end_are_faults(session: mttp.Session) -> None:
     """
     A second end and other calls change nothing.

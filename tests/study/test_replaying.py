@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import mttp
 from mttp.cli.app import app
 from mttp.errors import ReadError, StudyError
+from mttp.model import Call
 from mttp.study import RecordedCalls, align, branch
 
 ENVS = {
@@ -438,6 +439,23 @@ def test_lengths_differ_at_the_first_missing() -> None:
     assert [["tokens"], ["missing"]] == [[one.what for one in step.differences] for step in found.steps]
     assert found.steps[0].differences[0].token is not None
     assert 2 == found.steps[0].differences[0].token.position
+
+
+def test_arguments_of_a_tool_as_json_are_the_object_s() -> None:
+    """
+    Whether a call was recorded with the text or the object; another object or text is another call.
+    """
+
+    def called(arguments: object) -> mttp.Episode:
+        call = Call(operation="execute_tool", name="search", arguments=arguments)
+        return mttp.Episode(steps=(mttp.Step(calls=(call,)),))
+
+    episodes = [called(one) for one in ({"a": 1}, '{"a":1}', '{ "a" : 1 }', '{"a":2}', "a=1")]
+
+    assert [True, True, False, False] == [
+        align(episodes[0], one).first_difference is None for one in episodes[1:]
+    ]
+    assert RecordedCalls(episodes[1]).serve("search", a=1) is None
 
 
 # Recorded tools.

@@ -294,6 +294,34 @@ def test_a_large_recording_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> 
     assert "run `mttp diagnose` on it" in sections(report("run.jsonl"))["diagnosis"]
 
 
+def test_an_evaluation_has_the_figures_of_its_results() -> None:
+    """
+    Each sample of a task is a row with its score; one that raised is an error without a score, and no zero.
+    """
+    scores = {"a": 1.0, "b": 0.25, "d": 0.0}
+
+    def answer(task: str) -> float:
+        with mttp.step() as step:
+            step.action(task)
+        return scores[task]
+
+    with (
+        mttp.configure("file://evaluation.jsonl", run="sums", kind="eval"),
+        mttp.evaluate("sums", tasks=["a", "b", "c", "d"], samples=2) as run,
+    ):
+        run.map(answer)
+    found = report("evaluation.jsonl")
+    summary, *_ = data(found)["overview"]["sections"]
+    facts = {one["label"]: (one["value"], one["detail"]) for one in summary["blocks"][0]["items"]}
+    rows = sorted(zip(column(found, "task"), column(found, "status"), column(found, "return"), strict=True))
+
+    assert (8, "2 error") == facts["episodes"]
+    assert (2, "2 ended by an error, no value") == facts["not counted"]
+    assert (1.25 / 3, "n=6, standard deviation 0.4655") == pytest.approx(facts["mean return"])
+    assert [("a", "completed", 1.0)] * 2 + [("b", "completed", 0.25)] * 2 == rows[:4]
+    assert [("c", "error", None)] * 2 + [("d", "completed", 0.0)] * 2 == rows[4:]
+
+
 def test_a_limit_is_a_number_of_episodes() -> None:
     """
     From 1 on.

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from mttp.codec import columns, other_calls
 from mttp.codec.translating import Translator
-from mttp.model.chat_forms import from_text
+from mttp.model.chat import from_text
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
 from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mttp.model.chat_forms import chat_messages, from_text
+from mttp.model.chat import from_text
+from mttp.model.chat_forms import chat_messages
 from mttp.model.spans import SpanEvent, SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv.values import GenAiOperationName as Operation

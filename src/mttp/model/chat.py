@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Message",
+    "from_text",
     "message_lines",
     "message_text",
     "messages",
@@ -142,7 +143,7 @@ def _tool_call(call: object) -> tuple[str, str]:
     function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
         return to_json(call), ""
-    arguments = function.get("arguments")
+    arguments = from_text(function.get("arguments"))
     stated = arguments if isinstance(arguments, str) else "" if arguments is None else to_json(arguments)
     return str(function.get("name", "unknown")), stated
 
@@ -183,6 +184,16 @@ def picture(part: Mapping[str, Any]) -> str | None:
         if isinstance(data, str) and not data.startswith("data:"):
             url = f"data:{media_type};base64,{data}"
     return url if isinstance(url, str) else None
+
+
+def from_text(value: Any) -> Any:
+    """Return the value of a JSON text of an object or a list; anything else unchanged."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def to_json(value: object) -> str:

@@ -8,14 +8,13 @@ Bedrock, Google and OpenAI's Responses API; each also as JSON, alone, in a list,
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from mttp.model.chat import to_json
+from mttp.model.chat import from_text, to_json
 
-__all__ = ["answer", "chat_messages", "from_text"]
+__all__ = ["answer", "chat_messages"]
 
 _Fields: TypeAlias = Mapping[str, Any]
 
@@ -71,16 +70,6 @@ def answer(items: Iterable[Any]) -> dict[str, Any]:
             parts += content if isinstance(content, (list, tuple)) else [content]
     (message,) = _of_message({"role": "assistant", "parts": parts}, "assistant")
     return message
-
-
-def from_text(value: Any) -> Any:
-    """Return the value of a JSON text of an object or a list; anything else unchanged."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
 
 
 def _messages(value: Any, role: str, depth: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.codec.plain import scalar_text
-from mttp.model.chat_forms import from_text
+from mttp.model.chat import from_text
 from mttp.model.interrupts import raise_interrupt
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from opentelemetry.trace import SpanKind
 
 from mttp.codec import calls, fields
 from mttp.codec.plain import Faults
+from mttp.model.chat import from_text
 from mttp.model.episodes import Call
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
@@ -32,8 +33,10 @@ class OpenCall(Handle):
 
     @classmethod
     def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
-        """Start a call with what its value has; `start_span` starts its span."""
+        """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
+        if call.operation == calls.EXECUTE_TOOL:
+            call = replace(call, arguments=from_text(call.arguments))
         return cls._start(host, fields.checked(call, faults), faults, start_span)
 
     @classmethod

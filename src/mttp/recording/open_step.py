@@ -274,7 +274,7 @@ class OpenStep(ScoredHandle):
 
     @quiet_but(no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
-        """Start a call of a tool, with its arguments as plain data, and the id that the model gave it."""
+        """Start a call of a tool, with its arguments as data or JSON text, and the id that the model gave."""
         return self._open_call(Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id))
 
     def _open_call(self, call: Call) -> OpenCall:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mttp.model.chat import from_text
 from mttp.model.episodes import Episode, Step, Tokens
 from mttp.study.differing import is_close
 
@@ -140,7 +141,10 @@ def _differences(first: Step | None, second: Step | None, tolerance: float) -> I
             yield StepDifference(what=what, first=one, second=other)
     if (found := _tokens(first.tokens, second.tokens, tolerance)) is not None:
         yield found
-    calls = [[(call.name, call.arguments, call.result) for call in step.calls] for step in (first, second)]
+    calls = [
+        [(call.name, from_text(call.arguments), call.result) for call in step.calls]
+        for step in (first, second)
+    ]
     if not is_close(calls[0], calls[1], tolerance):
         yield StepDifference(what="calls", first=calls[0], second=calls[1])
 

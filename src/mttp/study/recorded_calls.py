@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from mttp.errors import StudyError
 from mttp.model.calls import Call
+from mttp.model.chat import from_text
 from mttp.model.episodes import Episode
 from mttp.study.differing import is_close
 
@@ -77,7 +78,7 @@ class RecordedCalls:
 
 
 def _given(call: Call) -> Any:
-    return {} if call.arguments is None else call.arguments
+    return {} if call.arguments is None else from_text(call.arguments)
 
 
 def _answer(call: Call) -> Any:
