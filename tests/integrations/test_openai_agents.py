@@ -139,7 +139,7 @@ def test_each_step_has_what_was_new_and_what_was_answered(
     episode = only(session)
     assert expected(ASKED, server.log[ASKED]) == [said(step) for step in episode.steps]
     (asking, adding), (answering,) = (step.calls for step in episode.steps)
-    assert ("add", "call-7", '{"a": 3, "b": 4}', "7") == (
+    assert ("add", "call-7", {"a": 3, "b": 4}, "7") == (
         adding.name,
         adding.id,
         adding.arguments,
