@@ -94,7 +94,9 @@ class Alien(metaclass=Unhashable):
 def test_a_row_that_raises_costs_only_its_value() -> None:
     """If columns can't be built at once, the rows are encoded one by one."""
     schema = transitions.RowSchema(None, (), None)
-    found = schema.columns([1, 2, 3], [0, Alien(), 0], [1.0, 2.0, None], [False] * 3, [False] * 3, [None] * 3)
+    found = schema.columns(
+        [1, 2, 3], [0, Alien(), 0], [1.0, 2.0, None], *[[False] * 3] * 2, *[[None] * 3] * 2
+    )
 
     assert blocks.entries(found, a.OBSERVATION_VALUE, 3) == [1, 2, 3]
     assert blocks.entries(found, a.STEP_REWARD, 3) == [1.0, 2.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 
 import mttp
+from mttp.model.gradings import GraderHealth
+from mttp.otlp.json import encode_records
+from mttp.reading import parquet
+from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.source_aggregation import read_figures
+from mttp.reading.summary import Summary
+from mttp.reading.value_aggregation import episode_figures
 from mttp.recording import configuration
 from mttp.semconv import attributes as a
-from mttp.testing import assert_same
+from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -52,6 +60,58 @@ class Telling(gymnasium.Wrapper):  # type: ignore[type-arg]
         self.count += 1
         info = {**info, "reward_bonus": 0.5} if self.count % 4 == 0 else {**info, "other": 1}
         return observation, float("nan") if self.count % 7 == 0 else reward, *rest, info
+
+
+class Paying(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Returns infos that depend on the number of the step."""
+
+    def __init__(self, env: Any, infos: Callable[[int], dict[Any, Any]]) -> None:
+        super().__init__(env)
+        self.infos, self.count = infos, 0
+
+    def step(self, action: Any) -> Any:
+        """Step with the next info."""
+        self.count += 1
+        *result, _ = self.env.step(action)
+        return *result, self.infos(self.count)
+
+
+def constant_components(number: int) -> dict[Any, Any]:
+    """Return components whose names are those of every step."""
+    return {
+        "x_position": number / 7,
+        "reward_forward": number / 7,
+        "reward_ctrl": np.float32(-0.1) * number,
+        "reward_No Fall": 1,
+        "rewards": {"alive": np.array(0.5)},
+    }
+
+
+AWKWARD: list[dict[Any, Any]] = [
+    {},
+    {"reward_forward": 0.5},
+    {"reward_forward": -0.5, "reward_x": 1.0},
+    {"reward_forward": float("nan"), "reward_ctrl": 1.0},
+    {"reward_forward": float("inf")},
+    {"reward_forward": "much", "reward_ctrl": -1.0, "reward_x": None},
+    {"reward_forward": 10**400},
+    {"reward_a b": 1.0},
+    {"reward_a_b": 2.0},
+    {"reward_a b": 1.0, "reward_a_b": 2.0},
+    {"rewards": {1: 1.0, "": 2.0, "ä\ud800": 3.0}},
+    {f"reward_{number}": number / 2 for number in range(40)},
+    {"rewards": [1.0], "reward_": 1.0, "reward_forward": True},
+]
+
+
+def awkward_components(number: int) -> dict[Any, Any]:
+    """Return components that appear in some steps, that are no numbers, that collide, and that are many."""
+    return AWKWARD[number % len(AWKWARD)]
+
+
+def new_components(number: int) -> dict[Any, Any]:
+    """Return a component with another name in every step."""
+    return {f"reward_{number}": 0.5}
 
 
 class Shifting(gymnasium.ObservationWrapper):  # type: ignore[type-arg]
@@ -103,6 +163,9 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "continuous": lambda: gymnasium.make("Pendulum-v1"),
     "asking": lambda: Asking(cart_pole()),
     "telling": lambda: Telling(cart_pole()),
+    "components": lambda: Paying(cart_pole(), constant_components),
+    "awkward components": lambda: Paying(Telling(cart_pole()), awkward_components),
+    "new components": lambda: Paying(cart_pole(), new_components),
     "shifting": lambda: Shifting(cart_pole()),
     "reusing": lambda: Reusing(cart_pole()),
     "single": lambda: Single(cart_pole()),
@@ -141,6 +204,142 @@ def test_packed_steps_are_those_of_spans(name: str, options: dict[str, Any]) -> 
     assert len(apart) == len(packed)
     for expected, actual in zip(apart, packed, strict=True):
         assert_same(expected, actual, ignore=OTHERWISE)
+
+
+@pytest.mark.parametrize("name", ["components", "awkward components", "new components", "telling"])
+@pytest.mark.parametrize("steps", ["spans", "packed", "auto"])
+def test_components_of_steps_are_those_of_scorings(
+    name: str, steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Attributes and columns of steps read like a scoring's span below each step; figures and summaries agree.
+    """
+    address = f"file://{tmp_path}/{{}}.jsonl"
+    own = played(steps, ENVIRONMENTS[name], count=120, address=address.format("own"))
+    monkeypatch.setattr("mttp.codec.rewards.scores", lambda *_: None)
+    apart = played(steps, ENVIRONMENTS[name], count=120, address=address.format("apart"))
+
+    for expected, actual in zip(apart, own, strict=True):
+        assert_same(expected, actual, ignore=OTHERWISE)
+    wanted = [(one.components, one.component_statuses) for one in figures(tmp_path / "apart.jsonl")]
+    parquet.write(tmp_path / "own.parquet", mttp.scan(tmp_path / "own.jsonl", arrays=True))
+    for ending in ("jsonl", "parquet"):
+        copy = tmp_path / f"own.{ending}"
+        assert wanted == [(one.components, one.component_statuses) for one in figures(copy)]
+        assert graders(mttp.read(tmp_path / "apart.jsonl").summary()) == graders(mttp.summarize(copy))
+        assert mttp.check(tmp_path / "apart.jsonl").ids == mttp.check(copy).ids
+
+
+@pytest.mark.parametrize("steps", ["spans", "packed", "auto"])
+def test_components_of_steps_reach_every_transport(steps: str, tmp_path: Path) -> None:
+    """
+    As bytes and as lists, without content, in steps with spans and in columns, read as values and summed up.
+    """
+    own, messages, lines = (tmp_path / name for name in ("own.jsonl", "messages.jsonl", "lines.jsonl"))
+    with OtlpReceiver() as receiver:
+        collector = mttp.Route(receiver.http_address, content=False)
+        transport = ["memory://", f"file://{own}", f"mttp+file://{messages}", collector]
+        with mttp.configure(transport, steps=steps) as session:
+            env = mttp.wrap(Paying(cart_pole(), constant_components))
+            env.reset(seed=1)
+            for _ in range(8):
+                env.step(0)
+            env.close()
+        lines.write_bytes(b"".join(encode_records(mttp.scan(receiver, arrays=True))))
+        sources = (session, own, messages, receiver, lines)
+        recordings, summaries = [*map(mttp.read, sources)], [*map(mttp.summarize, sources)]
+
+    components = [
+        {"forward": number / 7, "ctrl": float(np.float32(-0.1) * number), "No Fall": 1.0, "alive": 0.5}
+        for number in range(1, 9)
+    ]
+    for recording, summary in zip(recordings, summaries, strict=True):
+        assert [] == recording.problems == summary.problems
+        assert components == [step.rewards[-1].components for step in recording[0].steps]
+        assert graders(recordings[0].summary()) == graders(summary) == graders(recording.summary())
+        assert ["", *sorted(components[0])] == [grader.component for grader in summary.graders]
+    both = [span for path in (lines, own) for span in mttp.scan(path, arrays=True)]
+    (tmp_path / "both.jsonl").write_bytes(
+        b"".join(encode_records(sorted(both, key=lambda span: not span.parent_id)))
+    )
+    assert {8} == {grader.count for grader in mttp.summarize(tmp_path / "both.jsonl").graders}
+
+
+def test_components_of_an_unfinished_episode_are_summed_up(tmp_path: Path) -> None:
+    """
+    In a file without the episode's end, and in its Parquet copy with digests.
+    """
+    played(
+        "packed",
+        lambda: Paying(cart_pole(), constant_components),
+        count=8,
+        address=f"file://{tmp_path}/a.jsonl",
+    )
+    spans = [span for span in mttp.scan(tmp_path / "a.jsonl", arrays=True) if span.name == "steps"]
+    (tmp_path / "b.jsonl").write_bytes(b"".join(encode_records(spans)))
+    parquet.write(tmp_path / "b.parquet", spans)
+
+    for name in ("a.jsonl", "b.jsonl", "b.parquet"):
+        found = {
+            one.component: (one.count, one.min, one.max) for one in mttp.summarize(tmp_path / name).graders
+        }
+        assert (8, 1 / 7, 8 / 7) == found["forward"]
+        assert (8, 1.0, 1.0) == found["No Fall"]
+
+
+def test_constant_components_are_columns(tmp_path: Path) -> None:
+    """
+    Of an environment and of a vector: an episode has no other span than its root and its steps.
+    """
+    with mttp.configure(f"file://{tmp_path}/a.jsonl"):
+        env = mttp.wrap(Paying(cart_pole(), constant_components))
+        env.reset(seed=1)
+        for _ in range(5):
+            env.step(0)
+        env.close()
+        one = [lambda: Paying(cart_pole(), constant_components)]
+        envs = mttp.wrap(gymnasium.vector.SyncVectorEnv(one))
+        envs.reset(seed=1)
+        for _ in range(5):
+            envs.step(np.array([0]))
+        envs.close()
+
+    found = [*mttp.scan(tmp_path / "a.jsonl", arrays=True)]
+    blocks = [span.attributes for span in found if span.name == "steps"]
+    assert {"run", "steps", "episode"} == {span.name.partition(" ")[0] for span in found}
+    assert [5, 5] == [block[a.STEPS_COUNT] for block in blocks]
+    assert [1 / 7, 2 / 7, 3 / 7, 4 / 7, 5 / 7] == [
+        *np.frombuffer(blocks[0][f"{a.STEPS_COLUMN}.{a.REWARD_SCORE}.forward"])
+    ]
+
+
+def test_components_with_ever_new_names_are_columns_up_to_a_number(tmp_path: Path) -> None:
+    """
+    The steps after them have spans below, which no block holds.
+    """
+    with mttp.configure(f"file://{tmp_path}/a.jsonl"):
+        env = mttp.wrap(Paying(gymnasium.make("MountainCar-v0"), new_components))
+        env.reset(seed=1)
+        for _ in range(100):
+            env.step(1)
+        env.close()
+
+    found = Counter(span.name for span in mttp.scan(tmp_path / "a.jsonl"))
+    components = [step.rewards[-1].components for step in mttp.read(tmp_path / "a.jsonl")[0].steps]
+    assert (36, 36) == (found["step"], found["reward"])
+    assert [{f"{number}": 0.5} for number in range(1, 101)] == components
+
+
+def figures(path: Path) -> list[EpisodeFigures]:
+    """Return the figures of a file's episodes from its spans, which are those of its values."""
+    found = read_figures(path)[1]
+    assert [*map(episode_figures, mttp.read(path))] == [*found]
+    return [*found]
+
+
+def graders(summary: Summary) -> list[GraderHealth]:
+    """Return what a summary says of graders, without the ids of episodes."""
+    return [replace(one, failures=()) for one in summary.graders]
 
 
 def test_a_packed_episode_is_two_spans(tmp_path: Path) -> None:

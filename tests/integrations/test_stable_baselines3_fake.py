@@ -234,3 +234,35 @@ def test_a_vector_without_infos_is_recorded(how: str) -> None:
     )
 
     assert [True, 5, {}] == said
+
+
+@pytest.mark.parametrize("how", ["spans", "packed", "auto"])
+def test_components_in_infos_are_attributes_of_steps(how: str) -> None:
+    """
+    Each step has its components, and no span below it.
+    """
+    said = told(
+        BEGINNING
+        + f"""
+    class Paying(Vector):
+        def step(self, actions):
+            *result, infos = super().step(actions)
+            return *result, [dict(info, reward_speed=0.5) for info in infos]
+
+    vector = Paying()
+    env = vector.envs[0]
+    with mttp.configure("memory://", steps={how!r}) as session:
+        with mttp.instrument():
+            BaseAlgorithm(
+                vector, lambda: np.array([env.plays[env.index].turns[env.at].action]), n_steps=5
+            ).learn(1)
+    steps = [step for episode in started(session) for step in episode.steps]
+    print(json.dumps([
+        [step.rewards[-1].components for step in steps],
+        [step.reward for step in steps] == [step.rewards[-1].value for step in steps],
+        [span.name for span in session.records() if span.name == "reward"],
+    ]))
+    """
+    )
+
+    assert [[{"speed": 0.5}] * 5, True, []] == said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from mttp.otlp.protobuf import encode_span
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import record
 from mttp.otlp.step_batch import StepBatch
+from mttp.semconv import attributes as a
 
 AT = 1_700_000_000_000_000_000
 LIMIT = 1 << 16
@@ -323,6 +324,8 @@ class Played(NamedTuple):
     generator: GeneratorState | str | None = None
     outcome: str | None = None
     ends: tuple[bool, bool] = (True, False)
+    scores: Mapping[str, Any] | None = None
+    """The reward components of each second step."""
 
 
 def spans_of(episodes: Sequence[Played], form: RowSchema = FLOAT32, **facts: Any) -> list[Any]:
@@ -337,7 +340,10 @@ def spans_of(episodes: Sequence[Played], form: RowSchema = FLOAT32, **facts: Any
             assert buffer is not None
             last = len(one.rows) - 1
             buffer.rows += [
-                (*row, *(one.ends if place == last else (False, False)), None, at + 7 * (place + 1))
+                (
+                    *(*row, *(one.ends if place == last else (False, False)), None),
+                    *(one.scores if place % 2 else None, at + 7 * (place + 1)),
+                )
                 for place, row in enumerate(one.rows)
             ]
             if one.final is not None:
@@ -358,7 +364,7 @@ def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> lis
         with mttp.episode(start_time=AT) as episode:
             buffer = episode._open_buffer(form, AT)
             assert buffer is not None
-            buffer.rows += [(*row, None, AT + number) for number, row in enumerate(given, 1)]
+            buffer.rows += [(*row, None, None, AT + number) for number, row in enumerate(given, 1)]
     return [span for span in spans if isinstance(span, StepBatch)]
 
 
@@ -403,6 +409,7 @@ UNPAID: list[st.SearchStrategy[Any]] = [
     st.integers(),
     st.sampled_from([None, True, "much", float("nan"), 10**400, np.float32("inf")]),
 ]
+SCORES = {f"{a.REWARD_SCORE}.no_fall": 0.5, f"{a.REWARD_COMPONENT_NAME}.no_fall": "no fall"}
 FINALS = st.none() | INT64 | st.booleans() | st.floats()
 GENERATORS = (
     st.none()
@@ -436,6 +443,7 @@ def plays(draw: st.DrawFn) -> tuple[RowSchema, list[Played]]:
         GENERATORS,
         st.sampled_from([None, "success", "failure"]),
         st.sampled_from([(True, False), (False, True), (True, True)]),
+        st.sampled_from([None, SCORES]),
     )
     return form, draw(st.lists(episode, min_size=1, max_size=5))
 

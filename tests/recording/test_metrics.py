@@ -90,6 +90,18 @@ def test_an_invalid_reward_is_counted_and_never_measured(reader: InMemoryMetricR
     assert [] == points(reader, metrics.REWARDS_VALUE)
 
 
+def test_components_of_a_step_are_measured_like_those_of_a_scoring(reader: InMemoryMetricReader) -> None:
+    """
+    Whether they are attributes of the step or of a scoring's span.
+    """
+    with configured(reader), mttp.episode() as episode:
+        episode.step().reward(0.75, components={"speed": 0.5, "fuel": 0.25})
+        episode.step()._reward_of(0.75, {"speed": 0.5, "fuel": 0.25}, at=1)
+
+    assert [(2, 1.5)] == [value for _, value in points(reader, metrics.REWARDS_VALUE)]
+    assert [(2, 1.0), (2, 0.5)] == [value for _, value in points(reader, metrics.REWARDS_SCORE)]
+
+
 def test_packed_steps_are_measured_one_by_one(reader: InMemoryMetricReader) -> None:
     """
     They give the metrics of steps with spans.

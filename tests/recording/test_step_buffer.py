@@ -48,7 +48,7 @@ def append_steps(buffer: StepBuffer, count: int = 1, *, ends: bool = False, form
     at = buffer.start_time if not buffer.rows else buffer.rows[-1][-1]
     for number in range(1, count + 1):
         observation = np.array([at + number - AT, 0], form.dtype).tobytes()
-        buffer.rows.append((observation, 1, 0.5, ends and number == count, False, None, at + number))
+        buffer.rows.append((observation, 1, 0.5, ends and number == count, False, None, None, at + number))
     return at + count
 
 
@@ -172,7 +172,7 @@ def test_buffered_steps_count_in_the_queue_size(session: mttp.Session) -> None:
         spans = taken(session)
         with mttp.episode() as episode:
             buffer = open_buffer(episode, form=RowSchema(np.dtype(np.uint8), (shape,), None))
-            buffer.rows.append((bytes(shape), 1, 0.5, True, False, None, AT + 1))
+            buffer.rows.append((bytes(shape), 1, 0.5, True, False, None, None, AT + 1))
         sizes.append(sum(span.size for span in spans))
 
     assert 100_000 == sizes[1] - sizes[0]
@@ -213,7 +213,7 @@ def test_one_thread_may_write_while_another_appends(session: mttp.Session) -> No
         thread.start()
         for number in range(count):
             observation = np.float32([number, 0]).tobytes()
-            buffer.rows.append((observation, number, 0.5, False, False, None, AT + number))
+            buffer.rows.append((observation, number, 0.5, False, False, None, None, AT + number))
         over.set()
         thread.join()
 
@@ -233,7 +233,7 @@ def test_an_observation_that_raises_loses_only_its_batch(session: mttp.Session) 
             raise RuntimeError("no")
 
     with mttp.episode() as episode:
-        open_buffer(episode).rows.append((Odd(), 1, 0.5, False, False, None, AT + 1))
+        open_buffer(episode).rows.append((Odd(), 1, 0.5, False, False, None, None, AT + 1))
         with episode.step() as step:
             step.reward(1.0)
 
@@ -252,7 +252,9 @@ def test_steps_in_columns_and_as_spans_are_read_once(tmp_path: Path) -> None:
     with mttp.configure(tmp_path / "a.jsonl", exporters=[Spans(tmp_path / "b.jsonl")]), mttp.episode() as ep:
         buffer = ep._open_buffer(RowSchema(np.dtype(np.float32), (1,), None), 1)
         assert buffer is not None
-        buffer.rows += [(np.float32([at]).tobytes(), at, 1.0, False, False, None, 2 + at) for at in range(5)]
+        buffer.rows += [
+            (np.float32([at]).tobytes(), at, 1.0, False, False, None, None, 2 + at) for at in range(5)
+        ]
         buffer.schedule()
         with ep.step() as step:
             step.reward(2.0)

@@ -12,12 +12,15 @@ from mttp.semconv import attributes as a
 if TYPE_CHECKING:
     from mttp.codec.plain import Plain
 
-__all__ = ["TEMPLATES", "add_grades", "decode", "encode", "name", "names", "scores"]
+__all__ = ["OF_STEPS", "TEMPLATES", "add_grades", "decode", "encode", "name", "names", "of_step", "scores"]
 
 TEMPLATES = (a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT, a.REWARD_COMPONENT_NAME)
 """Prefixes of the attributes whose keys end in a component's name."""
 
 _SCORES = (f"{a.REWARD_SCORE}.", f"{a.REWARD_SCORE_STATUS}.")
+OF_STEPS = (a.REWARD_SCORE, a.REWARD_COMPONENT_NAME)
+"""Prefixes of the attributes with the components of a step's reward that are the step's own."""
+_OF_STEPS = tuple(f"{prefix}." for prefix in OF_STEPS)
 
 
 def encode(prefix: str, items: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -45,6 +48,15 @@ def scores(scoring: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             given = key[len(_SCORES[is_status]) :]
             found[is_status][str(scoring.get(f"{a.REWARD_COMPONENT_NAME}.{given}", given))] = scoring[key]
     return found
+
+
+def of_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scoring whose components are the step's own attributes; empty without any."""
+    scores = {key: step[key] for key in step if key.startswith(_OF_STEPS)}
+    if scores:
+        scores[a.REWARD_VALUE] = step.get(a.STEP_REWARD)
+        scores[a.REWARD_STATUS] = step.get(a.STEP_REWARD_STATUS, "missing")
+    return scores
 
 
 def add_grades(scores: dict[str, Any], statuses: dict[str, Any], grades: Iterable[Mapping[str, Any]]) -> None:

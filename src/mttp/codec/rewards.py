@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 from mttp.codec import calls as call_codec
@@ -48,6 +49,7 @@ __all__ = [
     "grades",
     "known_status",
     "make",
+    "scores",
     "span_name",
     "spec",
     "stated",
@@ -194,6 +196,28 @@ def make(
         **_known(facts, faults),
     )
     return fields.checked(reward, faults)
+
+
+def scores(value: object, components: Mapping[str, float]) -> dict[str, Plain] | None:
+    """
+    Return a step's components as attributes of the step itself; None if they need a scoring's span.
+
+    They need one if a number is not finite, if names collide, and if there are more than `MAX_INLINE`.
+    """
+    number, _, _ = assess(value)
+    is_finite = number is not None and all(map(math.isfinite, components.values()))
+    keys = _score_keys(tuple(components)) if is_finite and {*map(type, components)} == {str} else None
+    return None if keys is None else {**dict(zip(keys[0], components.values(), strict=True)), **keys[1]}
+
+
+@lru_cache(maxsize=256)
+def _score_keys(names: tuple[str, ...]) -> tuple[Sequence[str], Mapping[str, Plain]] | None:
+    """Return the keys of components' scores, and the attributes with names that are not normalized."""
+    faults: Faults = []
+    if [*distinct(dict.fromkeys(names), faults, {})] != [*names] or faults or len(names) > MAX_INLINE:
+        return None
+    keys = component_codec.encode(a.REWARD_SCORE, dict.fromkeys(names))
+    return [*keys], component_codec.names(names)
 
 
 def known_status(given: object, faults: Faults) -> str | None:

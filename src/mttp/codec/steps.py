@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from mttp.codec import content, fields, templates, tokens
+from mttp.codec import components, content, fields, rewards, templates, tokens
 from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.calls import decode as decode_call
 from mttp.codec.plain import Faults, Plain
@@ -32,7 +33,7 @@ KEYS = frozenset(
     | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 """All attributes of a step except templates."""
-TEMPLATES = (a.METRIC, a.METADATA)
+TEMPLATES = (a.METRIC, a.METADATA, *components.OF_STEPS)
 
 
 def place(step: Mapping[str, Plain]) -> dict[str, Plain]:
@@ -67,6 +68,9 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         observation = next((call.arguments for call in models if call.arguments is not None), None)
     if models and action is None:
         action = next((call.result for call in reversed(models) if call.result is not None), None)
+    if scoring := components.of_step(found):
+        scored = replace(record, span_id="", start_time=record.end_time, attributes=scoring)
+        scorings = (*scorings, rewards.decode(scored, {}))
     noted = [found, *(call.attributes for call in calls if a.CALL_HISTORY_RANGES in call.attributes)]
     stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
     return Step(

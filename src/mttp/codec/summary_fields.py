@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
-from mttp.codec.segments import StepFacts
+from mttp.codec.segments import StepFacts, segment
 from mttp.model.gradings import Graded, Scored
 from mttp.model.scorings import Spec
 from mttp.model.spans import SpanRecord
@@ -45,6 +46,7 @@ __all__ = [
     "scored",
     "spec",
     "statement",
+    "step_scorings",
     "updated",
     "with_grades",
 ]
@@ -180,6 +182,27 @@ def scored(record: SpanRecord) -> tuple[str, str]:
     if a.STEP_INDEX in found:
         return "step", record.parent_id
     return ("agent", str(found[a.AGENT_ID])) if a.AGENT_ID in found else ("episode", record.parent_id)
+
+
+def step_scorings(record: SpanRecord) -> Iterator[tuple[str, int, Scored]]:
+    """
+    Yield the scorings that are attributes of a step or block, each with a key and the index of its step.
+
+    The key is that of the step in any form: transports may have it in a span and in columns.
+    """
+    found = record.attributes
+    steps: Sequence[Mapping[str, Any]] = [found]
+    first = count(found, a.STEP_INDEX)
+    if a.STEPS_COUNT in found:
+        if a.REWARD_SCORE not in str(found.get(a.STEPS_LAYOUT)):
+            return
+        from mttp.codec import blocks  # loads numpy
+
+        steps, first = blocks.rows(found), count(found, a.STEPS_FIRST_INDEX)
+    for index, step in enumerate(steps, first):
+        if attributes := components.of_step(step):
+            key = f"{segment(record)} {found.get(a.AGENT_ID)} {index}"
+            yield key, index, reward(replace(record, start_time=record.end_time, attributes=attributes))
 
 
 def reward(record: SpanRecord) -> Scored:

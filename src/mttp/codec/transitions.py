@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,9 +25,9 @@ _Notes = defaultdict[int, dict[str, Plain]]
 
 Row: TypeAlias = tuple[Any, ...]
 """
-A step of an environment: observation, action, reward, terminated, truncated, `PolicyOutput` and end.
+A step of an environment: observation, action, reward, terminated, truncated, `PolicyOutput`, scores and end.
 
-The end is in nanoseconds since the Unix epoch.
+The scores are the result of `rewards.scores`, or None; the end is in nanoseconds since the Unix epoch.
 """
 PolicyOutput: TypeAlias = tuple[float, float] | None
 """The value estimate and the action's log probability (nats); None if the policy returns neither."""
@@ -61,7 +61,7 @@ class RowSchema(NamedTuple):
             return columns([self._attributes(*row) for row in zip(*fields, strict=True)])
 
     def _columns(self, *fields: Sequence[Any]) -> dict[str, Column]:
-        observations, *others, outputs = fields
+        observations, *others, outputs, scores = fields
         if self.dtype is not None:
             joined: Any = np.frombuffer(b"".join(observations), self.dtype)
             observations = joined.reshape(len(observations), *self.shape)
@@ -69,7 +69,7 @@ class RowSchema(NamedTuple):
         if outputs[0] is not None:
             values, logprobs = np.array(outputs, np.float64).T
             found |= {a.STEP_VALUE_ESTIMATE: Column(values), a.STEP_LOGPROB: Column(logprobs)}
-        return found
+        return found | columns([row or {} for row in scores]) if any(scores) else found
 
     def _attributes(
         self,
@@ -79,6 +79,7 @@ class RowSchema(NamedTuple):
         terminated: Any,
         truncated: Any,
         output: PolicyOutput,
+        scores: Mapping[str, Plain] | None,
     ) -> dict[str, Plain]:
         """Return the attributes of one row, each of which costs only itself if it raises."""
         faults: Faults = []
@@ -119,18 +120,18 @@ class RowSchema(NamedTuple):
             ),
         }
         notes = {a.FAULTS: faults, a.OMISSIONS: omissions}
+        row |= scores or {}
         return row | {key: list(dict.fromkeys(messages)) for key, messages in notes.items() if messages}
 
     def serialize(self, rows: Sequence[Row], rewards: Sequence[float]) -> tuple[Any, ...] | None:
         """Return schema and rows as plain data for `attributes`; None if a value needs a conversion."""
         if self.dtype is None:
             return None
-        observations, actions, _, terminated, truncated, outputs, ends = zip(*rows, strict=True)
+        observations, actions, _, *others, ends = zip(*rows, strict=True)
         plain_actions = scalars(actions)
         if plain_actions is None:
             return None
-        fields = (observations, plain_actions, rewards, terminated, truncated, outputs)
-        return self.parts, fields, ends
+        return self.parts, (observations, plain_actions, rewards, *others), ends
 
 
 def scalars(values: Sequence[Any]) -> Sequence[Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from typing import Any, Final
 
@@ -10,7 +10,18 @@ from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 from mttp.semconv.translation import earlier_names
 
-__all__ = ["KEPT_LISTS", "Draft", "Link", "Scope", "SpanEvent", "SpanRecord", "frozen", "without_arrays"]
+__all__ = [
+    "KEPT_LISTS",
+    "SCORE_COLUMN",
+    "Draft",
+    "Link",
+    "Scope",
+    "SpanEvent",
+    "SpanRecord",
+    "frozen",
+    "kept_columns",
+    "without_arrays",
+]
 
 _KEPT_LISTS = frozenset(
     {
@@ -35,6 +46,20 @@ Lists that are kept when arrays are dropped, because summaries, studies and sele
 
 They include the names that these lists had in earlier versions.
 """
+
+SCORE_COLUMN: Final = f"{a.STEPS_COLUMN}.{a.REWARD_SCORE}."
+"""The beginning of the columns of reward components."""
+
+_KEPT_COLUMNS = (
+    SCORE_COLUMN,
+    *(f"{a.STEPS_COLUMN}.{key}" for key in (a.STEP_REWARD, a.REWARD_COMPONENT_NAME)),
+)
+
+
+def kept_columns(keys: Iterable[str]) -> list[str]:
+    """Return the columns of rewards and components, which are kept, too, if there is one of a component."""
+    columns = [key for key in keys if key.startswith(_KEPT_COLUMNS)]
+    return columns if any(key.startswith(SCORE_COLUMN) for key in columns) else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +159,14 @@ def without_arrays(record: SpanRecord) -> SpanRecord:
     """
     Return the span without arrays, maps and bytes among its attributes, and without events and links.
 
-    `KEPT_LISTS` are kept; `NO_SCALAR` replaces the value of an attribute that should be a scalar.
+    `KEPT_LISTS` and `kept_columns` are kept.
+    `NO_SCALAR` replaces the value of an attribute that should be a scalar.
     """
+    columns = kept_columns(record.attributes) if a.STEPS_COUNT in record.attributes else []
     scalars = {
         key: value if is_kept else NO_SCALAR
         for key, value in record.attributes.items()
-        if (is_kept := isinstance(value, (str, bool, int, float)) or key in KEPT_LISTS) or is_scalar(key)
+        if (is_kept := isinstance(value, (str, bool, int, float)) or key in KEPT_LISTS or key in columns)
+        or is_scalar(key)
     }
     return replace(record, attributes=scalars, events=(), links=())

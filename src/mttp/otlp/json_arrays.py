@@ -11,6 +11,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from mttp.model.spans import SCORE_COLUMN
+from mttp.semconv import attributes as a
+
 __all__ = ["PLACE", "Place", "cut", "hollowed", "numbers"]
 
 PLACE = "\x7f"
@@ -22,6 +25,8 @@ Place: TypeAlias = tuple[int, int]
 _ARRAY, _BYTES = b'"arrayValue":{"values":[{"', b'"bytesValue":"'
 _AFTER_ARRAY = b"}]}"
 _IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
+_KEY = b'"key":"'
+_COLUMN, _SCORE = f"{a.STEPS_COLUMN}.".encode(), SCORE_COLUMN.encode()
 _OF_TEXT = ord('"')
 _NOTHING = b"0"
 """A placeholder that is neither base64 nor an array item, so that reading it by mistake fails."""
@@ -55,12 +60,14 @@ def cut(line: bytes) -> tuple[bytes, list[Place]]:
 
 
 def hollowed(line: bytes) -> bytes:
-    """Return the line with one constant placeholder for each of them."""
+    """Return the line with one constant placeholder for each, but for columns of a line with scores."""
     parts: list[bytes] = []
     written = 0
+    has_scores = _SCORE in line
     for start, end in _places(line):
-        parts.append(line[written:start])
-        written = end
+        if not (has_scores and line.startswith(_COLUMN, line.rfind(_KEY, 0, start) + len(_KEY))):
+            parts.append(line[written:start])
+            written = end
     return _NOTHING.join((*parts, line[written:])) if parts else line
 
 

@@ -19,10 +19,11 @@ import msgspec
 
 from mttp.errors import ReadError
 from mttp.model.nesting import MAX_DEPTH
-from mttp.model.spans import KEPT_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.model.spans import KEPT_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen, kept_columns
 from mttp.otlp import json_schema as messages
 from mttp.otlp.json_arrays import PLACE, Place, cut, hollowed, numbers
 from mttp.otlp.json_nesting import parsed
+from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 
 __all__ = [
@@ -71,6 +72,7 @@ _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.JsonArray)
 _TEXT = msgspec.json.Decoder(str)
 _MAYBE_ARRAY = msgspec.json.Decoder(messages.JsonArray | None)
+_MAYBE_TEXT = msgspec.json.Decoder(str | None)
 _ATTRIBUTES = msgspec.json.Decoder(list[messages.JsonKeyValue])
 _SCALAR_ATTRIBUTES = msgspec.json.Decoder(list[messages.ScalarKeyValue])
 
@@ -86,6 +88,7 @@ _STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR
 _NULL = msgspec.Raw(b"null")
 _NO_VALUE = messages.ScalarOrText()
 _negative_zeros = re.compile(rb'"doubleValue":\s*-0(?=\s*})').sub
+_COLUMN = f"{a.STEPS_COLUMN}."
 _HEX = "0123456789abcdefABCDEF"
 _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -95,8 +98,9 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
     """
     The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
 
-    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `KEPT_LISTS`;
-    so are events and links. Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
+    Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `KEPT_LISTS`
+    and `kept_columns`; so are events and links.
+    Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
     Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
     `shorten` is for such spans only.
     Raises LineError when any part of the line that is not left out is wrong.
@@ -137,7 +141,7 @@ def span_id(span: messages.ScalarSpan) -> str:
 
 
 def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Return the attributes that are or should be scalars, and the `KEPT_LISTS`."""
+    """Return the attributes that are or should be scalars, the `KEPT_LISTS` and the `kept_columns`."""
     return _scalars(span.attributes)
 
 
@@ -408,6 +412,7 @@ def _links(links: Sequence[messages.JsonLink], cut_out: _Cut) -> tuple[Link, ...
 
 def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    columns: dict[str, messages.ScalarOrText] = {}
     for pair in pairs or ():
         value = pair.value
         if value is None:
@@ -422,8 +427,15 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
             found[pair.key] = value.bool_value
         elif pair.key in KEPT_LISTS and (array := _MAYBE_ARRAY.decode(value.array_value or b"null")):
             found[pair.key] = _array(array, _NOTHING_CUT, 0)
+        elif pair.key.startswith(_COLUMN):
+            columns[pair.key] = value
         elif is_scalar(pair.key):
             found[pair.key] = NO_SCALAR
+    for key in kept_columns(columns) if columns else ():
+        if (array := _MAYBE_ARRAY.decode(columns[key].array_value or b"null")) is not None:
+            found[key] = _array(array, _NOTHING_CUT, 0)
+        elif (encoded := _MAYBE_TEXT.decode(columns[key].bytes_value or b"null")) is not None:
+            found[key] = _bytes(encoded)
     return found
 
 

@@ -50,13 +50,14 @@ class Scalar(_Message):
 
 
 class ScalarOrText(Scalar):
-    """A value whose scalars are read; an array is kept as text, other values are skipped."""
+    """A value whose scalars are read; an array and bytes are kept as text, other values are skipped."""
 
     array_value: msgspec.Raw = msgspec.Raw()
+    bytes_value: msgspec.Raw = msgspec.Raw()
 
 
 class ScalarKeyValue(_Message):
-    """An attribute whose scalar value is read; an array is kept as text."""
+    """An attribute whose scalar value is read; an array and bytes are kept as text."""
 
     key: str = ""
     value: ScalarOrText | None = None

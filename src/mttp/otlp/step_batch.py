@@ -22,6 +22,8 @@ __all__ = ["StepBatch"]
 
 _ROW_BYTES = 26
 """Size in bytes of times, reward and flags of a step in columns."""
+_SCORE_BYTES = 8
+"""Size in bytes of a reward component of a step in columns."""
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd increment that spreads the ids of a batch's steps over 64 bits."""
 
@@ -71,10 +73,11 @@ class StepBatch(RecordingSpan):
 
     @staticmethod
     def _row_bytes(rows: Sequence[Row]) -> int:
-        first = rows[0][0]
+        first, scores = rows[0][0], rows[0][-2]
+        row_bytes = _ROW_BYTES + _SCORE_BYTES * len(scores or ())
         if isinstance(first, (bytes, np.ndarray)):  # the others have the same type
-            return len(rows) * (_ROW_BYTES + (len(first) if isinstance(first, bytes) else first.nbytes))
-        return sum(_ROW_BYTES + weight([*row[:2]]) for row in rows)
+            return len(rows) * (row_bytes + (len(first) if isinstance(first, bytes) else first.nbytes))
+        return sum(row_bytes + weight([*row[:2]]) for row in rows)
 
     # As columns.
 

@@ -96,8 +96,9 @@ class PartialEpisode:
         if kind in (names.STEP, names.STEPS):
             self.steps.add(summary_fields.played(record))
             self._note_reward(record.span_id, record.attributes)
+            self._add_step_scorings(record)
         elif kind == names.REWARD:
-            self._score(record)
+            self._score(*summary_fields.scored(record), record, summary_fields.reward(record))
         elif kind == names.GRADE:
             self.grades.append(record)
         elif kind == names.EPISODE_START and self.marker is None:
@@ -126,9 +127,13 @@ class PartialEpisode:
             if ("step", span, False) not in self.scorings
         )
 
-    def _score(self, record: SpanRecord) -> None:
-        scored = summary_fields.reward(record)
-        scope, target = summary_fields.scored(record)
+    def _add_step_scorings(self, step: SpanRecord) -> None:
+        for key, index, scored in summary_fields.step_scorings(step):
+            self._score("step", key, step, scored)
+            if self.figured is not None:
+                self.figured.steps[key] = index
+
+    def _score(self, scope: str, target: str, record: SpanRecord, scored: Scored) -> None:
         key = scope, target, scope == "episode" and segments.states_total(scored)
         before = self.scorings.get(key)
         if before is None or when(scored) >= when(before[1]):

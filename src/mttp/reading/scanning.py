@@ -47,7 +47,8 @@ def scan(source: Source, *, arrays: bool = False) -> Scan:
     Spans of other instrumentations and repeated spans are included; `source` is that of `mttp.read`.
     Memory is constant however large the files are.
     Without `arrays`, attributes that are arrays, maps or bytes, events and links are skipped, which is
-    several times faster; the lists in `mttp.model.spans.KEPT_LISTS` are short and stay.
+    several times faster; the lists in `mttp.model.spans.KEPT_LISTS` are short and stay, and so do
+    columns of reward components.
     Raises ReadError if a source does not exist or is not a recording, the latter during iteration.
     """
     return Scan(source, arrays=arrays)

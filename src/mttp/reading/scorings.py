@@ -6,8 +6,9 @@ from collections import defaultdict
 
 from mttp.codec import summary_fields
 from mttp.model.evaluations import Evaluation
-from mttp.model.gradings import GraderHealth, GraderTally, gradings
+from mttp.model.gradings import GraderHealth, GraderTally, Scored, gradings
 from mttp.model.spans import SpanRecord
+from mttp.reading.assembly import when
 from mttp.semconv import spans as names
 
 __all__ = ["EpisodeScorings"]
@@ -17,15 +18,26 @@ class EpisodeScorings:
     """Collects the scorings of a recording, by episode."""
 
     def __init__(self) -> None:
-        self._scorings: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
+        self._scorings: defaultdict[str, dict[tuple[str, str], Scored]] = defaultdict(dict)
+        """The last scoring of each episode, agent and step, by trace id."""
         self._grades: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
 
     def add(self, record: SpanRecord) -> None:
         """Add a span."""
         kind = summary_fields.kind(record)
-        if kind in (names.REWARD, names.GRADE):
-            found = self._scorings if kind == names.REWARD else self._grades
-            found[record.trace_id].setdefault(record.span_id, record)
+        if kind == names.GRADE:
+            self._grades[record.trace_id].setdefault(record.span_id, record)
+        elif kind == names.REWARD:
+            self._add(record.trace_id, *summary_fields.scored(record), summary_fields.reward(record))
+        elif kind in (names.STEP, names.STEPS):
+            for key, _, scored in summary_fields.step_scorings(record):
+                self._add(record.trace_id, "step", key, scored)
+
+    def _add(self, trace_id: str, scope: str, target: str, scored: Scored) -> None:
+        latest = self._scorings[trace_id]
+        before = latest.get((scope, target))
+        if before is None or when(scored) >= when(before):
+            latest[scope, target] = scored
 
     def health(self, evaluation: Evaluation) -> tuple[GraderHealth, ...]:
         """
@@ -36,9 +48,8 @@ class EpisodeScorings:
         tally = GraderTally()
         for trace_id in {result.episode for result in evaluation.latest().values()} & self._scorings.keys():
             grades = summary_fields.children(self._grades[trace_id].values())
-            for scorings in summary_fields.children(self._scorings[trace_id].values()).values():
-                scope, _ = summary_fields.scored(scorings[-1])
-                reward = summary_fields.with_grades(summary_fields.reward(scorings[-1]), grades)
+            for (scope, _), scored in self._scorings[trace_id].items():
+                reward = summary_fields.with_grades(scored, grades)
                 for grading in gradings(reward, scope=scope, episode=trace_id):
                     tally.add(grading)
         return tally.health()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mttp.codec import summary_fields
+from mttp.codec import components, summary_fields
 from mttp.codec.conformity import is_conforming
 from mttp.codec.translating import is_current
 from mttp.model.spans import Scope
@@ -66,17 +66,19 @@ def _whole(
         return None
     episode, trace_id = PartialEpisode(figures=figures), ""
     for span in spans:
-        attributes = scalars(span) if span.name == names.STEP else None
-        if attributes is not None and a.SPAN_TYPE not in attributes:
-            kind = names.STEP
-            episode.add_step(span_id(span), attributes)
-        else:
-            record = as_record(span, scope)
-            trace_id, kind, attributes = record.trace_id, summary_fields.kind(record), record.attributes
-            episode.add(kind, record)
-        is_last = span is spans[-1]
+        record = None if span.name == names.STEP else as_record(span, scope)
+        attributes = scalars(span) if record is None else record.attributes
         if not is_conforming(attributes) or not summary_fields.is_own(attributes):
             return None
+        kind = names.STEP
+        if record is None and (a.SPAN_TYPE in attributes or components.of_step(attributes)):
+            record = as_record(span, scope)
+        if record is None:
+            episode.add_step(span_id(span), attributes)
+        else:
+            trace_id, kind = record.trace_id, summary_fields.kind(record)
+            episode.add(kind, record)
+        is_last = span is spans[-1]
         if (kind == names.EPISODE) is not is_last:
             return None
     is_all = not episode.duplicates and episode.parts.found == episode.parts.recorded

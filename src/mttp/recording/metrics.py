@@ -116,6 +116,8 @@ class _MetricsRecorder(SpanProcessor):
             self._instruments[metrics.TOKENS_GENERATED].add(count, self._kind)
         if span.encoded.get(a.STEP_REWARD_STATUS) == "error":
             self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
+        if scoring := components.of_step(span.encoded):
+            self._reward(scoring)
         if span.is_timed:
             self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
 

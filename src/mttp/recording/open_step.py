@@ -60,6 +60,9 @@ class StepOwner(Protocol):
     def _block_context(self) -> Context | None:
         """The context of its block, until the block ends."""
 
+    def _scores(self, value: object, components: Mapping[str, float]) -> Mapping[str, Any] | None:
+        """Return the attributes of a step's reward components; None if they need a scoring's span."""
+
     def _step_ended(self, step: OpenStep) -> bool:
         """Add the reward of an ended step; returns False if another thread has done so."""
 
@@ -193,6 +196,16 @@ class OpenStep(ScoredHandle):
         if status == "error":
             span.fault("reward_invalid", str(raw))
         self._set_reward(number, status, raw)
+
+    @quiet
+    def _reward_of(self, value: object, components: Mapping[str, float], *, at: int) -> None:
+        """Record the reward with its components as the step's attributes, else as a scoring at that time."""
+        scores = None if self._scoring or self.ended else self._owner._scores(value, components)
+        if scores is None:
+            self.reward(cast(Any, value), components=components, start_time=at, end_time=at)
+        else:
+            self._set_reward(*rewards.assess(value))
+            cast(RecordingSpan, self._span).encoded.update(scores)
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Record a scoring of the step, whose value is the step's reward."""

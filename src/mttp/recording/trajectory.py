@@ -43,6 +43,9 @@ __all__ = ["NO_END_FLAGS", "Trajectory"]
 NO_END_FLAGS: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
 """The flags of the end before any is stated."""
 
+_MAX_SCORE_KEYS = 64
+"""The maximum number of columns for reward components, since their names may change at each step."""
+
 
 class Trajectory(ScoredHandle):
     """A sequence of steps with a reward of its own, and with the sum of the rewards so far."""
@@ -51,6 +54,8 @@ class Trajectory(ScoredHandle):
     _own_context: SpanContext | None = None
     _step_attributes: dict[str, Any] | None = None
     _step_buffer: StepBuffer | None = None
+    _score_keys: frozenset[str] = frozenset()
+    """The attributes of reward components that its steps have."""
     _lazy_rewards: EpisodeRewards | None = None
     _lazy_conversation: Conversation | None = None
     _late_calls: Sequence[OpenCall] = ()
@@ -351,6 +356,16 @@ class Trajectory(ScoredHandle):
             with self._lock:
                 self._end_flags = {**self._end_flags, **step._flags}
         return True
+
+    def _scores(self, value: object, components: Mapping[str, float]) -> Mapping[str, Any] | None:
+        """Return the attributes of a step's reward components; None if they need a scoring's span."""
+        scores = rewards.scores(value, components)
+        if scores is not None and not scores.keys() <= self._score_keys:
+            keys = self._score_keys | scores.keys()
+            if len(keys) > _MAX_SCORE_KEYS:
+                return None
+            self._score_keys = keys
+        return scores
 
     def _open_buffer(self, schema: RowSchema, start_time: int) -> StepBuffer | None:
         """

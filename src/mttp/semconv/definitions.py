@@ -474,6 +474,8 @@ SPANS: Final[dict[str, SpanDefinition]] = {
                 "mttp.observation.structure",
                 "mttp.observation.value",
                 "mttp.omissions",
+                "mttp.reward.component_name",
+                "mttp.reward.score",
                 "mttp.run.id",
                 "mttp.segment.id",
                 "mttp.span.type",

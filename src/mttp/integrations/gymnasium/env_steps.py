@@ -84,6 +84,7 @@ class EnvSteps:
         "_context",
         "_context_variable",
         "_dtype",
+        "_episode",
         "_failed",
         "_faults",
         "_immutable_actions",
@@ -154,7 +155,7 @@ class EnvSteps:
         buffer = episode._open_buffer(self._schema, at)
         if buffer is None:
             return False
-        self._buffer, self._rows = buffer, buffer.rows
+        self._episode, self._buffer, self._rows = episode, buffer, buffer.rows
         self._observed_at, self._step, self._is_stopped = at, None, False
         self._claims = []
         self._lazy_step = LazyStep(partial(self._open, self._claims))
@@ -242,7 +243,7 @@ class EnvSteps:
                 and type(reward) in _IMMUTABLE
             ):
                 self._observed_at = at = self._offset + monotonic()
-                rows.append((self._observation, self._action, reward, False, False, None, at))
+                rows.append((self._observation, self._action, reward, False, False, None, None, at))
                 self._observation = observation.tobytes()
                 if (count := len(rows)) == 1:
                     self._buffer.schedule()
@@ -269,13 +270,15 @@ class EnvSteps:
         if self._is_stopped:
             return
         at = self._offset + monotonic()
-        if needs_handle or infos.has_reward_facts(info):
+        scores = None if needs_handle else infos.scores(reward, info, self._episode)
+        if scores is None:
             self._owner.end_step(self._opened_step(), reward, terminated, truncated, info, at=at)
             self._step, self._buffer.start_time = None, at
             self._needs_handle, self._is_of_kind, self._faults = False, True, []
         else:
             kept = reward if type(reward) in _IMMUTABLE else _copied(reward)
-            self._rows.append((self._observation, self._action, kept, terminated, truncated, None, at))
+            row = self._observation, self._action, kept, terminated, truncated, None, scores or None, at
+            self._rows.append(row)
         if terminated or truncated:
             self._base_context = None
             self._owner.end_episode(observation, terminated, truncated, info, at=at)

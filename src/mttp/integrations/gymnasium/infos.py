@@ -13,10 +13,10 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.model.nesting import MAX_DEPTH
 from mttp.model.reprs import type_name
 from mttp.model.results import RESULT
-from mttp.recording.arguments import ScoringFacts
+from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 
-__all__ = ["components", "flags", "has_reward_facts", "of_one", "outcome", "reward", "scored"]
+__all__ = ["components", "flags", "of_one", "outcome", "reward", "scored", "scores"]
 
 _PREFIX = "reward_"
 _OUTCOMES = {True: "success", False: "failure"}
@@ -43,9 +43,10 @@ def reward(step: OpenStep, value: Any, info: Any, *, at: int) -> None:
     parts, result = components(info), scored(info)
     if result is not None:
         step.reward(result)
+    elif parts:
+        step._reward_of(value, parts, at=at)
     else:
-        scoring: ScoringFacts = {"components": parts, "start_time": at, "end_time": at} if parts else {}
-        step.reward(value, **scoring)
+        step.reward(value)
 
 
 def scored(info: Any) -> Any:
@@ -58,11 +59,14 @@ def flags(terminated: Any, truncated: Any, faults: Faults) -> tuple[bool, bool]:
     return flag("terminated", terminated, faults) or False, flag("truncated", truncated, faults) or False
 
 
-def has_reward_facts(info: Any) -> bool:
-    """Return whether an info has reward components or a reward spec's result."""
+def scores(value: Any, info: Any, episode: OpenEpisode) -> Mapping[str, Any] | None:
+    """Return the reward components as attributes of a step; None if it needs a handle."""
     if type(info) is dict and not info:  # the usual case
-        return False
-    return bool(components(info)) or scored(info) is not None
+        return {}
+    parts = components(info)
+    if scored(info) is not None:
+        return None
+    return episode._scores(value, parts) if parts else {}
 
 
 def _is_number(value: Any) -> bool:

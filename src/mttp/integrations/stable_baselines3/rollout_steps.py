@@ -22,7 +22,7 @@ class RolloutSteps:
     """
     Records steps as rows of the episode's buffer.
 
-    A step with faults, reward components or a reward spec's result gets a handle and a span.
+    A step with faults or a reward spec's result gets a handle and a span.
     """
 
     def __init__(self, episodes: EnvEpisodes, _: Session, observation: Any, options: Options) -> None:
@@ -43,7 +43,8 @@ class RolloutSteps:
         buffer = episode._open_buffer(self._schema, at)
         if buffer is None:
             return False
-        self._buffer, self.observation, self.observed_at, self.faults = buffer, observation, at, faults
+        self._episode, self._buffer = episode, buffer
+        self.observation, self.observed_at, self.faults = observation, at, faults
         return True
 
     def stop(self) -> None:
@@ -64,7 +65,8 @@ class RolloutSteps:
         faults, self.faults = self.faults, []
         self.count += 1
         kept = self._episodes.keep_action(action, faults)
-        if faults or infos.has_reward_facts(info):
+        scores = None if faults else infos.scores(reward, info, self._episode)
+        if scores is None:
             step = self._episodes.open_step(self.observation, kept, faults, at=self.observed_at)
             if estimates is not None:
                 step.record(value_estimate=estimates[0], logprob=estimates[1])
@@ -72,7 +74,7 @@ class RolloutSteps:
             self._buffer.start_time = at
             return
         rows = self._buffer.rows
-        rows.append((self.observation, kept, reward, terminated, truncated, estimates, at))
+        rows.append((self.observation, kept, reward, terminated, truncated, estimates, scores or None, at))
         if len(rows) == 1:
             self._buffer.schedule()
         elif len(rows) >= self._max_rows:
