@@ -245,6 +245,7 @@ def _step(value: Step, withholding: Withholding, spent: int) -> tuple[Step, int]
     kept_facts = {
         "observation": span.content(a.OBSERVATION_VALUE, value.observation),
         "action": span.content(a.ACTION_VALUE, value.action),
+        "frame": span.text(a.STEP_FRAME, value.frame),
         "reward_raw": span.text(a.STEP_REWARD_RAW, value.reward_raw),
         "error_message": span.error(value.error_message),
         "faults": span.faults(value.faults),

@@ -70,6 +70,7 @@ EVERYTHING = Episode(
             return_target=0.2,
             advantage=0.1,
             logprob=-1.5,
+            frame="data:image/png;base64,iVBORw0KGgo=",
             tokens=Tokens(
                 ids=[11, 12, 2**31],
                 prompt_ids=[1, 2],

@@ -140,6 +140,7 @@ def test_content_is_content():
         attributes.OTEL_STATUS_DESCRIPTION,
         attributes.REWARD_ERROR,
         attributes.REWARD_RAW,
+        attributes.STEP_FRAME,
         attributes.STEP_REWARD_RAW,
         attributes.TOKEN_DATA,
         attributes.TOKEN_IDS,

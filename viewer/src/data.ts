@@ -163,6 +163,8 @@ export interface Step {
   agent: string | null;
   /** Only what is new since the step before, for a chat. */
   observation: Content | null;
+  /** The rendered picture before the action, as a message. */
+  frame: Content | null;
   action: Content | null;
   reward: number | null;
   reward_status: string;

@@ -168,6 +168,7 @@ export function step(found: Step, place: number, prefix = "step"): HTMLElement {
     h("h3", {}, `Step ${found.index}`, found.agent ? ` of ${found.agent}` : "", h("span", { class: "reward" }, reward)),
     warnings(found.warnings),
     found.observation ? content("observation", found.observation) : null,
+    found.frame ? content("frame", found.frame) : null,
     ...found.calls.map(callBlock),
     found.action ? content("action", found.action) : null,
     ...found.rewards.map(scoring),

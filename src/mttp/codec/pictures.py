@@ -1,16 +1,20 @@
-"""Pictures and sounds in messages: in an episode each is recorded once, and none beyond a size."""
+"""Pictures and sounds: in an episode each is recorded once, and none beyond a size."""
 
 from __future__ import annotations
 
 import base64
 import re
+import struct
+import zlib
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
+
 from mttp.codec.plain import Plain
 
-__all__ = ["FEWEST", "MAX_BYTES", "bounded"]
+__all__ = ["FEWEST", "MAX_BYTES", "bounded", "png"]
 
 MAX_BYTES = 1 << 20
 """The maximum size of a picture; of larger ones only size and digest are recorded."""
@@ -19,6 +23,30 @@ FEWEST = 1024
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)[^,]{0,100};base64,")
 _ENCODED = {"data": ("media_type", "format"), "content": ("mime_type",)}
 """The field with the data of a part, and the fields that say what it is."""
+_CHANNELS = {1: 0, 3: 2, 4: 6}
+"""Colour type in PNG by number of channels."""
+
+
+def png(array: object) -> str | None:
+    """
+    Return the base64 text of bytes of shape [height, width] or [height, width, 1, 3 or 4 channels] as PNG.
+
+    A PNG (https://www.w3.org/TR/png-3/) is a header, the rows, an end; None for any other value.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim not in (2, 3):
+        return None
+    height, width, channels = (*array.shape, 1)[:3]
+    if not array.size or channels not in _CHANNELS:
+        return None
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row starts with the filter type none
+    rows[:, 1:] = array.reshape(height, width * channels)
+    header = struct.pack(">IIBBBBB", width, height, 8, _CHANNELS[channels], 0, 0, 0)
+    chunks: Mapping[bytes, bytes] = {b"IHDR": header, b"IDAT": zlib.compress(rows.tobytes()), b"IEND": b""}
+    body = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
 
 
 def bounded(

@@ -30,7 +30,7 @@ REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW}
 KEYS = frozenset(
     {*FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
     | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, *REWARD_KEYS}
-    | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    | {a.STEP_FRAME, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
 )
 """All attributes of a step except templates."""
 TEMPLATES = (a.METRIC, a.METADATA, *components.OF_STEPS)
@@ -78,6 +78,7 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         agent=found.get(a.AGENT_ID),
         observation=observation,
         action=action,
+        frame=found.get(a.STEP_FRAME),
         reward=found.get(a.STEP_REWARD),
         reward_status=found.get(a.STEP_REWARD_STATUS, "missing"),
         reward_raw=found.get(a.STEP_REWARD_RAW),

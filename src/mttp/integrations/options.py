@@ -26,6 +26,8 @@ class Options:
     """Whether actions are recorded."""
     max_bytes: int = 65536
     """The size in bytes above which only the dtype and shape of an observation or action are recorded."""
+    frames: int | None = None
+    """Of every how many steps the rendered picture is recorded; of none by default."""
     policy: object = None
     """The policy's id, recorded on every episode."""
     group: object = None
@@ -51,6 +53,8 @@ class Options:
             raise InstrumentError(
                 f"max_bytes={scalar_text(self.max_bytes):.80} is not a non-negative integer"
             )
+        if self.frames is not None and (type(self.frames) is not int or self.frames < 1):
+            raise InstrumentError(f"frames={scalar_text(self.frames):.80} is not a positive integer")
         if self.metadata is not None and not isinstance(self.metadata, Mapping):
             raise InstrumentError(f"metadata={scalar_text(self.metadata):.80} is not a mapping")
         check_switches(InstrumentError, {name: getattr(self, name) for name in self._SWITCHES})

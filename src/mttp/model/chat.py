@@ -18,6 +18,7 @@ __all__ = [
     "messages",
     "new_messages",
     "picture",
+    "frame_message",
     "pictures",
     "reasoning",
     "requests",
@@ -167,6 +168,11 @@ def pictures(message: Message) -> list[str]:
     content = message.get("content", message.get("parts"))
     parts = content if isinstance(content, (list, tuple)) else ()
     return [url for part in parts if isinstance(part, Mapping) and (url := picture(part)) is not None]
+
+
+def frame_message(url: str) -> Message:
+    """Return a step's frame as a message, which is shown like one."""
+    return {"role": "frame", "content": [{"type": "image_url", "image_url": url}]}
 
 
 def picture(part: Mapping[str, Any]) -> str | None:

@@ -283,6 +283,8 @@ class Step(Value):
     """The observation before the action."""
     action: Any = None
     """The action."""
+    frame: str | None = None
+    """The rendered picture before the action, as a data URL; one without data repeats an earlier step's."""
     reward: float | None = None
     """The reward; None if none was given or the value was not a finite number."""
     reward_status: str = "missing"

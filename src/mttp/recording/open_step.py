@@ -141,6 +141,11 @@ class OpenStep(ScoredHandle):
             return
         self._keep_content(keys, value, max_bytes)
 
+    def _set_frame(self, frame: str) -> None:
+        """Record the picture of a data URL; its digest if the episode has it already or it is too large."""
+        span = cast(RecordingSpan, self._span)
+        span.encoded[a.STEP_FRAME] = span.bounded(a.STEP_FRAME, frame)
+
     @quiet
     def tokens(
         self,

@@ -191,6 +191,8 @@ def _step(opened: OpenEpisode, value: Step, start: int, end: int, *, is_timed: b
         step.observation(value.observation)
     if not any(value.action is call.result for call in value.calls):
         step.action(value.action)
+    if value.frame is not None:
+        step._attempt(step._set_frame, value.frame)
     if value.tokens is not None:
         step._attempt(step._set_tokens, value.tokens)
     for scoring in value.rewards:

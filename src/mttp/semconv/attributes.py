@@ -470,6 +470,9 @@ SPEC_VERSION: Final = "mttp.spec.version"
 STEP_ADVANTAGE: Final = "mttp.step.advantage"
 """Advantage of the action, as computed by the trainer."""
 
+STEP_FRAME: Final = "mttp.step.frame"
+"""Picture of the environment before the action, as a data URL of a PNG."""
+
 STEP_INDEX: Final = "mttp.step.index"
 """Position of the step in the episode, or among the steps of its agent, counted from 0."""
 

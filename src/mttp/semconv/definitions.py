@@ -480,6 +480,7 @@ SPANS: Final[dict[str, SpanDefinition]] = {
                 "mttp.segment.id",
                 "mttp.span.type",
                 "mttp.step.advantage",
+                "mttp.step.frame",
                 "mttp.step.index",
                 "mttp.step.logprob",
                 "mttp.step.return_target",

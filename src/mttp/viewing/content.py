@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from mttp.codec.pictures import png
 from mttp.model.chat import Message, message_text, messages, pictures, reasoning, tool_calls
 from mttp.reading.jsonable import to_json
 
@@ -20,8 +18,6 @@ _FEWEST_PIXELS = 16
 _LARGEST_FRAME = 1 << 20
 """Largest number of bytes of an image; larger arrays are shown as numbers."""
 _FEW = 32
-_CHANNELS = {1: 0, 3: 2, 4: 6}
-"""Colour type in PNG by number of channels."""
 
 
 def content(value: Any) -> dict[str, Any] | None:
@@ -62,24 +58,9 @@ def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _frame(value: np.ndarray[Any, Any]) -> dict[str, Any] | None:
-    """An image: bytes of shape [height, width] or [height, width, 1, 3 or 4 channels]; else None."""
-    if value.dtype != np.uint8 or value.ndim not in (2, 3) or value.nbytes > _LARGEST_FRAME:
+    """An image that is neither tiny nor large, as PNG; None for any other array."""
+    if value.nbytes > _LARGEST_FRAME or min(value.shape[:2], default=0) < _FEWEST_PIXELS:
         return None
-    height, width, *rest = value.shape
-    channels = rest[0] if rest else 1
-    if min(height, width) < _FEWEST_PIXELS or channels not in _CHANNELS:
+    if (encoded := png(value)) is None:
         return None
-    return {"type": "frame", "png": _png(value, width, height, channels), "width": width, "height": height}
-
-
-def _png(value: np.ndarray[Any, Any], width: int, height: int, channels: int) -> str:
-    """Base64 of the image as PNG (https://www.w3.org/TR/png-3/): a header, the rows, an end."""
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row starts with the filter type none
-    rows[:, 1:] = value.reshape(height, width * channels)
-    header = struct.pack(">IIBBBBB", width, height, 8, _CHANNELS[channels], 0, 0, 0)
-    chunks: Mapping[bytes, bytes] = {b"IHDR": header, b"IDAT": zlib.compress(rows.tobytes()), b"IEND": b""}
-    body = b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    )
-    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+    return {"type": "frame", "png": encoded, "width": value.shape[1], "height": value.shape[0]}

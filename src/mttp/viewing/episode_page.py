@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mttp.model.chat import Message, messages, seen
+from mttp.model.chat import Message, frame_message, messages, seen
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step
 from mttp.model.scorings import Reward
 from mttp.reading.jsonable import jsonable, to_json
@@ -184,6 +184,7 @@ class _Conversation:
             "index": step.index,
             "agent": step.agent,
             "observation": observation,
+            "frame": None if step.frame is None else chat_content([frame_message(step.frame)]),
             "action": action,
             "reward": jsonable(step.reward),
             "reward_status": step.reward_status,
@@ -212,6 +213,7 @@ def _final(episode: Episode) -> dict[str, Any]:
         "index": max((step.index for step in episode.steps), default=-1) + 1,
         "agent": None,
         "observation": content(episode.final_observation),
+        "frame": None,
         "action": None,
         "reward": None,
         "reward_status": "missing",

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from mttp.cli.rendering.words import count, duration, moment, number, printed, shortened
-from mttp.model.chat import Message, message_lines, messages, seen, speaker
+from mttp.model.chat import Message, frame_message, message_lines, messages, seen, speaker
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.model.evaluations import TaskResult
 from mttp.reading.jsonable import to_json
@@ -117,6 +117,8 @@ class _Drawing:
             self._add_content(branch, "observation", step.observation)
         for message in shown.new if shown else ():
             self._add_message(branch, message)
+        if step.frame is not None:
+            self._add_message(branch, frame_message(step.frame))
         if sent is None:
             self._add_content(branch, "assistant" if shown else "action", step.action)
         for message in sent or []:

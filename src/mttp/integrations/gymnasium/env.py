@@ -35,6 +35,7 @@ class SingleEnv:
             options,
             partial(facts.of_env, env),
             buffered_steps=EnvSteps,
+            render=lambda: env.render(),  # found at each call: it may be replaced
         )
 
     @property

@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mttp.codec.plain import Faults
+from mttp.codec.pictures import png
+from mttp.codec.plain import Faults, scalar_text
+from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import infos, spaces
 from mttp.integrations.gymnasium.episode_opener import EpisodeOpener, OpenEnvEpisode
 from mttp.integrations.options import Options
+from mttp.model.interrupts import raise_interrupt
+from mttp.model.reprs import type_name
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
 from mttp.recording.current import inert_episode
@@ -22,6 +26,8 @@ MakeBufferedSteps: TypeAlias = Callable[..., Any]
 """Called with an `EnvEpisodes`, a session, the first observation and the options."""
 MISSING: Any = object()
 """The value of an observation that the environment does not return."""
+_MAX_FRAMES = 100
+"""The maximum number of frames in an episode."""
 
 
 @dataclass(slots=True)
@@ -42,6 +48,7 @@ class EnvEpisodes:
     episode early.
     `identity` returns the environment's facts and is called once.
     `buffered_steps` creates the recorder of steps without handles; without it, each step has a handle.
+    `render` returns the picture of the environment, if the options ask for frames.
     """
 
     def __init__(
@@ -50,10 +57,12 @@ class EnvEpisodes:
         identity: Callable[[Faults], dict[str, Any]],
         *,
         buffered_steps: MakeBufferedSteps | None = None,
+        render: Callable[[], object] | None = None,
     ) -> None:
         self.end_facts: Mapping[str, Any] = {}
         """Further facts that are recorded at the episode's end."""
         self._make_buffered_steps = buffered_steps
+        self._render = render
         self._opener = EpisodeOpener(identity)
         self._start_facts: dict[str, Any] | None = None
         self._observation: _Observation | None = None
@@ -132,12 +141,30 @@ class EnvEpisodes:
         if not self._open.is_recording():
             self.forget()
             return
-        first = self._observation
-        if self.buffered_steps is None and self._make_buffered_steps is not None:
+        first, has_frames = self._observation, bool(self._options.frames and self._render)
+        if self.buffered_steps is None and self._make_buffered_steps is not None and not has_frames:
             self.buffered_steps = self._next_buffered_steps(self._make_buffered_steps, self._open, first)
         if self.buffered_steps is None:
             recorded_action = action if self._options.actions else None
-            self.open_step(first.value, recorded_action, first.faults, at=first.at)
+            step = self.open_step(first.value, recorded_action, first.faults, at=first.at)
+            if has_frames:
+                self._record_frame(step)
+
+    def _record_frame(self, step: OpenStep) -> None:
+        """Record the rendered picture of each so many steps; after the first that is none, no more."""
+        number, rest = divmod(step.index, self._options.frames or 1)
+        if rest or number >= _MAX_FRAMES or self._render is None:
+            return
+        try:
+            rendered: object = self._render()
+            data = png(rendered)
+            if data is None:
+                raise TypeError(f"render returned {type_name(rendered)} and not an array of pixels")
+            step._set_frame(f"data:image/png;base64,{data}")
+        except Exception as error:  # whatever an environment raises when it renders
+            raise_interrupt(error)
+            self._render = None
+            fault("frame_invalid", scalar_text(error))
 
     def _next_buffered_steps(
         self, make: MakeBufferedSteps, opened: OpenEnvEpisode, first: _Observation
