@@ -456,7 +456,8 @@ def test_a_limit_that_jaeger_refuses_is_halved(profile: str) -> None:
         server.max_traces = 63
         whole = mttp.read(f"jaeger://{place}")
 
-    (problem,) = cut.problems
+    problem, missing = cut.problems
+    assert "the run states 1 episode, 0 are here (run 0)" in missing.message
     assert "31 traces of service mttp were found, and the store returns no more at once" in problem.message
     assert (15, 1, [], 16, []) == (len(cut), len(run), run.problems, len(whole), whole.problems)
 
