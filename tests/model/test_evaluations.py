@@ -297,3 +297,17 @@ def test_a_summary_says_of_how_many_its_means_are():
 
     assert "2 tasks: 2 scored, mean 0.5, pass rate 0.5" == str(whole)
     assert "2 tasks: 1 scored, 1 errored, mean 1 (1 of 2), pass rate 1 (1 of 2)" == str(part)
+
+
+def test_the_largest_scores_have_a_mean() -> None:
+    """
+    Their sum overflows; the mean does not, of either side of a comparison.
+    """
+    results = tuple(
+        TaskResult(task=task, sample=sample, score=1.7e308) for task in ("a", "b") for sample in range(3)
+    )
+    evaluation = Evaluation(suite="s", tasks=("a", "b"), samples=3, results=results)
+    summary = evaluation.against(evaluation).summary()
+
+    assert summary.mean == pytest.approx(1.7e308)
+    assert 0.0 == summary.delta

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
@@ -14,6 +14,7 @@ from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Sources, console, is_discarded, say, working
 from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
+from mttp.model.estimates import mean
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
@@ -137,11 +138,7 @@ class _RunningMeans:
             self._returns.append(counted.return_)
         if counted.success is not None:
             self._successes.append(counted.success)
-        return _EpisodeLine(episode, _mean(self._returns), _mean(self._successes))
-
-
-def _mean(values: Collection[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+        return _EpisodeLine(episode, mean(self._returns), mean(self._successes))
 
 
 def _print(line: _EpisodeLine) -> None:

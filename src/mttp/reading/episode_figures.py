@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mttp.codec import summary_fields, templates
 from mttp.model.counting import is_counted, is_return_counted, is_reward_counted
+from mttp.model.estimates import mean
 from mttp.model.gradings import Scored
 from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
@@ -343,8 +344,7 @@ def known(value: float | None) -> float | None:
 
 def mean_known(values: Iterable[float | None]) -> float | None:
     """The mean of the numbers in order of their size; None without one."""
-    numbers = sorted(value for value in values if known(value) is not None)  # type: ignore[type-var]
-    return math.fsum(numbers) / len(numbers) if numbers else None  # type: ignore[arg-type]
+    return mean(sorted(value for value in values if known(value) is not None))  # type: ignore[type-var]
 
 
 def reward_figures(reward: Reward | Scored) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, isclose
+from math import isclose
 
 from mttp.model.episodes import Episode
+from mttp.model.estimates import mean
 from mttp.model.results import RewardResult
 from mttp.rewards.agreement import agreement
 from mttp.rewards.recorded_samples import sample, scorable, unscorable
@@ -199,14 +200,10 @@ def _slice(name: str, scored: Sequence[Rescored]) -> RescoredSlice:
         flipped=sum(one.flipped for one in scored),
         invalid_before=sum(one.before is None for one in scored),
         invalid_after=sum(one.after is None for one in scored),
-        mean_before=_mean([one for one, _ in both]),
-        mean_after=_mean([other for _, other in both]),
+        mean_before=mean([one for one, _ in both]),
+        mean_after=mean([other for _, other in both]),
         tau_b=_tau_b(both),
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None
 
 
 def _tau_b(pairs: Sequence[tuple[float, float]]) -> float | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, isfinite
+from math import isfinite
 
 from mttp.model.episodes import Annotation, Episode
+from mttp.model.estimates import mean
 from mttp.model.results import RewardResult
 from mttp.reading import raters
 from mttp.rewards.agreement import agreement
@@ -132,7 +133,7 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
         errors=Counter(result.error for result in first if result.error),
         verdicts=Counter(result.verdict for result in first if result.verdict),
         failed_checks=Counter(name for result in first for name in result.failed_checks),
-        mean=fsum(valid) / len(valid) if valid else None,
+        mean=mean(valid),
         instability=instability([one.results for one in scored]) if repeats > 1 else None,
         agreements=tuple(
             agreement

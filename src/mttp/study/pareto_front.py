@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mttp.errors import StudyError
+from mttp.model.estimates import mean
 from mttp.model.statistics.metrics import metric
 from mttp.study.sample import EpisodeFigures, Side, load
 
@@ -67,7 +68,7 @@ def pareto(
     if not units:
         raise StudyError(f"no episode has a {by} and all of: {', '.join(names) or 'components'}")
     means = {
-        unit: [math.fsum(column) / len(rows) for column in zip(*(values for _, values in rows), strict=True)]
+        unit: [mean(column) or 0.0 for column in zip(*(values for _, values in rows), strict=True)]
         for unit, rows in units.items()
     }
     signs = [-1 if one.direction < 0 else 1 for one in chosen]

@@ -14,6 +14,7 @@ import numpy as np
 
 from mttp.errors import StudyError
 from mttp.model.counting import is_counted
+from mttp.model.estimates import mean
 from mttp.model.statistics import inference
 from mttp.model.statistics.aggregates import RunAggregates, run_aggregates
 from mttp.model.statistics.inference import Floats, Inference, ValueRange
@@ -394,5 +395,5 @@ def by_unit(episodes: Iterable[EpisodeFigures]) -> dict[Any, list[EpisodeFigures
 
 
 def _mean(values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) / len(known) if known else math.nan
+    average = mean(value for value in values if not math.isnan(value))
+    return math.nan if average is None else average
