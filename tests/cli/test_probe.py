@@ -14,6 +14,7 @@ import pytest
 from stores import TAKEN, Answer, Asked, Backend, JaegerServer, TempoServer, answered, otlp_json, serving
 from typer.testing import CliRunner
 
+import mttp
 from mttp.cli.app import app
 from mttp.model.spans import SpanRecord
 from mttp.reading.probing import Probe
@@ -99,11 +100,15 @@ def test_a_store_that_keeps_everything_needs_no_profile() -> None:
     """
     Everything that Jaeger has it gives back; only its user interface can't show NaN, which is a finding.
     """
-    with serving(JaegerServer()) as place:
+    server = JaegerServer()
+    with serving(server) as place:
         report = probed(f"http://{place}", "--query", f"jaeger://{place}")
 
     found = outcomes(report)
     assert {"NaN", "infinity"} == set(found)
+    assert {"mttp-probe"} == {
+        span.scope.resource["service.name"] for spans in server.traces.values() for span in spans
+    }
     assert "changed: Jaeger's user interface can't show it: " in found["NaN"]
     assert "unsupported value: NaN" in found["NaN"]
     assert ("jaeger", []) == (report["profile"], report["helpless"])
@@ -365,6 +370,21 @@ def test_without_a_query_api_it_says_what_was_taken() -> None:
         said = probe(receiver.http_address).stdout
 
     assert "give --query to see which arrived" in said
+    assert "use profile=jaeger" in said
+
+
+def test_a_probe_takes_no_other_list_away() -> None:
+    """
+    Jaeger lists no traces of a service while one has NaN, so the probe has a service of its own.
+    """
+    with serving(JaegerServer(newer=False)) as place:
+        with mttp.configure(f"http://{place}"), mttp.episode(env="toy"):
+            pass
+        said = probe(f"http://{place}", "--query", f"jaeger://{place}").stdout
+        found = mttp.read(f"jaeger://{place}?service=mttp")
+
+    assert "service and run id of the probe's traces: mttp-probe, " in said
+    assert ["toy"] == [episode.env for episode in found]
 
 
 @pytest.mark.parametrize(

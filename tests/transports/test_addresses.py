@@ -127,7 +127,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
         ("htp://h", "unknown scheme 'htp'; did you mean 'http://'? known are memory://"),
         (
             "http://h?profile=tmpo",
-            "unknown profile 'tmpo'; did you mean 'tempo'? known are collector, jaeger",
+            "unknown profile 'tmpo'; did you mean 'tempo'? known are jaeger, collector",
         ),
         ("http://h?url=x", "unknown option 'url'"),
         (

@@ -19,6 +19,8 @@ from mttp import transports
 from mttp.codec import blocks, fitting
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
+from mttp.model.curves import update_curves
+from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
@@ -52,8 +54,8 @@ def unnamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("address", "profile"),
     [
-        ("http://localhost:4318", "collector"),
-        ("grpc://localhost:4317", "collector"),
+        ("http://localhost:4318", "jaeger"),
+        ("grpc://localhost:4317", "jaeger"),
         ("http://tempo:4318", "tempo"),
         ("grpc://tempo-distributor.obs.svc:4317", "tempo"),
         ("https://jaeger.example.com", "jaeger"),
@@ -66,7 +68,7 @@ def unnamed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 )
 def test_the_profile_is_guessed_where_the_endpoint_tells(address: str, profile: str) -> None:
     """
-    By the host's name, the path or the port; whatever tells nothing is a collector.
+    By the host's name, the path or the port; behind whatever tells nothing there may be a Jaeger.
     """
     assert profile == opened(address).profile
 
@@ -86,7 +88,9 @@ def test_an_unknown_profile_is_an_error_that_names_those_there_are(name: str) ->
     """
     At once, and not when the first span is lost.
     """
-    with pytest.raises(TransportError, match="known are collector, jaeger, tempo, phoenix, mlflow, strict"):
+    with pytest.raises(
+        TransportError, match="known are jaeger, collector, tempo, .* strict, all"
+    ):
         transports.open(f"http://localhost:4318?profile={name}")
 
 
@@ -272,7 +276,7 @@ def test_of_packed_steps_only_the_values_that_are_no_numbers_go() -> None:
     kept = Withholding(non_finite=False).keep(values).values
 
     rows = blocks.rows(kept)
-    assert ["estimate: NaN and infinities are not supported by the receiver"] == rows[0][a.OMISSIONS]
+    assert ["estimate: nan is not supported by the receiver"] == rows[0][a.OMISSIONS]
     assert [0.5] * 99 == [row["estimate"] for row in rows[1:]]
 
 
@@ -309,7 +313,6 @@ def test_what_is_left_out_is_read_back_as_left_out() -> None:
     """
     Sent to a store that loses NaN and bytes, an episode arrives whole but for these, and says which.
     """
-    why = "NaN and infinities are not supported by the receiver"
     with OtlpReceiver() as receiver:
         with (
             mttp.configure(receiver.http_address, profile="phoenix", token_ids=True),
@@ -322,8 +325,83 @@ def test_what_is_left_out_is_read_back_as_left_out() -> None:
     assert [] == found.problems
     assert ("mttp.metadata.key: bytes are not supported by the receiver",) == found.episodes[0].omissions
     (step,) = found.episodes[0].steps
-    assert tuple(f"{key}: {why}" for key in (a.TOKEN_LOGPROBS, a.TOKEN_MEAN_LOGPROB)) == step.omissions
+    assert (
+        f"{a.TOKEN_LOGPROBS}: NaN and infinities are not supported by the receiver",
+        f"{a.TOKEN_MEAN_LOGPROB}: nan is not supported by the receiver",
+    ) == step.omissions
     assert [1, 2] == step.tokens.ids.tolist()
+
+
+def diverged(address: str, profile: str | None = None) -> None:
+    """Send an episode, a packed one and an update with numbers that no JSON holds."""
+    with mttp.configure(address, profile=profile, content=True):
+        with mttp.episode(env="toy", metadata={"limit": math.inf}) as episode:
+            episode.metric("ratio", -math.inf)
+            with episode.step() as step:
+                step.tokens(ids=range(5000), logprobs=[-0.5] * 5000)
+            with episode.step() as step:
+                step.tokens(ids=[1, 2], logprobs=[-0.5, math.nan])
+            episode.reward(math.nan)
+        mttp.update(7, loss=math.nan, kl=0.5, metrics={"scale": math.inf})
+
+
+def test_by_default_no_number_is_sent_that_jaeger_can_not_show() -> None:
+    """
+    A list of Jaeger with one such number anywhere is not shown at all. Each is named, and is there when read.
+    """
+    with OtlpReceiver() as receiver:
+        diverged(receiver.http_address)
+        spans = list(receiver.records())
+        found = mttp.read(receiver)
+    (episode,), (update,) = found.episodes, found.updates
+
+    assert [] == [span.name for span in spans if any(map(fitting.has_non_finite, span.attributes.values()))]
+    assert "mttp.metric.ratio: -inf is not supported by the receiver" in episode.omissions
+    assert (-math.inf, math.inf) == (episode.metrics["ratio"], episode.metadata["limit"])
+    assert (math.inf, 0.5) == (update.metrics["scale"], update.kl)
+    assert math.isnan(update.loss or 0.0)
+    assert {"update/kl": 0.5, "update/not_finite": 2.0} == update_curves(update)
+    assert ("error", None) == (episode.reward.status, episode.reward.value)
+
+
+@pytest.mark.parametrize("profile", ["collector", "all"])
+def test_a_profile_that_keeps_all_numbers_is_a_choice(profile: str) -> None:
+    """
+    A Collector takes NaN; a full copy has arrays of any length, too.
+    """
+    with OtlpReceiver() as receiver:
+        diverged(receiver.http_address, profile)
+        found = mttp.read(receiver)
+    (episode,) = found.episodes
+    long, short = episode.steps
+
+    assert () == episode.omissions
+    assert [-0.5, math.nan] == pytest.approx(short.tokens.logprobs.tolist(), nan_ok=True)
+    assert (profile == "all") is (long.tokens.ids is not None)
+    assert () == short.omissions
+
+
+def test_an_omission_of_another_kind_restores_nothing() -> None:
+    """
+    Only a number that was NaN or infinite can be told from its omission, and only where it is missing.
+    """
+    values = {a.OMISSIONS: ["mttp.metric.a: withheld", "mttp.metric.b: nan is not supported by the receiver"]}
+
+    assert ["mttp.metric.b", a.OMISSIONS] == sorted(fitting.restored(values))
+    assert 1.0 == fitting.restored(values | {"mttp.metric.b": 1.0})["mttp.metric.b"]
+    assert {a.OMISSIONS: 7} == fitting.restored({a.OMISSIONS: 7})
+
+
+def test_a_packed_step_has_the_number_that_was_left_out() -> None:
+    """
+    Of columns as of spans.
+    """
+    values = packed(**{a.STEP_VALUE_ESTIMATE: [math.nan, *[0.5] * 99]})
+    kept = Withholding(non_finite=False).keep(values).values
+    first, second, *_ = blocks.decode(SpanRecord(trace_id="", span_id="", name="steps", attributes=kept))
+
+    assert math.isnan(first.value_estimate or 0.0)
+    assert 0.5 == second.value_estimate
 
 
 def test_every_profile_is_known_by_its_name() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mttp.codec import columns, other_calls
+from mttp.codec import columns, fitting, other_calls
 from mttp.codec.translating import Translator
 from mttp.model.chat import from_text
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
@@ -79,7 +79,8 @@ class Conformity:
     """
     Checks spans one after another and removes values that do not conform.
 
-    Attributes of earlier versions of the convention get their current names first.
+    Attributes of earlier versions of the convention get their current names first, and numbers that a
+    transport left out as NaN or infinite are there again.
     With `as_written`, values of a wrong type are reported but kept, and so are names.
     """
 
@@ -93,6 +94,8 @@ class Conformity:
         if not self._as_written:
             record = self._translate(record)
             record = other_calls.with_conventions(record)
+            if a.OMISSIONS in record.attributes:
+                record = replace(record, attributes=fitting.restored(record.attributes))
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()

@@ -201,6 +201,15 @@ def has_ids(block: Block) -> bool:
     return not _IDS.isdisjoint(block[3::3])
 
 
+def has_non_finite(block: Block) -> bool:
+    """Return whether an array of a block has NaN or an infinity."""
+    arrays = zip(block[4::3], block[5::3], strict=True)
+    return any(
+        dtype.startswith("float") and not np.isfinite(np.frombuffer(data, dtype)).all()
+        for dtype, data in arrays
+    )
+
+
 def extent(block: Block) -> tuple[int, int]:
     """Return the longest array's length, and the total size of the encoded arrays in bytes."""
     longest = taken = 0

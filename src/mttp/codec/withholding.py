@@ -164,7 +164,9 @@ class Withholding:
 
         None if some of its values may have to be withheld.
         """
-        if not self.non_finite or self.max_text_bytes is not None or self.max_trace_bytes is not None:
+        if self.max_text_bytes is not None or self.max_trace_bytes is not None:
+            return None
+        if not self.non_finite and tokens.has_non_finite(block):
             return None
         if tokens.has_ids(block) and not self.rule.shows_all:
             return None

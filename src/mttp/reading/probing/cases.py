@@ -16,8 +16,10 @@ from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["KEY", "ProbeCase", "every_case"]
+__all__ = ["KEY", "SERVICE", "ProbeCase", "every_case"]
 
+SERVICE = "mttp-probe"
+"""A service of its own: Jaeger lists no traces of a service while one of them has NaN."""
 KEY = f"{a.METADATA}.probe"
 """Key of the attribute with the case's value."""
 MANY_SPANS = 2000
@@ -102,7 +104,7 @@ def _span(run_id: str, now: int, values: Mapping[str, Any]) -> SpanRecord:
 
 
 def _scope(run_id: str) -> Scope:
-    resource = {a.SERVICE_NAME: "mttp", a.RUN_ID: run_id}
+    resource = {a.SERVICE_NAME: SERVICE, a.RUN_ID: run_id}
     return Scope(name="mttp", version=__version__, schema_url=SCHEMA_URL, resource=resource)
 
 

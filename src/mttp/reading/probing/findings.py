@@ -145,19 +145,20 @@ def _short(value: Any) -> str:
 
 
 def suited(
-    cases: Sequence[ProbeCase], findings: Sequence[ProbeFinding], *, guess: str
+    cases: Sequence[ProbeCase], findings: Sequence[ProbeFinding], *, guess: str | None
 ) -> tuple[str, list[str]]:
     """
     The profile that withholds all lost cases and the fewest others, and the cases that no profile withholds.
 
-    Of equally suited profiles, `guess` is preferred: the address selects it automatically.
+    Of equally suited profiles, `guess` is preferred: the address selects it automatically. A profile
+    without limits is for copies, and is never advised.
     """
     by_case = list(zip(cases, findings, strict=True))
     bad = [case for case, finding in by_case if finding.outcome in ("changed", "lost", "refused")]
     good = [case for case, finding in by_case if finding.outcome == "whole"]
     helpless = [case for case in bad if not any(_withholds(name, case) for name in PROFILES)]
     ranked = sorted(
-        PROFILES,
+        (name for name in PROFILES if name != "all"),
         key=lambda name: (
             sum(not _withholds(name, case) for case in bad if case not in helpless),
             name != guess,

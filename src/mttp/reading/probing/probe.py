@@ -19,7 +19,7 @@ from mttp.reading.probing.findings import ProbeFinding, compared, suited
 from mttp.reading.stores import Store
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.http_answers import otlp_answer
-from mttp.transports.otlp.profiles import guessed
+from mttp.transports.otlp.profiles import DEFAULT, guessed
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.partial_export import PartialExport
 
@@ -93,7 +93,8 @@ class Probe:
                 self.store.read_trace(case.trace_id)  # fails before the other cases are sent
         found = self._read([case for case, answer in zip(sent, answers, strict=True) if answer == "taken"])
         findings = [self._finding(case, answer, found) for case, answer in zip(sent, answers, strict=True)]
-        profile, helpless = suited(sent, findings, guess=guessed(self.transport.settings.endpoint).name)
+        guess = guessed(self.transport.settings.endpoint)
+        profile, helpless = suited(sent, findings, guess=None if guess is DEFAULT else guess.name)
         return ProbeReport(
             to=repr(self.transport),
             query="" if self.store is None else repr(self.store),

@@ -12,7 +12,7 @@ from mttp.codec.withholding import Withholding
 from mttp.errors import TransportError
 from mttp.transports.options import known_are
 
-__all__ = ["PROFILES", "Profile", "guessed", "named"]
+__all__ = ["DEFAULT", "PROFILES", "Profile", "guessed", "named"]
 
 _MIB: Final = 2**20
 
@@ -33,14 +33,16 @@ class Profile:
     """Seconds that a closing session waits for the last spans."""
 
 
+DEFAULT: Final = Profile(  # its JSON can't represent NaN, and no list that has one is shown
+    name="jaeger",
+    withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB, non_finite=False),
+)
+"""The profile for an address that says nothing of its store, behind which there may be a Jaeger."""
 _COLLECTOR = Profile(
     name="collector",
     withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB),
 )
-_JAEGER = Profile(  # its JSON can't represent NaN, and it does not show a trace with one
-    name="jaeger",
-    withholding=Withholding(content=False, max_elements=4096, max_episode_bytes=_MIB, non_finite=False),
-)
+_ALL = Profile(name="all", withholding=Withholding(content=False))
 _TEMPO = Profile(  # truncates text at 2,048 bytes, and drops spans beyond 5 MB of a trace
     name="tempo",
     withholding=Withholding(content=False, max_elements=4096, max_text_bytes=2048, max_trace_bytes=4_500_000),
@@ -88,7 +90,7 @@ _STRICT = Profile(  # the strictest limits of all stores, such as VictoriaTraces
 )
 
 PROFILES: Final[Mapping[str, Profile]] = {
-    profile.name: profile for profile in (_COLLECTOR, _JAEGER, _TEMPO, _PHOENIX, _MLFLOW, _STRICT)
+    profile.name: profile for profile in (DEFAULT, _COLLECTOR, _TEMPO, _PHOENIX, _MLFLOW, _STRICT, _ALL)
 }
 """The profiles by name."""
 
@@ -106,7 +108,7 @@ def named(name: object) -> Profile:
 
 
 def guessed(url: str) -> Profile:
-    """Return the profile for the host name, path or port of an address; the default is a collector."""
+    """Return the profile for the host name, path or port of an address, else `DEFAULT`."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     for word, name in _HOSTS.items():
@@ -114,4 +116,4 @@ def guessed(url: str) -> Profile:
             return PROFILES[name]
     if parts.path.startswith(_VICTORIA_TRACES):
         return _STRICT
-    return PROFILES[_PORTS.get(parts.port or 0, "collector")]
+    return PROFILES[_PORTS.get(parts.port or 0, DEFAULT.name)]

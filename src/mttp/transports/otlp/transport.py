@@ -47,7 +47,7 @@ class OtlpTransport(SpanExporter):
     """Seconds that a closing session waits for the last spans."""
     segment_bytes: int = 2 * 2**20
     """Approximate bytes of one call of `export`."""
-    withholding = profiles.named("collector").withholding
+    withholding = profiles.DEFAULT.withholding
     """The attributes that the profile withholds from every span."""
 
     def __init__(self, url: str, /, **options: object) -> None:
