@@ -97,7 +97,7 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
     assert [] == differences(expected, found)
     assert found.reward is not None
     assert [] == differences(reward, found.reward)
-    assert (1_000, 1_000) == (found.start_time, found.end_time)
+    assert (1_000, 2_000) == (found.start_time, found.end_time)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "0.5", [1, 2], object])
@@ -578,3 +578,27 @@ def test_a_late_score_with_components_follows_the_convention() -> None:
         mttp.score(episode, spec.score(completion="a"))
 
     assert mttp.check("late.jsonl").all == []
+
+
+def test_what_has_no_duration_lasts_a_microsecond() -> None:
+    """
+    Jaeger warns of a span that ends when it starts, and moves its end; a time that is given stays.
+    """
+    with mttp.configure("memory://") as session:
+        with mttp.episode(env="toy") as episode:
+            session.flush()  # writes the markers of what is open
+        mttp.annotate(episode, "topic", "sums", time=5_000)
+        mttp.score(episode, {"a": 1.0}, grader="judge", time=7_000)
+        mttp.update(1, episodes=[episode])
+        session.record(mttp.Episode(env="toy", steps=(mttp.Step(reward=1.0),)))
+        session.record(mttp.Episode(env="toy", start_time=9_000, end_time=9_000))
+    spans = list(session.transports[0].records())
+    given, others = [], []
+    for span in spans:
+        (given if span.start_time < 10_000 else others).append(span)
+
+    assert [] == [span.name for span in others if span.end_time - span.start_time < 1000]
+    assert {(5_000, 6_000), (7_000, 8_000), (9_000, 9_000)} == {
+        (span.start_time, span.end_time) for span in given
+    }
+    assert {"episode.start", "run.start", "update.links"} <= {span.name for span in others}

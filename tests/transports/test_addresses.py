@@ -160,6 +160,7 @@ def test_the_files_of_a_directory_may_be_compressed(tmp_path: Path) -> None:
             "http://host:4318?compression=zstd",
             "option compression='zstd': expected one of none, gzip, deflate",
         ),
+        ("grpc://host:4317?compression=deflate", "compression=deflate is for HTTP: .* take gzip or none"),
         ("http://host:4318?timeout=0", "option timeout='0': expected a number of seconds above zero"),
         ("http://host:4318?timeout=nan", "option timeout='nan': expected a number of seconds above zero"),
         ("http://host:4318?timeout=10s", "option timeout='10s': expected a number of seconds above zero"),

@@ -125,6 +125,18 @@ def test_what_will_never_be_taken_is_counted_by_cause(
     assert 2 == len(receiver.requests)
 
 
+def test_a_compression_that_a_receiver_does_not_know_is_named(receiver: OtlpReceiver) -> None:
+    """
+    Servers of Go refuse it with the status of a missing service.
+    """
+    message = 'grpc: Decompressor is not installed for grpc-encoding "gzip"'
+    receiver.behave(Behaviour(status="UNIMPLEMENTED", message=message))
+    with opened(receiver, "grpc") as made:
+        found = outcome(made, SPANS, message=True)
+
+    assert "does not know this compression: write compression=gzip or compression=none" in found.message
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [

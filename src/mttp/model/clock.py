@@ -12,9 +12,9 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from threading import Condition
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Clock", "monotonic", "offset", "seconds", "sleep", "wait_for", "wall"]
+__all__ = ["MOMENT", "Clock", "monotonic", "offset", "seconds", "sleep", "wait_for", "wall"]
 
 
 def _real_time() -> Any:
@@ -35,6 +35,9 @@ seconds: Callable[[], float] = _time.perf_counter
 """Returns monotonic time in seconds, for deadlines and durations."""
 sleep: Callable[[float], None] = _time.sleep
 """Waits for a number of seconds."""
+
+MOMENT: Final = 1000
+"""Nanoseconds that a span without a duration lasts: Jaeger has microseconds, and changes an end at the start."""
 
 
 def offset() -> int:

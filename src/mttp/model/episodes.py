@@ -249,7 +249,7 @@ class Annotation(Value):
     start_time: int | None = field(default=None, compare=False)
     """The time of the annotation, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
-    """The time of the annotation, in nanoseconds since the Unix epoch."""
+    """A microsecond later, as a span without a duration has an end of its own."""
 
     @property
     def on_step(self) -> bool:

@@ -278,7 +278,7 @@ def _record(
     if annotation.reward is not None:
         for call in annotation.reward.calls:
             _call(session, call, span.identity, start, rewards.grader(annotation.reward))
-    span.end(start)
+    span.end_at_once()
 
 
 def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
@@ -293,7 +293,7 @@ def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> N
         _grade(session, part, span.identity, start)
     for call in grade.calls:
         _call(session, call, span.identity, grade_start, grades.grader(grade))
-    span.end(grade_start if grade.end_time is None else grade.end_time)
+    span.end(grade_start + clock.MOMENT if grade.end_time is None else grade.end_time)
 
 
 def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:

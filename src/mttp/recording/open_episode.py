@@ -304,7 +304,7 @@ class OpenEpisode(EpisodeProperties):
             attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
             marker.encoded.update(attributes)
             marker.pending = self._span.pending and {**self._span.pending}
-            marker.end(start)
+            marker.end_at_once()
 
 
 def _links(ambient: Span | None) -> list[Link]:

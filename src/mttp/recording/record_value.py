@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from mttp.codec import fields, rewards
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
+from mttp.model import clock
 from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.handle import Host
@@ -92,7 +93,7 @@ def record(
     )
     root = cast(RecordingSpan, opened._span)
     root.note(faults)
-    finish = root.started if finish is None else finish
+    finish = root.started + clock.MOMENT if finish is None else finish
     agents = [root.checked(_part, agent, root.started, finish) for agent in episode.agents]
     for agent in agents:
         opened._attempt(_begin_agent, opened, agent)

@@ -143,4 +143,5 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
                 return
             self._marked = True
             start = cast(RecordingSpan, self._span).started
-            self._segment.span(names.SEGMENT_START, self._span_context, start_time=start, place={}).end(start)
+            marker = self._segment.span(names.SEGMENT_START, self._span_context, start_time=start, place={})
+            marker.end_at_once()

@@ -309,7 +309,7 @@ class RunRecorder:
         self._has_new_facts = False
         self._set_documents(root)
         values, sink = dict(root.values), _PipelineTargets(self, self.pipelines)
-        self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end(root.started)
+        self.span(names.RUN_START, parent=root.identity, values=values, sink=sink).end_at_once()
 
     def _mark(self, key: int, episode: OpenEpisode) -> None:
         """Record an episode's marker, unless it is being created or another thread holds its lock."""

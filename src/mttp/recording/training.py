@@ -263,7 +263,7 @@ def _recorded(
         marker = session._recorder.span(
             names.UPDATE_LINKS, values=values, parent=span.identity, start=span.started, links=links
         )
-        marker.end(span.started)
+        marker.end_at_once()
     span.end(end)
     return replace(
         stated,

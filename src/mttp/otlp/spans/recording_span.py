@@ -254,6 +254,10 @@ class RecordingSpan(Outlasted, SpanData):
             return
         self.seal(end_time)
 
+    def end_at_once(self) -> None:
+        """End the span, which has no duration, a microsecond after its start."""
+        self.conclude(self._start_time + clock.MOMENT)
+
     def seal(self, end_time: int | None = None) -> None:
         """Set the end and the final attributes, and pass the span to observers and the sink."""
         trace = self._trace

@@ -103,7 +103,7 @@ class OpenEvaluation(ScoredHandle):
             parent=self._span.identity,
             start=self._started,
         )
-        marker.end(self._started)
+        marker.end_at_once()
 
     def __bool__(self) -> bool:
         """Return whether it is recorded."""
@@ -283,7 +283,7 @@ class OpenEvaluation(ScoredHandle):
         if result.outcome in (Outcome.ERRORED, Outcome.TIMED_OUT):
             span.fail(result.error_type or result.outcome, result.error or "")
         span.values |= span.checked(evals.encode_result, self._stated, result)
-        span.end(result.revision)
+        span.end(max(result.revision, span.started + clock.MOMENT))
         return replace(
             result,
             faults=tuple(dict.fromkeys(span.faults)),

@@ -159,6 +159,8 @@ def _message(code: Any, details: str, timeout: float) -> str:
             if sign in details:
                 return f"{code.name}: {description}; {advice}"
     advice = _ADVICE.get(code, _TLS if any(sign in details for sign in _SIGNS_OF_TLS) else "")
+    if code is grpc.StatusCode.UNIMPLEMENTED and "compress" in details.lower():
+        advice = "the receiver does not know this compression: write compression=gzip or compression=none"
     return f"{code.name}: {details[:MESSAGE_CHARACTERS]}" + (f" ({advice})" if advice else "")
 
 

@@ -58,7 +58,7 @@ class Settings:
     headers: Headers
     """Headers of every request, with names in lower case."""
     compression: Literal["none", "gzip", "deflate"] = "none"
-    """The compression of requests."""
+    """The compression of requests; deflate only over HTTP."""
     timeout: Seconds = 10.0
     """Maximum seconds of one request."""
     certificate: ReadableFile | None = None
@@ -110,6 +110,8 @@ def resolve(url: str, options: Mapping[str, object]) -> Settings:
     )
     if settings.client_key and not settings.client_certificate:
         raise TransportError("client_key is given without client_certificate")
+    if protocol == "grpc" and settings.compression == "deflate":
+        raise TransportError("compression=deflate is for HTTP: receivers over gRPC take gzip or none")
     settings.tls()
     return settings
 
