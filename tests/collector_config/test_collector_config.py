@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
@@ -567,3 +568,33 @@ def test_a_double_is_compared_with_a_double() -> None:
         if ATTRIBUTE_TYPES.get(key) == "double"
     ]
     assert [] == wrong
+
+
+def test_jaegers_links_search_for_attributes_of_the_convention() -> None:
+    """
+    Each link pattern searches for the value of the attribute that is clicked, in the traces of all times.
+    """
+    patterns = json.loads((HOME / "dev/jaeger-ui.json").read_text())["linkPatterns"]
+
+    assert ["mttp.run.id", "mttp.task.id", "mttp.group.id"] == [pattern["key"] for pattern in patterns]
+    for pattern in patterns:
+        path, _, query = pattern["url"].partition("?")
+        parameters = parse_qs(query.replace("#", "%23"))
+        value = f"#{{{pattern['key']}}}"
+
+        assert ("tags", "/search", True) == (pattern["type"], path, is_known(pattern["key"]))
+        assert {pattern["key"]: value} == json.loads(parameters["tags"][0])
+        assert (["mttp"], ["0"]) == (parameters["service"], parameters["start"])
+        assert value in pattern["text"]
+
+
+def test_the_containers_have_jaegers_links() -> None:
+    """
+    Jaeger reads the file that is mounted.
+    """
+    jaeger = yaml.safe_load((HOME / "dev/compose.yaml").read_text())["services"]["jaeger"]
+    (volume,), (command,) = jaeger["volumes"], jaeger["command"]
+    source, place, _ = volume.split(":")
+
+    assert (HOME / "dev" / source).is_file()
+    assert f"--set=extensions.jaeger_query.ui.config_file={place}" == command
