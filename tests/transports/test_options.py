@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[2] / "docs"
             "transports",
             Settings,
             "headers compression timeout certificate client_key client_certificate max_bytes profile"
-            " spool spool_bytes",
+            " names spool spool_bytes",
         ),
         ("native", HttpOutlet, "timeout max_bytes headers certificate"),
         ("native", ChannelOutlet, "capacity full"),

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from otlp import recorded
 from specimen import EVERYTHING, episodes
+from typer.testing import CliRunner
 
 import mttp
 from mttp import transports
+from mttp.cli.app import app
 from mttp.codec import blocks, fitting
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
@@ -88,9 +90,7 @@ def test_an_unknown_profile_is_an_error_that_names_those_there_are(name: str) ->
     """
     At once, and not when the first span is lost.
     """
-    with pytest.raises(
-        TransportError, match="known are jaeger, collector, tempo, .* strict, all"
-    ):
+    with pytest.raises(TransportError, match=r"known are jaeger, collector, tempo, .* strict, all"):
         transports.open(f"http://localhost:4318?profile={name}")
 
 
@@ -409,3 +409,47 @@ def test_every_profile_is_known_by_its_name() -> None:
     The table's keys are what the profiles call themselves.
     """
     assert list(PROFILES) == [profiles.named(name).name for name in PROFILES]
+
+
+def test_names_say_outcomes_if_that_is_wanted() -> None:
+    """
+    Only at the receiver, live as in a push; readers don't depend on names.
+    """
+    with OtlpReceiver() as live, OtlpReceiver() as pushed:
+        with mttp.configure([f"{live.http_address}?names=outcome", "file://a.jsonl"]):
+            for outcome in ("success", None):
+                with mttp.episode(env="toy") as episode:
+                    with episode.step() as step:
+                        step.reward(1.0)
+                    episode.end(outcome=outcome)
+            with mttp.episode(env="toy") as episode:
+                episode.end(status="aborted")
+        arguments = ["push", "a.jsonl", "--to", f"{pushed.http_address}?names=outcome"]
+        assert 0 == CliRunner().invoke(app, arguments).exit_code
+        of_live, of_push = ({record.name for record in one.records()} for one in (live, pushed))
+        files, receivers = mttp.read("a.jsonl"), mttp.read(live)
+
+    assert {"episode toy", "episode toy success", "episode toy aborted", "step 0"} == of_live - {
+        "run",
+        "run.start",
+    }
+    assert of_live == of_push
+    assert [] == receivers.problems
+    for whole, renamed in zip(files, receivers, strict=True):
+        assert (whole.status, whole.outcome, len(whole.steps)) == (
+            renamed.status,
+            renamed.outcome,
+            len(renamed.steps),
+        )
+
+
+def test_a_marker_has_the_environment_in_its_name() -> None:
+    """
+    As the root will: an episode that runs is listed by its marker.
+    """
+    with mttp.configure("memory://") as session, mttp.episode(env="toy"):
+        session.flush()
+
+    assert {"run", "run.start", "episode toy"} | {"episode.start toy"} == {
+        record.name for record in session.records()
+    }

@@ -41,6 +41,7 @@ __all__ = [
     "outcome",
     "seed",
     "span_name",
+    "telling_name",
     "status",
 ]
 
@@ -84,6 +85,21 @@ def span_name(attributes: Mapping[str, Plain], run: str = "") -> str:
     suite, slash, _ = str(attributes.get(a.TASK_ID, "")).partition("/")
     target = attributes.get(a.ENV_ID) or attributes.get(a.EVAL_SUITE_NAME) or (slash and suite) or run
     return f"{names.EPISODE} {target}" if target else names.EPISODE
+
+
+def telling_name(name: str, attributes: Mapping[str, Plain]) -> str:
+    """
+    Return a span's name for a list of traces: of an episode with its outcome, of a step with its index.
+
+    The status of an episode that did not complete is its outcome.
+    """
+    if name == names.STEP and a.STEP_INDEX in attributes:
+        return f"{name} {attributes[a.STEP_INDEX]}"
+    if a.EPISODE_SPAN_COUNT not in attributes or name.partition(" ")[0] != names.EPISODE:
+        return name
+    status = attributes.get(a.EPISODE_STATUS)
+    outcome = attributes.get(a.EPISODE_OUTCOME) if status == "completed" else status
+    return name if outcome in (None, "unknown") else f"{name} {outcome}"
 
 
 def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: Faults) -> None:

@@ -37,7 +37,7 @@ sleep: Callable[[float], None] = _time.sleep
 """Waits for a number of seconds."""
 
 MOMENT: Final = 1000
-"""Nanoseconds that a span without a duration lasts: Jaeger has microseconds, and changes an end at the start."""
+"""Nanoseconds that a span without a duration lasts: Jaeger counts microseconds, and moves a zero end."""
 
 
 def offset() -> int:

@@ -299,7 +299,8 @@ class OpenEpisode(EpisodeProperties):
                 return
             self._marked = True
             start = self._span.started
-            marker = self._segment.span(names.EPISODE_START, self._span_context, start_time=start, place={})
+            name = self._segment.host.name_root(self._identity).replace(names.EPISODE, names.EPISODE_START, 1)
+            marker = self._segment.span(name, self._span_context, start_time=start, place={})
             attributes = self._span.encoded.copy()
             attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
             marker.encoded.update(attributes)

@@ -9,19 +9,19 @@ RUN: Final = "run"
 """One process's part in one run, from configuration to its end."""
 
 RUN_START: Final = "run.start"
-"""A marker of zero length that keeps the facts of a run that has not ended."""
+"""A marker of a microsecond that keeps the facts of a run that has not ended."""
 
 EPISODE: Final = "episode"
 """One attempt at one episode, from the first observation to the end."""
 
 EPISODE_START: Final = "episode.start"
-"""A marker of zero length that keeps the identity of an episode that has not ended."""
+"""A marker of a microsecond that keeps the identity of an episode that has not ended."""
 
 SEGMENT: Final = "segment"
 """One process's part of an episode that another process started, from where it took over to its end."""
 
 SEGMENT_START: Final = "segment.start"
-"""A marker of zero length that a part of an episode leaves that has not ended."""
+"""A marker of a microsecond that a part of an episode leaves that has not ended."""
 
 STEP: Final = "step"
 """A step of an episode: observation, action and reward."""
@@ -48,7 +48,7 @@ UPDATE: Final = "update"
 """An update of the policy: its metrics and the episodes it trained on."""
 
 UPDATE_LINKS: Final = "update.links"
-"""A marker of zero length that links an update to at most 100 groups or episodes."""
+"""A marker of a microsecond that links an update to at most 100 groups or episodes."""
 
 ANNOTATE: Final = "annotate"
 """An annotation of an episode, recorded apart from its trace."""
@@ -57,7 +57,7 @@ EVAL_RUN: Final = "eval.run"
 """One evaluation of a policy on a suite of tasks, or one process's part of it."""
 
 EVAL_RUN_START: Final = "eval.run.start"
-"""A marker of zero length that keeps the facts of an evaluation that has not ended."""
+"""A marker of a microsecond that keeps the facts of an evaluation that has not ended."""
 
 EVAL_RESULT: Final = "eval.result"
 """The result of one sample of a task in an evaluation."""

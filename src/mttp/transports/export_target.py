@@ -64,6 +64,8 @@ class ExportTarget:
     """Seconds that a closing session waits for the last spans."""
     takes_columns: bool = False
     """Whether it takes steps without handles packed in columns."""
+    names_outcomes: bool = False
+    """Whether names of spans say an episode's outcome and a step's index."""
     spool: Spool | None = None
     """The spool for spans that it does not accept now."""
     owned: bool = True
@@ -91,6 +93,7 @@ class ExportTarget:
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
+                "names_outcomes",
                 "spool",
             )
             if hasattr(transport, name)

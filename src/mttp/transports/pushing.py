@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mttp.codec import blocks
+from mttp.codec import blocks, episodes
 from mttp.codec.conformity import Conformity
 from mttp.codec.profiles import DAMAGE, unpacked
 from mttp.codec.withholding import Kept, Withholding
@@ -147,6 +147,8 @@ class Push:
                 record, _ = conformity.examine(record)
                 kept = self._kept(record, taken)
             spent[record.trace_id] = kept.spent
+            if self.transport.names_outcomes:
+                record = replace(record, name=episodes.telling_name(record.name, record.attributes))
             yield Restored(shifted(_with(record, kept), self.shift))
 
     def _kept(self, record: SpanRecord, spent: int) -> Kept:

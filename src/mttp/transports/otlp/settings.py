@@ -71,6 +71,8 @@ class Settings:
     """Maximum bytes of one request, uncompressed."""
     profile: Annotated[Profile, named]
     """The limits of the receiver."""
+    names: Literal["kind", "outcome"] = "kind"
+    """Whether names of spans also say an episode's outcome and a step's index, for lists of traces."""
     spool: Directory | None = None
     """The directory where spans wait that the receiver does not accept now."""
     spool_bytes: ByteCount = 2**30

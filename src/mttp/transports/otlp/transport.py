@@ -50,12 +50,16 @@ class OtlpTransport(SpanExporter):
     withholding = profiles.DEFAULT.withholding
     """The attributes that the profile withholds from every span."""
 
+    names_outcomes: bool = False
+    """Whether names of spans say outcomes and indices."""
+
     def __init__(self, url: str, /, **options: object) -> None:
         """`options` are those of `Settings`, parsed or not."""
         self.settings = resolve(url, options)
         """The settings resolved from options and variables."""
         self.withholding = self.settings.profile.withholding
         self.close_timeout = self.settings.profile.close_seconds
+        self.names_outcomes = self.settings.names == "outcome"
         self._url = url
         self._place = without_secrets(url)
         self.spool = self._open_spool()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
+from mttp.codec import episodes
 from mttp.codec.withholding import Withholding
 from mttp.otlp.spans import EndedSpan
 from mttp.otlp.step_columns import packed, spread
@@ -21,10 +23,22 @@ class SpanPreparer:
         self._takes_columns = target.takes_columns
         has_filter = target.withholding != Withholding()
         self._content_filter = ContentFilter(target.withholding, fault) if has_filter else None
+        self._names_outcomes = target.names_outcomes
 
     def __call__(self, spans: list[EndedSpan]) -> list[EndedSpan]:
         """Return the spans to export; the list itself if nothing changes."""
         found = spans if self._takes_columns else spread(spans)
         if self._content_filter is not None:
             found = list(map(self._content_filter, found))
-        return packed(found, takes_columns=self._takes_columns)
+        found = packed(found, takes_columns=self._takes_columns)
+        return list(map(_with_outcome, found)) if self._names_outcomes else found
+
+
+def _with_outcome(span: EndedSpan) -> EndedSpan:
+    """Return the span, or a copy whose name says an episode's outcome or a step's index."""
+    name = episodes.telling_name(span.name, span.values)
+    if name == span.name:
+        return span
+    named = copy.copy(span)
+    named._name = name
+    return named
