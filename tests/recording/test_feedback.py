@@ -601,4 +601,19 @@ def test_what_has_no_duration_lasts_a_microsecond() -> None:
     assert {(5_000, 6_000), (7_000, 8_000), (9_000, 9_000)} == {
         (span.start_time, span.end_time) for span in given
     }
-    assert {"episode.start", "run.start", "update.links"} <= {span.name for span in others}
+    assert {"episode.start toy", "run.start", "update.links"} <= {span.name for span in others}
+
+
+def test_a_group_links_to_its_members() -> None:
+    """
+    A person who looks at a group gets to its episodes; a member that is only a trace id has no known span.
+    """
+    with mttp.configure("memory://") as session, mttp.group("g") as group:
+        with mttp.episode(env="toy", group=group) as first:
+            pass
+        group.add(first)
+        group.add("a" * 32)
+    (recorded,) = [span for span in session.records() if span.name == "group"]
+
+    assert [(first.trace_id, first.span_id)] == [(link.trace_id, link.span_id) for link in recorded.links]
+    assert {first.trace_id, "a" * 32} == set(recorded.attributes["mttp.group.episodes"])

@@ -218,7 +218,7 @@ def test_an_open_episode_has_one_marker_and_the_run_two(exporter: Exporter) -> N
         session.flush()
 
     found = list(exporter.records())
-    marks = [record for record in found if record.name == "episode.start"]
+    marks = [record for record in found if record.name == "episode.start r"]
     starts = [record for record in found if record.name == "run.start"]
     (run,) = [record for record in found if record.name == "run r"]
     assert [(long.trace_id, "long")] == [(mark.trace_id, mark.attributes[a.TASK_ID]) for mark in marks]

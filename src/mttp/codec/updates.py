@@ -17,7 +17,7 @@ from mttp.semconv import spans as names
 __all__ = ["MAX_LINKS", "decode", "encode", "logged_fields", "markers"]
 
 MAX_LINKS = 100
-"""The maximum number of groups or episodes per link span: most SDKs keep 128 links of a span."""
+"""The maximum number of groups or episodes that a span links: most SDKs keep 128 links of a span."""
 
 _LOGGED = {
     **{name: name for name in UPDATE_NUMBERS},

@@ -6,19 +6,21 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, cast
 
 from typing_extensions import Self
 
 from mttp.codec import groups
 from mttp.codec.plain import number, scalar_text
+from mttp.codec.updates import MAX_LINKS
 from mttp.model import baselines, ids
 from mttp.model.episodes import Episode, Group
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.handle import Host, ScoredHandle
 from mttp.recording.open_episode import OpenEpisode
-from mttp.recording.targets import target
+from mttp.recording.targets import link, target
 
 __all__ = ["Member", "OpenGroup"]
 
@@ -255,6 +257,9 @@ class OpenGroup(ScoredHandle):
                     span.fault(f"{name}_unaligned", f"{len(given)} for {count} members")
             group = self._group()
             span.values |= span.checked(groups.encode, group)
+            for member in islice(self._members.values(), MAX_LINKS):
+                if (member_link := link(member.trace_id, member.span_id)) is not None:
+                    span.add_link(member_link.context)
             span.end()
             self._recorded = replace(
                 group,
