@@ -112,7 +112,9 @@ def test_now_moves_every_time_by_the_same(recording: str, receiver: OtlpReceiver
     Some stores refuse old spans: ids, durations and steps stay as they are.
     """
     document = json.loads(
-        push(recording, "--to", receiver.http_address, "--content", "--now", "--json").stdout
+        push(
+            recording, "--to", receiver.http_address, "--profile", "collector", "--content", "--now", "--json"
+        ).stdout
     )
 
     before, after = mttp.read(recording).episodes, mttp.read(receiver).episodes
@@ -133,7 +135,16 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
     """
     monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)
-    arguments = (recording, "--to", receiver.http_address, "--content", "--max-retry-seconds", "0")
+    arguments = (
+        recording,
+        "--to",
+        receiver.http_address,
+        "--profile",
+        "collector",
+        "--content",
+        "--max-retry-seconds",
+        "0",
+    )
 
     broken = push(*arguments, code=2)
     assert "503 Service Unavailable" in broken.stderr
@@ -153,7 +164,16 @@ def test_a_state_of_another_push_is_not_taken_for_this_one(recording: str, recei
     A recording that has changed since is a different push; --restart starts from the beginning.
     """
     Path("state").write_text(json.dumps({"about": {"files": []}, "so_far": {"spans": 3}}))
-    arguments = (recording, "--to", receiver.http_address, "--content", "--state", "state")
+    arguments = (
+        recording,
+        "--to",
+        receiver.http_address,
+        "--profile",
+        "collector",
+        "--content",
+        "--state",
+        "state",
+    )
 
     assert "state belongs to a different push" in push(*arguments, code=2).stderr
     push(*arguments, "--restart")
@@ -208,7 +228,17 @@ def test_what_was_turned_down_before_a_break_counts(
     """
     monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(rejected=2, message="too old"), Behaviour(status=503), forever=True)
-    arguments = (recording, "--to", receiver.http_address, "--content", "--max-retry-seconds", "0", "--json")
+    arguments = (
+        recording,
+        "--to",
+        receiver.http_address,
+        "--profile",
+        "collector",
+        "--content",
+        "--max-retry-seconds",
+        "0",
+        "--json",
+    )
     push(*arguments, code=2)
     receiver.behave()
 
@@ -245,7 +275,7 @@ def test_a_busy_receiver_is_tried_again(recording: str, receiver: OtlpReceiver) 
     """
     receiver.behave(Behaviour(status=429, retry_after=0, message="slower"))
 
-    said = push(recording, "--to", receiver.http_address, "--content").stderr
+    said = push(recording, "--to", receiver.http_address, "--profile", "collector", "--content").stderr
 
     assert "429 Too Many Requests" in said
     assert "slower" in said
@@ -326,7 +356,7 @@ def test_an_interrupted_push_says_how_far_it_came(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("mttp.transports.pushing.sleep", interrupt)
-    arguments = (recording, "--to", receiver.http_address, "--content")
+    arguments = (recording, "--to", receiver.http_address, "--profile", "collector", "--content")
 
     said = push(*arguments, "--rate", "5", code=130).stderr
     document = json.loads(push(*arguments, "--json").stdout)
@@ -409,7 +439,10 @@ def test_no_receiver_listens() -> None:
             "'localhost:4318' is not the address of a receiver; write http://HOST:4318",
         ),
         (("--to", "file://x.jsonl"), "is not the address of a receiver"),
-        (("--to", "http://h:1", "--profile", "grafana"), "unknown profile 'grafana'; known are collector"),
+        (
+            ("--to", "http://h:1", "--profile", "grafana"),
+            "unknown profile 'grafana'; known are jaeger, collector",
+        ),
         (("--to", "http://h:1", "--header", "secret"), "--header is NAME=VALUE"),
     ],
 )
