@@ -94,7 +94,7 @@ def test_close_delivers_what_a_stopped_helper_does_not_encode(
     assert session.close(timeout)
 
     holds(session)
-    assert is_gone(pid)
+    assert eventually(lambda: is_gone(pid))
     assert {"helper_lost": 1} == dict(session.stats.faults)
     assert 1 == caplog.text.count("the encoding process was lost")
     assert "it did not answer for 2.0 s" in caplog.text

@@ -510,7 +510,7 @@ def test_a_proxy_of_another_kind_is_an_error_that_names_it(monkeypatch: pytest.M
 CLOSES_ALL = """
 import os, json, sys
 import mttp
-session = mttp.configure({address!r})
+session = mttp.configure({address!r}, provenance=False)
 
 def play():
     with mttp.episode(env="a") as episode:

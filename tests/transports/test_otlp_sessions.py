@@ -31,7 +31,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 def through(receiver: OtlpReceiver, address: str, value: mttp.Episode, **view: Any) -> tuple[Any, Any]:
     """The episode as memory and as the receiver has it."""
-    with mttp.configure(["memory://", mttp.Route(address, **view)]) as session:
+    with mttp.configure(["memory://", mttp.Route(address, profile="collector", **view)]) as session:
         recorded = session.record(value)
     kept = {episode.trace_id: episode for episode in mttp.read(session)}
     got = {episode.trace_id: episode for episode in mttp.read(receiver)}

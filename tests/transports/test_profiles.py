@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import mttp
 from mttp import transports
 from mttp.cli.app import app
-from mttp.codec import blocks, fitting
+from mttp.codec import blocks, fitting, left_out
 from mttp.codec.withholding import Withholding
 from mttp.errors import ConfigureError, TransportError
 from mttp.model.curves import update_curves
@@ -387,9 +387,9 @@ def test_an_omission_of_another_kind_restores_nothing() -> None:
     """
     values = {a.OMISSIONS: ["mttp.metric.a: withheld", "mttp.metric.b: nan is not supported by the receiver"]}
 
-    assert ["mttp.metric.b", a.OMISSIONS] == sorted(fitting.restored(values))
-    assert 1.0 == fitting.restored(values | {"mttp.metric.b": 1.0})["mttp.metric.b"]
-    assert {a.OMISSIONS: 7} == fitting.restored({a.OMISSIONS: 7})
+    assert ["mttp.metric.b", a.OMISSIONS] == sorted(left_out.restored(values))
+    assert 1.0 == left_out.restored(values | {"mttp.metric.b": 1.0})["mttp.metric.b"]
+    assert {a.OMISSIONS: 7} == left_out.restored({a.OMISSIONS: 7})
 
 
 def test_a_packed_step_has_the_number_that_was_left_out() -> None:

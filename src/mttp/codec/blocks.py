@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from mttp.codec import content, fitting, steps
+from mttp.codec import content, left_out, steps
 from mttp.codec.plain import Plain, little_endian
 from mttp.model.episodes import Step
 from mttp.model.spans import SpanRecord
@@ -308,7 +308,7 @@ def decode(record: SpanRecord) -> Iterator[Step]:
                 name=names.STEP,
                 start_time=starts[position] if starts else record.start_time,
                 end_time=ends[position] if ends else record.end_time,
-                attributes={a.STEP_INDEX: first + position, **common, **fitting.restored(row)},
+                attributes={a.STEP_INDEX: first + position, **common, **left_out.restored(row)},
             )
         )
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mttp.codec import columns, fitting, other_calls
+from mttp.codec import columns, left_out, other_calls
 from mttp.codec.translating import Translator
 from mttp.model.chat import from_text
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
@@ -95,7 +95,7 @@ class Conformity:
             record = self._translate(record)
             record = other_calls.with_conventions(record)
             if a.OMISSIONS in record.attributes:
-                record = replace(record, attributes=fitting.restored(record.attributes))
+                record = replace(record, attributes=left_out.restored(record.attributes))
         suspects = _suspects(record.attributes)
         if not suspects and not record.events and not record.links and record.scope is self._scope:
             return (record if self._conforming is self._scope else self._in_scope(record)), ()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mttp.codec import tokens
+from mttp.codec.left_out import UNSUPPORTED
 from mttp.codec.plain import Plain, to_json
 from mttp.semconv import attributes as a
 
@@ -22,7 +23,6 @@ __all__ = [
     "has_binary",
     "has_non_finite",
     "is_nested",
-    "restored",
     "wire_bytes",
     "write_nested",
 ]
@@ -34,8 +34,6 @@ _MANY_DIGITS = re.compile(r"\d{19}")
 _INT64 = range(-(2**63), 2**63)
 _FRAME_BYTES = 8
 """The estimated overhead of a key and a value."""
-_UNSUPPORTED = "not supported by the receiver"
-_NUMBER_LEFT_OUT = re.compile(f"(.+): (nan|inf|-inf) is {_UNSUPPORTED}", re.DOTALL)
 
 
 def has_binary(value: Plain) -> bool:
@@ -67,7 +65,7 @@ def is_nested(value: Plain) -> bool:
 def drop_binary(kept: dict[str, Plain], missing: dict[str, str]) -> None:
     """Remove values that contain bytes, in place; `missing` gets the reason of each."""
     for key in [key for key, value in kept.items() if has_binary(value)]:
-        missing[key] = f"bytes are {_UNSUPPORTED}"
+        missing[key] = f"bytes are {UNSUPPORTED}"
         del kept[key]
 
 
@@ -76,21 +74,11 @@ def drop_non_finite(kept: dict[str, Plain], missing: dict[str, str]) -> None:
     for key in [key for key, value in kept.items() if has_non_finite(value)]:
         value = kept.pop(key)
         what = f"{value} is" if isinstance(value, float) else "NaN and infinities are"
-        missing[key] = f"{what} {_UNSUPPORTED}"
+        missing[key] = f"{what} {UNSUPPORTED}"
         if key in _ARRAY_NAMES and a.TOKEN_LAYOUT in kept:
             rows = json.loads(kept[a.TOKEN_LAYOUT])
             left = [row for row in rows if row[0] != _ARRAY_NAMES[key]]
             kept[a.TOKEN_LAYOUT] = json.dumps(left, separators=(",", ":"))
-
-
-def restored(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return attributes with each number that was left out because it is NaN or infinite."""
-    omissions = attributes.get(a.OMISSIONS)
-    if not isinstance(omissions, (list, tuple)):
-        return attributes
-    matches = filter(None, map(_NUMBER_LEFT_OUT.fullmatch, map(str, omissions)))
-    numbers = {match[1]: float(match[2]) for match in matches}
-    return {**numbers, **attributes} if numbers else attributes
 
 
 def write_nested(kept: dict[str, Plain], missing: dict[str, str]) -> None:
@@ -105,7 +93,7 @@ def drop_huge_integers(kept: dict[str, Plain], missing: dict[str, str]) -> None:
     """Remove JSON texts that contain an integer of more than 64 bits, in place."""
     for key, value in list(kept.items()):
         if isinstance(value, str) and _has_huge_integer(value):
-            missing[key] = f"JSON integers of more than 64 bits are {_UNSUPPORTED}"
+            missing[key] = f"JSON integers of more than 64 bits are {UNSUPPORTED}"
             del kept[key]
 
 

@@ -35,9 +35,10 @@ class OpenCall(Handle):
     def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
         """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
+        call = fields.checked(call, faults)
         if call.operation == calls.EXECUTE_TOOL:
             call = replace(call, arguments=from_text(call.arguments))
-        return cls._start(host, fields.checked(call, faults), faults, start_span)
+        return cls._start(host, call, faults, start_span)
 
     @classmethod
     def _record_finished(
