@@ -78,9 +78,11 @@ def view(
             pages.start()
             with closing(serve(pages, host, port, token=token)) as server:
                 _announce(host, server.port, token, browser=browser, json=json)
-                with until_interrupted():
-                    threading.Event().wait()
-                watchdog.start()
+                try:
+                    with until_interrupted():
+                        threading.Event().wait()
+                finally:  # a second signal can come before it is ignored
+                    watchdog.start()
     if watchdog.is_alive():
         watchdog.cancel()
         watchdog.join()
