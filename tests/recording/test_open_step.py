@@ -493,3 +493,49 @@ def test_episodes_do_not_wait_for_the_garbage_collector(steps: str, tmp_path: Pa
             assert eventually(lambda: [each() for each in known] == [None, None])
         finally:
             gc.enable()
+
+
+def test_messages_of_a_call_are_recorded_once(session: mttp.Session) -> None:
+    """
+    Each step observes what is new in its request, and its call says which messages the request had.
+    """
+    messages = [{"role": "user", "content": "2+2?"}]
+    with mttp.episode() as episode:
+        for answer in ("5", "4"):
+            with episode.step() as step, step.model_call("tiny", messages=messages) as call:
+                call.result({"role": "assistant", "content": answer})
+            messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "sure?"}]
+    first, second = mttp.read(session).episodes[0].steps
+
+    assert ([messages[0]], messages[1]) == (first.observation, first.action)
+    assert ([messages[2]], messages[3]) == (second.observation, second.action)
+    assert [(0, 1), (0, 3)] == [step.calls[0].history for step in (first, second)]
+    assert [messages[2]] == second.calls[0].arguments
+    assert {} == dict(session.stats.faults)
+
+
+def test_messages_that_are_no_list_cost_only_themselves(session: mttp.Session) -> None:
+    """
+    The call and its answer are recorded.
+    """
+    with mttp.episode() as episode, episode.step() as step:
+        step.model_call("tiny", messages=7).result("4")  # type: ignore[arg-type]
+    (call,) = mttp.read(session).episodes[0].steps[0].calls
+
+    assert ("tiny", None, "4") == (call.name, call.arguments, call.result)
+    assert {"messages_invalid": 1} == dict(session.stats.faults)
+
+
+def test_messages_after_the_end_of_a_step_are_still_new(session: mttp.Session) -> None:
+    """
+    What was not recorded is recorded by the next request that has it.
+    """
+    messages = [{"role": "user", "content": "2+2?"}]
+    with mttp.episode() as episode:
+        ended = episode.step()
+        ended.end()
+        ended.model_call("tiny", messages=messages)
+        with episode.step() as step:
+            step.model_call("tiny", messages=messages).end()
+
+    assert messages == mttp.read(session).episodes[0].steps[1].observation

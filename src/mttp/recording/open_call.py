@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from opentelemetry.trace import SpanKind
 
 from mttp.codec import calls, fields
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, listed
 from mttp.model.chat import from_text
 from mttp.model.episodes import Call
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.handle import Handle, Host
+
+if TYPE_CHECKING:
+    from mttp.recording.conversation import Conversation
 
 __all__ = ["OpenCall", "no_call"]
 
@@ -28,6 +31,8 @@ class OpenCall(Handle):
     """An open call of a model or a tool within a step; what it is given is copied at once."""
 
     _operation = ""
+    _conversation: Conversation | None = None
+    """The messages of the episode, to which the result is added."""
     _before_end: Callable[[], object] | None = None
     """Called before the end, to complete a streamed response."""
 
@@ -101,9 +106,23 @@ class OpenCall(Handle):
 
     @quiet
     def result(self, value: object) -> None:
-        """Record the tool's result."""
+        """Record the tool's result, or the model's answer as a message."""
         if self._accepts("result"):
+            if self._conversation is not None:
+                for message in value if isinstance(value, (list, tuple)) else (value,):
+                    self._conversation.answer(message)
             self._add(result=value)
+
+    def _ask(self, conversation: Conversation, messages: object) -> None:
+        """Record the messages of a request that are new in the conversation, and which ones it had."""
+        faults: Faults = []
+        asked = listed("messages", messages, faults)
+        if asked is None:
+            cast(RecordingSpan, self._span).note(faults)
+            return
+        self._conversation = conversation
+        request = conversation.ask(asked)
+        self._add(arguments=request.new or None, history=request.history)
 
     def _add(self, **given: Any) -> None:
         faults: Faults = []

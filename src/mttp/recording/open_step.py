@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -42,6 +42,8 @@ from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from mttp.recording.trajectory import Trajectory
 
 __all__ = ["OpenStep"]
 
@@ -278,6 +280,7 @@ class OpenStep(ScoredHandle):
         self,
         model: str | None = None,
         *,
+        messages: Iterable[object] | None = None,
         operation: str = "chat",
         provider: str | None = None,
         **parameters: Any,
@@ -285,10 +288,15 @@ class OpenStep(ScoredHandle):
         """
         Start a call of a language model.
 
+        `messages` are those of the request, all of them: those that the episode has not recorded yet are the
+        step's observation, and the call's `result`, a message, is its action, unless the step has its own.
         `parameters` are sampling parameters: temperature, top_p, top_k, max_tokens, seed.
         """
         call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
-        return self._open_call(call)
+        opened = self._open_call(call)
+        if messages is not None and opened._span is not None:
+            opened._ask(cast("Trajectory", self._owner)._conversation, messages)
+        return opened
 
     @quiet_but(no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
