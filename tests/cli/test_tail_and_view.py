@@ -168,8 +168,10 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
     record("run.jsonl", [1.0])
     endless = "SELECT count(*) FROM range(1000000000000) t(i) WHERE i % 7 = 8"
     Path("endless.py").write_text(
+        "import signal\n"
         "from mttp.cli import main\n"
         "from mttp.viewing.live import LivePages\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may ignore it\n"
         "def search(pages, query):\n"
         "    print('searching', flush=True)\n"
         f"    return pages._index.snapshot(({endless!r}, []))\n"
