@@ -444,6 +444,21 @@ def test_one_trace_with_nan_hides_no_other_one_at_jaeger() -> None:
     assert (2, []) == (len(everything), everything.problems)
 
 
+def test_traces_of_a_probe_are_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    They are read only if their service is asked for.
+    """
+    with serving(JaegerServer()) as place:
+        with monkeypatch.context() as patched:
+            patched.setenv("OTEL_SERVICE_NAME", "mttp-probe")
+            recorded(place, True, run="probe")
+        recorded(place, True, run="one")
+        mttp.read(f"jaeger://{place}?run=one")  # waits until both are stored
+
+        assert ["one"] == [run.id for run in mttp.read(f"jaeger://{place}").runs]
+        assert ["probe"] == [run.id for run in mttp.read(f"jaeger://{place}?service=mttp-probe").runs]
+
+
 @pytest.mark.parametrize("profile", ["jaeger", "collector"])
 def test_a_limit_that_jaeger_refuses_is_halved(profile: str) -> None:
     """

@@ -20,6 +20,8 @@ from mttp.semconv import attributes as a
 
 __all__ = ["Jaeger", "open"]
 
+_OF_TOOLS = ("jaeger", "mttp-probe")
+"""Beginnings of names of services whose traces are read on request only: Jaeger's own, and `mttp probe`'s."""
 _PAUSE_SECONDS = 0.2
 _TOO_MANY = "search depth must be"
 """In the error of a store whose memory holds fewer traces than the limit of a search."""
@@ -135,7 +137,7 @@ class Jaeger(Store):
         if service := self.address.options.get("service"):
             return [service]
         found = ask(self.address, "/api/services").get("data") or []
-        return sorted(name for name in found if not name.startswith("jaeger"))
+        return sorted(name for name in found if not name.startswith(_OF_TOOLS))
 
     def _query(self, service: str) -> dict[str, Any]:
         options = self.address.options
