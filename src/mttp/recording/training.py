@@ -288,7 +288,7 @@ def _lag(given: object, batch: UpdateBatch, index: int, faults: Faults) -> dict[
     if len(known) < len(found):
         faults.append(f"lag_invalid: {scalar_text(given):.80}")
         return {}
-    if isinstance(given, tuple) and len(known) == 3 and known == sorted(known):
+    if issubclass(type(given), tuple) and len(known) == 3 and known == sorted(known):
         return {"lag_min": int(known[0]), "lag_mean": known[1], "lag_max": int(known[2])}
     return _lag_facts(known)
 
