@@ -400,7 +400,7 @@ def test_a_transport_that_keeps_failing_is_mentioned_once_a_minute(
     """
     now = 1000.0
     monkeypatch.setattr(clock, "seconds", lambda: now)
-    with caplog.at_level(logging.WARNING), mttp.configure(receiver) as session:
+    with caplog.at_level(logging.WARNING), mttp.configure(receiver, provenance=False) as session:
         receiver.answer = raising(OSError("no route"))  # type: ignore[assignment]
         play()
         for _ in range(20):
