@@ -214,6 +214,7 @@ def encode_value(value: Value, faults: Faults) -> dict[str, Plain]:
 
 
 _EMPTY = ("", (), False)
+"""Defaults that are not written; 0 equals False, and is."""
 
 
 def decode(kind: Any, found: Mapping[str, Any], *names: str) -> dict[str, Any]:
