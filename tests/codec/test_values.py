@@ -202,6 +202,30 @@ def test_a_repr_is_bounded_before_it_is_made() -> None:
         assert repr(value) == bounded_repr(value)
 
 
+def test_bounded_repr_nested_arrays_of_objects_prints_each_level_once() -> None:
+    class Counted:
+        times = 0
+
+        def __repr__(self) -> str:
+            Counted.times += 1
+            return "counted"
+
+    nested: Any = Counted()
+    for _ in range(12):
+        array = np.empty(2, object)
+        array[:] = [nested, 1.5]
+        nested = array
+    itself = np.empty(2, object)
+    itself[:] = [1.5, itself]
+
+    assert text(nested, []).startswith("array([array([")  # numpy's own asks the innermost 4,096 times
+    assert bounded_repr(nested).count("counted") == 1
+    assert Counted.times == 2
+    assert bounded_repr(np.array([1, "two", None], object)) == "array([1, 'two', None], dtype=object)"
+    assert bounded_repr(np.array([[1], ["b"]], object)) == "array([1, 'b'], dtype=object).reshape((2, 1))"
+    assert bounded_repr(itself) == "array([1.5, array(...)], dtype=object)"
+
+
 class _OutOfTimeError(Exception):
     pass
 

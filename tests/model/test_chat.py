@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from awkward import AWKWARD
 
-from mttp.model.chat import message_lines, messages, new_messages, speaker
+from mttp.model.chat import from_text, message_lines, messages, new_messages, speaker
 
 USER = {"role": "user", "content": "hi"}
 ASSISTANT = {"role": "assistant", "content": "yes"}
@@ -96,3 +97,10 @@ def test_messages_that_came_before_are_not_new(shown: Any, before: Any, expected
     As far as they are the same from the beginning on; fields that say nothing don't matter.
     """
     assert expected == new_messages(shown, before)
+
+
+def test_arguments_whose_class_raises_are_not_taken_for_json():
+    value = AWKWARD["raising class"]()
+
+    assert value is from_text(value)
+    assert {"a": 1} == from_text('{"a": 1}')

@@ -323,7 +323,8 @@ def _as_str(value: object, faults: Faults) -> str:
         if isinstance(value, str):
             return str.__str__(value)
         has_own_text = type(value).__str__ is not object.__str__
-        if type(value) in _CONTAINERS or (not has_own_text and is_tangled(value)):
+        holds_objects = isinstance(value, np.ndarray) and value.dtype.hasobject
+        if type(value) in _CONTAINERS or holds_objects or (not has_own_text and is_tangled(value)):
             return bounded_repr(value)
         return str.__str__(str(value))
     except Exception as error:  # objects of other libraries may raise any exception

@@ -194,7 +194,7 @@ def picture(part: Mapping[str, Any]) -> str | None:
 
 def from_text(value: Any) -> Any:
     """Return the value of a JSON text of an object or a list; anything else unchanged."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+    if not issubclass(type(value), str) or value.lstrip()[:1] not in ("{", "["):  # `__class__` may raise
         return value
     try:
         return json.loads(value)

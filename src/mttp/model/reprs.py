@@ -95,12 +95,21 @@ def _held(value: Any) -> list[Any]:
     kind = type(value)
     if issubclass(kind, _NOT_PRINTED):
         return []
-    numpy: Any = sys.modules.get("numpy")  # the garbage collector does not traverse its arrays
-    if numpy is not None and issubclass(kind, numpy.ndarray):
-        held = list(numpy.ndarray.ravel(value)[:_MAX_VISITS]) if value.dtype.hasobject else []
-    else:
-        held = gc.get_referents(value)
+    held = _elements(value) if _is_array(kind) else gc.get_referents(value)
     return [member for member in held if type(member) not in _ATOMS]
+
+
+def _is_array(kind: type) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and issubclass(kind, numpy.ndarray)
+
+
+def _elements(array: Any) -> list[Any]:
+    """Return the first objects of an array of objects, which the garbage collector does not traverse."""
+    ndarray = sys.modules["numpy"].ndarray
+    if not ndarray.dtype.__get__(array).hasobject:
+        return []
+    return list(ndarray.ravel(array)[:_MAX_VISITS])
 
 
 def _parts(value: Any, around: set[int]) -> Iterator[str]:
@@ -108,7 +117,10 @@ def _parts(value: Any, around: set[int]) -> Iterator[str]:
     if kind in _TEXTS:
         yield repr(value[:_MAX_LENGTH])
     elif kind not in _BRACKETS:
-        yield _own_repr(value)
+        if _is_array(kind) and (elements := _elements(value)):
+            yield from _parts_of_array(value, elements, around)
+        else:
+            yield _own_repr(value)
     elif not value:
         yield repr(value)
     elif id(value) in around or len(around) == _MAX_DEPTH:
@@ -130,6 +142,18 @@ def _parts(value: Any, around: set[int]) -> Iterator[str]:
         yield "," if kind is tuple and len(value) == 1 else ""
         yield end
         around.discard(id(value))
+
+
+def _parts_of_array(array: Any, elements: list[Any], around: set[int]) -> Iterator[str]:
+    """Print an array of objects: numpy's own `repr` formats each element twice, at each level of nesting."""
+    if id(array) in around or len(around) == _MAX_DEPTH:
+        yield "array(...)"
+        return
+    around.add(id(array))
+    yield "array("
+    yield from _parts(elements, around)
+    yield f", dtype={array.dtype})" + ("" if array.ndim == 1 else f".reshape({array.shape})")
+    around.discard(id(array))
 
 
 def _own_repr(value: Any) -> str:
