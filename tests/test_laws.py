@@ -28,6 +28,7 @@ ROOMS = (
     "recording",
     "mist",
     "reading",
+    "tables",
     "rewards",
     "study",
     "viewing",

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -293,23 +294,33 @@ def _array(stored: Any, dtype: str) -> Any:
 
 def decode(record: SpanRecord) -> Iterator[Step]:
     """Yield the steps of a block; the block's agent and omissions apply to each."""
+    for step in spans(record):
+        yield steps.decode(replace(step, span_id=""))
+
+
+_SHARED = (a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID)
+"""Attributes of a block that each of its steps has."""
+
+
+def spans(record: SpanRecord) -> Iterator[SpanRecord]:
+    """Yield a span for each step of a block, as if it had one; its id tells part, agent and index."""
     values = record.attributes
     first = values.get(a.STEPS_FIRST_INDEX, 0)
-    common = {key: values[key] for key in (a.AGENT_ID,) if key in values}
+    shared = {key: values[key] for key in _SHARED if key in values}
+    place = f"{shared.get(a.SEGMENT_ID, '')}:{shared.get(a.AGENT_ID, '')}"
     omitted = [str(omission).removeprefix(_PREFIX) for omission in values.get(a.OMISSIONS) or ()]
     starts, ends = (_array(values.get(key, ()), "int64").tolist() for key in _TIMES)
     for position, row in enumerate(rows(values)):
         if omitted:
             row[a.OMISSIONS] = [*(row.get(a.OMISSIONS) or ()), *omitted]
-        yield steps.decode(
-            SpanRecord(
-                trace_id=record.trace_id,
-                span_id="",
-                name=names.STEP,
-                start_time=starts[position] if starts else record.start_time,
-                end_time=ends[position] if ends else record.end_time,
-                attributes={a.STEP_INDEX: first + position, **common, **left_out.restored(row)},
-            )
+        yield SpanRecord(
+            trace_id=record.trace_id,
+            span_id=f"{place}:{first + position}",
+            parent_id=record.parent_id,
+            name=names.STEP,
+            start_time=starts[position] if starts else record.start_time,
+            end_time=ends[position] if ends else record.end_time,
+            attributes={a.STEP_INDEX: first + position, **shared, **left_out.restored(row)},
         )
 
 

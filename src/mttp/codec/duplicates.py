@@ -9,7 +9,7 @@ from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["CopyKey", "copy_key", "fuller", "is_lossless", "is_same"]
+__all__ = ["CopyKey", "copy_key", "fuller", "fullness", "is_lossless", "is_same"]
 
 CopyKey: TypeAlias = "str | tuple[object, ...]"
 """What the copies of a span have in common, and no other span of its trace has."""
@@ -41,7 +41,7 @@ def is_same(one: SpanRecord, other: SpanRecord) -> bool:
 
 def fuller(one: SpanRecord, other: SpanRecord) -> SpanRecord:
     """Return the copy with fewer omissions; of equal numbers, that with more attributes, events and links."""
-    return other if _fullness(other) > _fullness(one) else one
+    return other if fullness(other) > fullness(one) else one
 
 
 def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
@@ -49,7 +49,8 @@ def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
     return dropped.attributes.keys() - _META_ATTRIBUTES <= kept.attributes.keys()
 
 
-def _fullness(record: SpanRecord) -> tuple[int, int]:
+def fullness(record: SpanRecord) -> tuple[int, int]:
+    """Return minus the number of omissions, and the number of attributes, events and links."""
     size = len(record.attributes.keys() - _META_ATTRIBUTES) + len(record.events) + len(record.links)
     return -sum(_omitted(record.attributes.get(key)) for key in _OMISSIONS), size
 

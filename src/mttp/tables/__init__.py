@@ -1,0 +1,5 @@
+"""The tables of a recording as SQL over its spans: episodes, steps, calls, scorings and so on."""
+
+from mttp.tables.database import TABLES, Database
+
+__all__ = ["TABLES", "Database"]

@@ -1,0 +1,202 @@
+"""The tables of a recording, computed by SQL over its spans: DuckDB runs it here, and spills to disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from mttp.errors import MissingExtra, ReadError
+from mttp.otlp.streams import Progress
+from mttp.reading.problems import Problem
+from mttp.reading.scanning import Scan
+from mttp.reading.sources import Source
+from mttp.tables.spans import SPAN_COLUMNS, batches, column_type, needs_arrays
+
+__all__ = ["TABLES", "Database", "Table", "statement"]
+
+TABLES: Final = (
+    "episodes",
+    "steps",
+    "calls",
+    "scorings",
+    "components",
+    "groups",
+    "updates",
+    "evaluations",
+)
+"""Names of the tables; `spans`, which they are computed from, can be queried, too."""
+_ATTRIBUTE = re.compile(r'"((?:mttp|gen_ai|error)\.[\w.]+)"')
+_WORD = re.compile(r"\w+")
+_UNPACKS = frozenset({"steps", "scorings", "components"})
+"""Tables that need a row for each step in columns."""
+_MEMORY: Final = "2GB"
+
+
+@cache
+def statement(table: str) -> str:
+    """Return the SQL statement that computes a table from `spans` and other tables."""
+    return files("mttp.tables").joinpath("sql", f"{table}.sql").read_text()
+
+
+def _named(query: str) -> list[str]:
+    """Return the tables that a query may name, each after those that it is computed from."""
+    words = frozenset(_WORD.findall(query.lower()))
+    order: list[str] = []
+    for table in TABLES:
+        if table in words and table not in order:
+            order += [name for name in (*_named(_used(table)), table) if name not in order]
+    return order
+
+
+@cache
+def _used(table: str) -> str:
+    """Return the statement of a table without its comments and its own name."""
+    text = re.sub(r"--.*", "", statement(table))
+    return re.sub(rf"\b{table}\b", "", text)
+
+
+class Table:
+    """A result: an Arrow table, as a data frame where wanted."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._table.column_names)
+
+    def arrow(self) -> Any:
+        """Return the `pyarrow.Table`."""
+        return self._table
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as plain values by column."""
+        return list(self._table.to_pylist())
+
+    def df(self) -> Any:
+        """Return a pandas data frame; needs pandas."""
+        return self._table.to_pandas()
+
+    def pl(self) -> Any:
+        """Return a polars data frame; needs polars."""
+        return import_module("polars").from_arrow(self._table)
+
+
+class Database:
+    """
+    The tables of a source, each computed when a query first names it.
+
+    `source` is that of `mttp.read`. Memory is bounded: what does not fit is on disk while the database is
+    open. Raises MissingExtra if DuckDB is not installed, and ReadError if the source can't be read.
+    """
+
+    def __init__(self, source: Source, *, progress: Progress | None = None) -> None:
+        try:
+            import duckdb
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            package = str(error.name).partition(".")[0]
+            raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+        self._errors: type[Exception] = duckdb.Error
+        self._folder = TemporaryDirectory(prefix="mttp-")
+        settings: Any = {"memory_limit": _MEMORY, "temp_directory": self._folder.name}
+        self._connection: Any = duckdb.connect(config=settings)
+        self._connection.execute(
+            "SET python_enable_replacements = false; SET enable_external_access = false; "
+            "SET lock_configuration = true"
+        )
+        self._source = source
+        self._progress = progress
+        self._tables: set[str] = set()
+        self._columns: set[str] = set()
+        self._unpacks = False
+        self.problems: list[Problem] = []
+        """Problems of the spans that were read."""
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free memory and disk."""
+        self._connection.close()
+        self._folder.cleanup()
+
+    def sql(self, query: str) -> Table:
+        """
+        Return the result of one `select`.
+
+        A query can neither write nor reach files or the network.
+        Raises ReadError for anything else than one select, and for one that is wrong, with its place.
+        """
+        self._check(query)
+        self._load(query)
+        try:
+            return Table(self._connection.sql(query).to_arrow_table())
+        except self._errors as error:
+            raise ReadError(f"{query!r:.200}: {error}") from error
+
+    def _check(self, query: str) -> None:
+        try:
+            statements = self._connection.extract_statements(query)
+        except self._errors as error:
+            raise ReadError(f"{query!r:.200}: {error}") from error
+        kinds = [str(each.type).rpartition(".")[2] for each in statements]
+        if kinds != ["SELECT"]:
+            named = ", ".join(kinds) or "nothing"
+            raise ReadError(f"{query!r:.200} is {named}; write one select, such as select * from episodes")
+
+    def _load(self, query: str) -> None:
+        """Compute the tables that the query may name, and those below them."""
+        tables = _named(query)
+        columns = {name for text in (*map(statement, tables), query) for name in _ATTRIBUTE.findall(text)}
+        unpacks = not _UNPACKS.isdisjoint(tables)
+        has_spans = columns <= self._columns and unpacks <= self._unpacks
+        if not has_spans:
+            self._columns |= columns
+            self._unpacks |= unpacks
+            self._tables.clear()
+            self._load_spans(sorted(self._columns))
+        for table in tables:
+            if table not in self._tables:
+                self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
+                self._tables.add(table)
+
+    def _load_spans(self, columns: Sequence[str]) -> None:
+        types = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
+        for name in columns:
+            try:
+                types[name] = column_type(name)
+            except KeyError:
+                raise ReadError(f"{name} is no attribute of the convention") from None
+        described = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
+        self._connection.execute(f"CREATE OR REPLACE TABLE arrivals (place BIGINT, {described})")
+        scan = Scan(self._source, arrays=needs_arrays(columns) or self._unpacks, progress=self._progress)
+        place = 0
+        for batch in batches(scan, columns, unpack=self._unpacks):
+            self._connection.register("batch", batch)
+            self._connection.execute(
+                f"INSERT INTO arrivals SELECT {place} + row_number() OVER (), * FROM batch"
+            )
+            self._connection.unregister("batch")
+            place += len(batch)
+        self.problems = scan.problems
+        self._connection.execute(f"CREATE OR REPLACE TABLE spans AS {statement('spans')}")
+        self._connection.execute("DROP TABLE arrivals")
+
+    def columns(self, table: str) -> Iterator[tuple[str, str]]:
+        """Yield the columns of a table with their types."""
+        self._load(table)
+        for name, type_, *_ in self._connection.execute(f"DESCRIBE {table}").fetchall():
+            yield name, type_

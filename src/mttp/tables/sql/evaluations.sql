@@ -1,0 +1,1 @@
+SELECT trace_id FROM spans WHERE false
