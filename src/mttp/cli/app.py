@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": "Train a small agent on CartPole, record its episodes, and print a summary.",
     "show": "Show the episodes of a recording, or one episode in full.",
     "summary": "Print statistics of a recording.",
+    "sql": "Query the tables of a recording by SQL.",
     "compare": "Compare two recordings: is the candidate better than the base?",
     "diagnose": "Diagnose a training run: what is wrong with it, and what could not be judged.",
     "gate": "Decide by rules whether a candidate may be promoted.",

@@ -78,9 +78,10 @@ class Table:
         """Return the `pyarrow.Table`."""
         return self._table
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the rows as plain values by column."""
-        return list(self._table.to_pylist())
+    def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the first rows, by default all, as plain values by column; maps are dicts."""
+        table = self._table if limit is None else self._table.slice(0, limit)
+        return list(table.to_pylist(maps_as_pydicts="lossy"))
 
     def df(self) -> Any:
         """Return a pandas data frame; needs pandas."""
@@ -119,6 +120,7 @@ class Database:
         self._tables: set[str] = set()
         self._columns: set[str] = set()
         self._unpacks = False
+        self._has_spans = False
         self.problems: list[Problem] = []
         """Problems of the spans that were read."""
 
@@ -162,12 +164,12 @@ class Database:
         tables = _named(query)
         columns = {name for text in (*map(statement, tables), query) for name in _ATTRIBUTE.findall(text)}
         unpacks = not _UNPACKS.isdisjoint(tables)
-        has_spans = columns <= self._columns and unpacks <= self._unpacks
-        if not has_spans:
+        if not self._has_spans or not columns <= self._columns or unpacks > self._unpacks:
             self._columns |= columns
             self._unpacks |= unpacks
             self._tables.clear()
             self._load_spans(sorted(self._columns))
+            self._has_spans = True
         for table in tables:
             if table not in self._tables:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
