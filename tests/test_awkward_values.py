@@ -21,8 +21,8 @@ from mttp.model.values import same
 from mttp.recording.arguments import ScoringFacts, TokenFacts
 from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.open_call import OpenCall
-from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
 from mttp.semconv import attributes as a
+from mttp.workflows.evaluating.open_evaluation import OpenEvaluation
 
 ABSENT = {"None", "nothing was given"}
 """Values that say that nothing is given."""

@@ -33,13 +33,19 @@ ROOMS = (
     "study",
     "viewing",
     "integrations",
+    "workflows",
     "testing",
     "cli",
     "__main__",
 )
 """Everything at the top of the package; each imports only what stands before it."""
 WRITE, READ = {"recording", "integrations"}, {"reading"}
-"""The two halves. Evaluations, in `rewards`, use both."""
+"""The two halves. What uses both is in `workflows`."""
+UPWARD = {
+    ("integrations.importing", "workflows.evaluations"): "a library's file may hold a finished evaluation",
+    ("integrations.inspect_ai.library", "workflows.evaluations"): "Inspect hands over a finished evaluation",
+}
+"""The imports that point up, inside of a function that needs them, and why."""
 TRANSPORTS = {"memory", "file", "otlp"}
 TRAINERS = {"art", "hud", "inspect", "openenv", "pettingzoo", "rllib", "sb3", "trl", "verifiers", "verl"}
 STORES = {"s3", "spark", "clickhouse"}
@@ -125,11 +131,11 @@ def test_these_are_the_rooms() -> None:
 
 def test_imports_point_down() -> None:
     """
-    No room imports one that stands after it, so that no two rooms need each other.
+    No room imports one that stands after it, but for what is listed.
     """
     wrong = [(one, other) for one, other in edges() if ROOMS.index(room(other)) > ROOMS.index(room(one))]
 
-    assert [] == wrong
+    assert [*UPWARD] == wrong
 
 
 def test_the_halves_never_meet() -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from mttp.recording.propagation import extract, inject
     from mttp.recording.session import Session
     from mttp.recording.training import group, update
-    from mttp.rewards.evaluating import evaluate
     from mttp.rewards.spec import RewardSpec
     from mttp.study.comparing import compare
     from mttp.study.diagnosing.detectors import diagnose
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
+    from mttp.workflows.evaluating import evaluate
 
 __all__ = [
     # setting up
@@ -108,7 +108,7 @@ _MODULES = {
     "score": "recording.feedback",
     "annotate": "recording.feedback",
     "prefer": "recording.feedback",
-    "evaluate": "rewards.evaluating",
+    "evaluate": "workflows.evaluating",
     "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",

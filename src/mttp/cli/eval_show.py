@@ -101,7 +101,7 @@ def _print_details(
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:
     """Compare evaluations with those of `baseline`; raise ReadError if none of them has a counterpart."""
     from mttp.reading.evals import evaluations
-    from mttp.rewards.evaluating.previous import chosen  # imports OpenTelemetry
+    from mttp.workflows.evaluating.previous import chosen  # imports OpenTelemetry
 
     previous = evaluations(baseline).evals
     compared, errors = [], []

@@ -11,7 +11,6 @@ from typing import Any
 from mttp import formats
 from mttp.errors import ReadError
 from mttp.formats.records import UnreadableRecord
-from mttp.integrations.evaluations import record_evaluation
 from mttp.model.episodes import Episode
 from mttp.recording import configuration
 from mttp.recording.session import Session
@@ -112,6 +111,8 @@ def _import(
             if advance is not None:
                 advance(1)
         else:
+            from mttp.workflows.evaluations import record_evaluation
+
             record_evaluation(one)
             evaluations += 1
     return ImportedFile(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mttp.model.results import RewardResult
     from mttp.rewards.component_results import Score
     from mttp.rewards.decorators import check, judge, penalty, rubric, shaping, verifier
-    from mttp.rewards.evaluating import OpenEvaluation
     from mttp.rewards.spec import RewardSpec
+    from mttp.workflows.evaluating import OpenEvaluation
 
 __all__ = [
     "OpenEvaluation",
@@ -33,7 +33,7 @@ __all__ = [
 __getattr__, __dir__ = exports(
     __name__,
     {
-        "OpenEvaluation": "evaluating",
+        "OpenEvaluation": "workflows.evaluating",
         "RewardResult": "model.results",
         "RewardSpec": "spec",
         "Score": "component_results",

@@ -10,7 +10,6 @@ from typing import Any
 from typing_extensions import Self
 
 from mttp.formats import inspect_ai
-from mttp.integrations.evaluations import record_evaluation
 from mttp.integrations.foreign_models import as_record
 from mttp.integrations.options import Options
 from mttp.model.evaluations import TaskResult
@@ -82,6 +81,8 @@ class InspectRecorder:
         results = self._results.pop(eval_id, [])
         self._specs.pop(eval_id, None)
         if configuration.recording_session() is not None:
+            from mttp.workflows.evaluations import record_evaluation
+
             document = as_record(log, exclude=frozenset({"samples"}))
             record_evaluation(inspect_ai.evaluation(document, results))
 

@@ -21,10 +21,10 @@ from mttp.model import clock
 from mttp.model.evaluations import TaskResult
 from mttp.recording.handle import attach, detach
 from mttp.recording.open_episode import OpenEpisode
-from mttp.rewards.evaluating.outcome import arguments_of
-from mttp.rewards.evaluating.tasks import SAMPLE, Task
 from mttp.semconv.values import EpisodeOutcome
 from mttp.semconv.values import EvalOutcome as Outcome
+from mttp.workflows.evaluating.outcome import arguments_of
+from mttp.workflows.evaluating.tasks import SAMPLE, Task
 
 __all__ = ["Attempted", "in_tasks", "in_threads"]
 

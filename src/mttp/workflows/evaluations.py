@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mttp.model.evaluations import Evaluation
-from mttp.rewards.evaluating import evaluate
+from mttp.workflows.evaluating import evaluate
 
 __all__ = ["record_evaluation"]
 

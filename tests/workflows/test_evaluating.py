@@ -29,10 +29,10 @@ from mttp import Reward
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError
 from mttp.model import Evaluation, Spec, TaskResult
-from mttp.rewards.evaluating.progress_bar import bar
 from mttp.semconv import attributes as a
 from mttp.study.rule_templates import TEMPLATES
 from mttp.testing import OtlpReceiver
+from mttp.workflows.evaluating.progress_bar import bar
 
 FIVE = ["a", "b", "c", "d", "e"]
 

@@ -24,19 +24,19 @@ from mttp.recording.remote_episode import RemoteEpisode
 from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
 from mttp.recording.targets import Target, link
-from mttp.rewards.evaluating.attempts import in_tasks, in_threads
-from mttp.rewards.evaluating.outcome import (
+from mttp.semconv import spans as names
+from mttp.semconv.values import EvalOutcome as Outcome
+from mttp.semconv.values import RewardStatus
+from mttp.workflows.evaluating.attempts import in_tasks, in_threads
+from mttp.workflows.evaluating.outcome import (
     arguments_of,
     episode_target,
     result_fields,
     seconds,
     verdict_text,
 )
-from mttp.rewards.evaluating.progress_bar import bar
-from mttp.rewards.evaluating.tasks import SAMPLE, Task, task_id
-from mttp.semconv import spans as names
-from mttp.semconv.values import EvalOutcome as Outcome
-from mttp.semconv.values import RewardStatus
+from mttp.workflows.evaluating.progress_bar import bar
+from mttp.workflows.evaluating.tasks import SAMPLE, Task, task_id
 
 __all__ = ["OpenEvaluation"]
 

@@ -22,9 +22,9 @@ from mttp.model.evaluations import Evaluation
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import recording_session
 from mttp.recording.session import Session
-from mttp.rewards.evaluating.open_evaluation import OpenEvaluation
-from mttp.rewards.evaluating.previous import Baseline, Resumable, compared, resumed
-from mttp.rewards.evaluating.tasks import tasks_of
+from mttp.workflows.evaluating.open_evaluation import OpenEvaluation
+from mttp.workflows.evaluating.previous import Baseline, Resumable, compared, resumed
+from mttp.workflows.evaluating.tasks import tasks_of
 
 if TYPE_CHECKING:
     from mttp.rewards.spec import RewardSpec
