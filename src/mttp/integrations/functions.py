@@ -24,11 +24,11 @@ from mttp.integrations.faults import fault, guard
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Bound, by_name
+from mttp.model.call_log import CallLog
 from mttp.recording import configuration, feedback
 from mttp.recording.current import current_episode, current_step
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
-from mttp.rewards.call_log import CallLog
 
 __all__ = ["FunctionOptions", "RecordedFunction", "attach"]
 

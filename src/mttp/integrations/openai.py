@@ -34,6 +34,7 @@ from mttp.integrations.scoring_calls import LoggedCall, log_here
 from mttp.integrations.stream_assembly import ResponseAssembler
 from mttp.integrations.streams import listen
 from mttp.model import clock
+from mttp.model.call_log import CallLog
 from mttp.model.episodes import Call
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import RecordingSpan, qualified_name
@@ -43,7 +44,6 @@ from mttp.recording.handle import Handle
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
-from mttp.rewards.call_log import CallLog
 
 try:
     import openai

@@ -11,10 +11,10 @@ from opentelemetry import trace
 
 from mttp.codec.plain import plain
 from mttp.model import clock
+from mttp.model.call_log import CallLog, context_with, current_log
 from mttp.model.episodes import Call
 from mttp.otlp.spans import error_message, qualified_name
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current
-from mttp.rewards.call_log import CallLog, context_with, current_log
 
 __all__ = ["LoggedCall", "log_here"]
 

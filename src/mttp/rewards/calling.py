@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from mttp.model import batch_errors
+from mttp.model.call_log import CallLog
 from mttp.model.clock import seconds
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
-from mttp.rewards import batch_errors
-from mttp.rewards.call_log import CallLog
 from mttp.rewards.component_results import (
     ComponentResult,
     failed,

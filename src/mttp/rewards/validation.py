@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from mttp.model import raters
 from mttp.model.episodes import Annotation, Episode
 from mttp.model.estimates import mean
 from mttp.model.results import RewardResult
-from mttp.reading import raters
 from mttp.rewards.agreement import agreement
 from mttp.rewards.case_runs import Instability, instability
 from mttp.rewards.recorded_samples import scorable

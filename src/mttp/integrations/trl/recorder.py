@@ -20,12 +20,12 @@ from mttp.integrations.trl.completions import Completions
 from mttp.integrations.trl.launch import Launch
 from mttp.integrations.trl.scoring import returned_rewards
 from mttp.model import clock
+from mttp.model.batch_errors import raised_at
+from mttp.model.call_log import CallLog
 from mttp.model.episodes import Episode, Reward
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.session import Session
-from mttp.rewards.batch_errors import raised_at
-from mttp.rewards.call_log import CallLog
 
 __all__ = ["ROWS", "TrainerRecorder"]
 

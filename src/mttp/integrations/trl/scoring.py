@@ -11,9 +11,9 @@ import numpy as np
 
 from mttp.codec.plain import number
 from mttp.integrations.trl.batch import CompletionBatch, RewardFunctionResult
+from mttp.model.batch_errors import about
 from mttp.model.episodes import Grade, Reward
 from mttp.model.reprs import exception_text
-from mttp.rewards.batch_errors import about
 
 __all__ = ["BatchScoring", "combined", "returned_rewards"]
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import mttp
-from mttp.rewards.batch_errors import raised_at
+from mttp.model.batch_errors import raised_at
 
 TEXTS = ["1", "2 x", "x", "4", "", ""]
 TRUTHS = ["1", "2", "3", "4", "5", "6"]
