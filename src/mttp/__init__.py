@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from mttp.study.comparing import compare
     from mttp.study.diagnosing.detectors import diagnose
     from mttp.study.gating import gate
-    from mttp.study.replaying import replay
-    from mttp.study.rescoring import rescore
     from mttp.transports.routes import Route
     from mttp.transports.sampling import Sampling
     from mttp.workflows.evaluating import evaluate
+    from mttp.workflows.replaying import replay
+    from mttp.workflows.rescoring import rescore
 
 __all__ = [
     # setting up
@@ -118,8 +118,8 @@ _MODULES = {
     "compare": "study.comparing",
     "diagnose": "study.diagnosing.detectors",
     "gate": "study.gating",
-    "replay": "study.replaying",
-    "rescore": "study.rescoring",
+    "replay": "workflows.replaying",
+    "rescore": "workflows.rescoring",
     "Episode": "model.episodes",
     "Step": "model.episodes",
     "Tokens": "model.episodes",

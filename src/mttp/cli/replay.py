@@ -66,7 +66,7 @@ def replay(
     from mttp.reading import read
     from mttp.study import align
     from mttp.study import replay as replayed
-    from mttp.study.replaying import chosen
+    from mttp.workflows.replaying import chosen
 
     with progress([path]) as advance:
         recording = read(path, progress=advance)

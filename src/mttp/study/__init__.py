@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from mttp.model.divergence import KlEstimates, kl_estimates
     from mttp.model.statistics.metric_comparison import MetricComparison
     from mttp.study.alignment import Alignment, align
-    from mttp.study.branching import branch
     from mttp.study.buckets import FailureBucket, failure_buckets
     from mttp.study.comparing import compare
     from mttp.study.comparison import Comparison, Flip
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     from mttp.study.pareto_front import ParetoPoint, pareto
     from mttp.study.preferences import PreferenceStrength, preference_strengths
     from mttp.study.recorded_calls import RecordedCalls
-    from mttp.study.replaying import Divergence, Replay, replay
-    from mttp.study.rescoring import RescoredRecording, RewardChange, rescore
     from mttp.study.rules import PromotionRules
+    from mttp.workflows.branching import branch
+    from mttp.workflows.replaying import Divergence, Replay, replay
+    from mttp.workflows.rescoring import RescoredRecording, RewardChange, rescore
 
 __all__ = [
     "Alignment",
@@ -70,7 +70,7 @@ __getattr__, __dir__ = exports(
         "Comparison": "comparison",
         "Diagnosis": "diagnosis",
         "DiagnosisFinding": "diagnosis",
-        "Divergence": "replaying",
+        "Divergence": "workflows.replaying",
         "FailureBucket": "buckets",
         "Flip": "comparison",
         "GateResult": "gate_result",
@@ -81,14 +81,14 @@ __getattr__, __dir__ = exports(
         "PreferenceStrength": "preferences",
         "PromotionRules": "rules",
         "RecordedCalls": "recorded_calls",
-        "Replay": "replaying",
-        "RescoredRecording": "rescoring",
-        "RewardChange": "rescoring",
+        "Replay": "workflows.replaying",
+        "RescoredRecording": "workflows.rescoring",
+        "RewardChange": "workflows.rescoring",
         "RuleResult": "gate_result",
         "SideDifference": "differences",
         "TrainingReading": "diagnosis",
         "align": "alignment",
-        "branch": "branching",
+        "branch": "workflows.branching",
         "compare": "comparing",
         "diagnose": "study.diagnosing.detectors",
         "failure_buckets": "buckets",
@@ -96,7 +96,7 @@ __getattr__, __dir__ = exports(
         "kl_estimates": "model.divergence",
         "pareto": "pareto_front",
         "preference_strengths": "preferences",
-        "replay": "replaying",
-        "rescore": "rescoring",
+        "replay": "workflows.replaying",
+        "rescore": "workflows.rescoring",
     },
 )

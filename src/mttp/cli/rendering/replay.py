@@ -12,7 +12,7 @@ from mttp.model.episodes import Episode, Step
 
 if TYPE_CHECKING:
     from mttp.study.alignment import AlignedStep, Alignment, StepDifference
-    from mttp.study.replaying import Replay
+    from mttp.workflows.replaying import Replay
 
 __all__ = ["render", "side_by_side", "steps"]
 

@@ -12,7 +12,7 @@ from mttp.cli.rendering.listing import Listing
 from mttp.cli.rendering.words import NOTHING, count, number, printed, shortened
 
 if TYPE_CHECKING:
-    from mttp.study.rescoring import RescoredRecording, RewardChange
+    from mttp.workflows.rescoring import RescoredRecording, RewardChange
 
 __all__ = ["headline", "render"]
 

@@ -14,7 +14,7 @@ from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
 from mttp.semconv import attributes as a
 from mttp.study.environments import EnvSource, make, unrecorded
-from mttp.study.replaying import chosen, prepared, take
+from mttp.workflows.replaying import chosen, prepared, take
 
 __all__ = ["branch"]
 
