@@ -14,10 +14,10 @@ import mttp
 from mttp.errors import ReadError
 from mttp.model import ids
 from mttp.reading import stores
-from mttp.reading.probing import Probe, ProbeReport
 from mttp.recording import configuration
 from mttp.testing import OtlpReceiver, assert_same
 from mttp.transports.otlp import OtlpTransport
+from mttp.workflows.probing import Probe, ProbeReport
 
 pytestmark = pytest.mark.timeout(600)
 STORES = {name: os.environ.get(f"{name.upper()}_URL", "") for name in ("phoenix", "mlflow")}

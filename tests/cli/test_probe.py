@@ -17,20 +17,20 @@ from typer.testing import CliRunner
 import mttp
 from mttp.cli.app import app
 from mttp.model.spans import SpanRecord
-from mttp.reading.probing import Probe
-from mttp.reading.probing.cases import _VALUES, KEY, every_case
-from mttp.reading.probing.findings import compared
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp.profiles import PROFILES, Profile
+from mttp.workflows.probing import Probe
+from mttp.workflows.probing.cases import _VALUES, KEY, every_case
+from mttp.workflows.probing.findings import compared
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers here have everything at once: who waits longer waits for nothing."""
-    monkeypatch.setattr("mttp.reading.probing.Probe", partial(Probe, quiet=0.0, first=0.0))
-    monkeypatch.setattr("mttp.reading.probing.probe.PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr("mttp.reading.probing.cases.MANY_SPANS", 50)
-    monkeypatch.setattr("mttp.reading.probing.cases.LARGE_DOUBLES", 1000)
+    monkeypatch.setattr("mttp.workflows.probing.Probe", partial(Probe, quiet=0.0, first=0.0))
+    monkeypatch.setattr("mttp.workflows.probing.probe.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("mttp.workflows.probing.cases.MANY_SPANS", 50)
+    monkeypatch.setattr("mttp.workflows.probing.cases.LARGE_DOUBLES", 1000)
     monkeypatch.delitem(_VALUES, "100,000 integers")
     monkeypatch.setitem(_VALUES, "10,000 integers", np.arange(2000))
 
@@ -267,7 +267,7 @@ def test_what_arrives_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
                     return answered({"error": {"httpCode": 404, "message": "No traces found"}}, 404)
             return super().answer(asked)
 
-    monkeypatch.setattr("mttp.reading.probing.Probe", partial(Probe, quiet=10.0, first=10.0))
+    monkeypatch.setattr("mttp.workflows.probing.Probe", partial(Probe, quiet=10.0, first=10.0))
     with serving(Late()) as place:
         found = outcomes(probed(f"http://{place}", "--query", f"jaeger://{place}"))
 

@@ -133,7 +133,7 @@ def test_a_push_that_breaks_off_goes_on_where_it_stopped(
     """
     Delivered spans are not sent again, and the state is deleted at the end.
     """
-    monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
+    monkeypatch.setattr("mttp.workflows.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(), Behaviour(), Behaviour(status=503), forever=True)
     arguments = (
         recording,
@@ -226,7 +226,7 @@ def test_what_was_turned_down_before_a_break_counts(
     """
     The exit code is that of the whole push.
     """
-    monkeypatch.setattr("mttp.transports.pushing.BATCH_SPANS", 5)
+    monkeypatch.setattr("mttp.workflows.pushing.BATCH_SPANS", 5)
     receiver.behave(Behaviour(rejected=2, message="too old"), Behaviour(status=503), forever=True)
     arguments = (
         recording,
@@ -290,7 +290,7 @@ def test_what_is_the_trouble_is_reported_once(
     However often it is tried again, and not at once again where a receiver asks for that.
     """
     slept: list[float] = []
-    monkeypatch.setattr("mttp.transports.pushing.sleep", slept.append)
+    monkeypatch.setattr("mttp.workflows.pushing.sleep", slept.append)
     receiver.behave(*[Behaviour(status=429, retry_after=0)] * 5)
 
     said = push(recording, "--to", receiver.http_address).stderr
@@ -355,7 +355,7 @@ def test_an_interrupted_push_says_how_far_it_came(
         if seconds:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("mttp.transports.pushing.sleep", interrupt)
+    monkeypatch.setattr("mttp.workflows.pushing.sleep", interrupt)
     arguments = (recording, "--to", receiver.http_address, "--profile", "collector", "--content")
 
     said = push(*arguments, "--rate", "5", code=130).stderr
@@ -460,8 +460,8 @@ def test_a_rate_slows_it_down(
     It sends what a second may have, and waits for what is due before the next.
     """
     slept: list[float] = []
-    monkeypatch.setattr("mttp.transports.pushing.sleep", slept.append)
-    monkeypatch.setattr("mttp.transports.pushing.monotonic", lambda: 0.0)
+    monkeypatch.setattr("mttp.workflows.pushing.sleep", slept.append)
+    monkeypatch.setattr("mttp.workflows.pushing.monotonic", lambda: 0.0)
 
     document = json.loads(push(recording, "--to", receiver.http_address, "--rate", "10", "--json").stdout)
 

@@ -153,7 +153,7 @@ def _push(data: bytes) -> None:
     """A push of a recording that sends nothing."""
     from mttp.reading.scanning import Scan
     from mttp.transports.otlp import OtlpTransport
-    from mttp.transports.pushing import Push
+    from mttp.workflows.pushing import Push
 
     Path("pushed.jsonl").write_bytes(data)
     transport = OtlpTransport("http://localhost:4318/v1/traces", profile="phoenix")

@@ -13,7 +13,7 @@ from mttp.cli.output import Json, console, print_json, receiver, say
 from mttp.errors import ConfigureError
 
 if TYPE_CHECKING:
-    from mttp.reading.probing import ProbeReport
+    from mttp.workflows.probing import ProbeReport
 
 __all__ = ["probe"]
 
@@ -64,7 +64,7 @@ def probe(
     """
     from mttp.codec.secrets import without_secrets
     from mttp.reading import stores
-    from mttp.reading.probing import Probe
+    from mttp.workflows.probing import Probe
 
     transport = receiver(url, header=header)
     address = query or _guessed(url, transport.profile)
@@ -127,7 +127,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
 def _conclusion(report: ProbeReport) -> Sequence[str]:
     """Return the lines below the table."""
     from mttp.cli.rendering.words import count
-    from mttp.reading.probing import SERVICE
+    from mttp.workflows.probing import SERVICE
 
     whole = sum(finding.outcome == "whole" for finding in report.findings)
     total = count(len(report.findings), "case")

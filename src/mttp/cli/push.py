@@ -24,9 +24,9 @@ from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
 from mttp.transports.otlp import OtlpTransport
-from mttp.transports.pushing import Push, Pushed, PushState, latest
 from mttp.transports.spool import SpoolFolder, is_spool
 from mttp.transports.spool.selection import SpoolSelection, select
+from mttp.workflows.pushing import Push, Pushed, PushState, latest
 
 __all__ = ["push"]
 

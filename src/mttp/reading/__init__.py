@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
-    from mttp.reading.curves import write_curves
     from mttp.reading.datasets import TrainingDataset, training_dataset
     from mttp.reading.problems import Problem
     from mttp.reading.recording import Recording, read
     from mttp.reading.scanning import Scan, scan
     from mttp.reading.summary import Summary, summarize
+    from mttp.workflows.curves import write_curves
 
 __all__ = [
     "Problem",
@@ -39,6 +39,6 @@ __getattr__, __dir__ = exports(
         "summarize": "summary",
         "TrainingDataset": "datasets",
         "training_dataset": "datasets",
-        "write_curves": "curves",
+        "write_curves": "workflows.curves",
     },
 )

@@ -41,8 +41,8 @@ SCHEMES: Mapping[str, str] = {
     "mttp+https": "mttp.mist.transport",
     "mttp+stdio": "mttp.mist.transport",
     "chan": "mttp.mist.transport",
-    "tensorboard": "mttp.transports.tensorboard",
-    "wandb": "mttp.transports.wandb",
+    "tensorboard": "mttp.workflows.tensorboard",
+    "wandb": "mttp.workflows.wandb",
 }
 """Module by scheme; its `open(address, options)` opens the transport."""
 RECEIVERS = ("http://", "https://", "grpc://", "grpcs://")

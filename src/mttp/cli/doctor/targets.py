@@ -108,7 +108,7 @@ def _of_otlp(address: str, options: Mapping[str, object]) -> SetupTarget:
 
 
 def _of_project(address: str, options: Mapping[str, object]) -> SetupTarget:
-    from mttp.transports.wandb import WandbRuns, project_of
+    from mttp.workflows.wandb import WandbRuns, project_of
 
     take(options, WandbRuns)
     project_of(address)

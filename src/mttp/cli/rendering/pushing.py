@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mttp.cli.rendering.words import count, duration, visible
-from mttp.transports.pushing import Push
+from mttp.workflows.pushing import Push
 
 __all__ = ["push_document", "push_lines"]
 

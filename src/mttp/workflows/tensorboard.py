@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from mttp.errors import MissingExtra, TransportError
-from mttp.transports.curves import CurveTransport
 from mttp.transports.options import path_of, take
+from mttp.workflows.curve_transport import CurveTransport
 
 __all__ = ["open"]
 

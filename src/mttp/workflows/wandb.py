@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from mttp.errors import MissingExtra, TransportError
 from mttp.model.interrupts import raise_interrupt
-from mttp.transports.curves import CurveTransport
 from mttp.transports.options import path_of, take
+from mttp.workflows.curve_transport import CurveTransport
 
 __all__ = ["WandbRuns", "open", "project_of"]
 

@@ -17,8 +17,8 @@ import mttp
 from mttp.cli.app import app
 from mttp.errors import MissingExtra, TransportError
 from mttp.reading import write_curves
-from mttp.transports.curves import CurveTransport
-from mttp.transports.wandb import WandbRuns
+from mttp.workflows.curve_transport import CurveTransport
+from mttp.workflows.wandb import WandbRuns
 
 
 class Points:

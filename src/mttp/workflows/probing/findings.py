@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from mttp.codec.profiles import arrays
 from mttp.model.spans import SpanEvent, SpanRecord
-from mttp.reading.probing.cases import KEY, ProbeCase
 from mttp.transports.otlp.profiles import PROFILES
+from mttp.workflows.probing.cases import KEY, ProbeCase
 
 __all__ = ["ProbeFinding", "compared", "suited"]
 

@@ -14,14 +14,14 @@ from mttp.model import ids
 from mttp.model.spans import SpanRecord
 from mttp.otlp.http_client import HttpClient, NoReply
 from mttp.otlp.spans.span_records import Restored
-from mttp.reading.probing.cases import ProbeCase, every_case
-from mttp.reading.probing.findings import ProbeFinding, compared, suited
 from mttp.reading.stores import Store
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.http_answers import otlp_answer
 from mttp.transports.otlp.profiles import DEFAULT, guessed
 from mttp.transports.otlp.settings import TRACES_PATH
 from mttp.transports.partial_export import PartialExport
+from mttp.workflows.probing.cases import ProbeCase, every_case
+from mttp.workflows.probing.findings import ProbeFinding, compared, suited
 
 __all__ = ["Probe", "ProbeReport"]
 

@@ -10,7 +10,7 @@ from mttp.model.counting import training_runs
 from mttp.model.curves import CURVE_ADDRESSES
 from mttp.reading.recording import Recording, read
 from mttp.reading.sources import Source
-from mttp.transports.curves import CurveTransport
+from mttp.workflows.curve_transport import CurveTransport
 
 __all__ = ["write_curves"]
 
