@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from mttp.model.episodes import Run
 from mttp.model.nesting import from_json
 from mttp.model.statistics.inference import scipy_stats
-from mttp.study.environments import registered_default
+from mttp.study.registered_defaults import registered_default
 from mttp.study.sample import EpisodeFigures, Sample
 
 __all__ = ["REFUSED", "SideDifference", "differences"]

@@ -13,7 +13,7 @@ from mttp.reading import Recording, read
 from mttp.recording import configuration
 from mttp.recording.open_episode import OpenEpisode
 from mttp.semconv import attributes as a
-from mttp.study.environments import EnvSource, make, unrecorded
+from mttp.workflows.environments import EnvSource, make, unrecorded
 from mttp.workflows.replaying import chosen, prepared, take
 
 __all__ = ["branch"]

@@ -10,7 +10,7 @@ from mttp.errors import StudyError
 from mttp.model.episodes import Episode, Step
 from mttp.reading import Recording, read
 from mttp.study.differing import distance, is_close
-from mttp.study.environments import EnvSource, begin, make, predecessors, unrecorded
+from mttp.workflows.environments import EnvSource, begin, make, predecessors, unrecorded
 
 __all__ = ["Divergence", "Playback", "Replay", "chosen", "prepared", "replay", "take"]
 

@@ -15,7 +15,7 @@ from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.seeds import LARGE, seed_gap
 from mttp.study.diagnosing.trends import FEWEST, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
-from mttp.study.environments import registered_default
+from mttp.study.registered_defaults import registered_default
 
 __all__ = [
     "constant_observations",

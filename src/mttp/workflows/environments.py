@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ from mttp.codec.generators import sha256
 from mttp.errors import MissingExtra, StudyError
 from mttp.model.episodes import Episode
 
-__all__ = ["EnvSource", "begin", "make", "predecessors", "registered_default", "unrecorded"]
+__all__ = ["EnvSource", "begin", "make", "predecessors", "unrecorded"]
 
 EnvSource: TypeAlias = "Any | Callable[[], Any]"
 """A Gymnasium environment, or a function that makes one."""
@@ -53,29 +52,6 @@ def make(episode: Episode, env: EnvSource | None) -> Any:
             f"gymnasium.make({', '.join(filter(None, (repr(episode.env), shown)))}) failed: "
             f"{type(error).__name__}: {error}; register the environment, or give one by env="
         ) from error
-
-
-def registered_default(env: str, name: str) -> Any:
-    """
-    Return the value of an environment's argument where none is recorded; None where it is not known.
-
-    It is what Gymnasium has registered here, `max_episode_steps` included, else the constructor's default.
-    """
-    try:
-        import gymnasium
-        from gymnasium.envs.registration import load_env_creator
-
-        spec = gymnasium.spec(env)
-        if name == "max_episode_steps":
-            return spec.max_episode_steps or -1  # as one without a limit is recorded
-        if name in spec.kwargs:
-            return spec.kwargs[name]
-        creator: Any = spec.entry_point
-        creator = load_env_creator(creator) if isinstance(creator, str) else creator
-        default = inspect.signature(creator).parameters[name].default
-    except Exception:  # without Gymnasium, or an environment or an argument that is not known here
-        return None
-    return None if default is inspect.Parameter.empty else default
 
 
 def predecessors(episode: Episode, episodes: Sequence[Episode]) -> list[Episode]:
