@@ -19,12 +19,12 @@ from fuzzing.values import record_values, seeds_of_values
 import mttp
 from mttp import formats
 from mttp.errors import MttpError
+from mttp.mist.message_spans import message_spans
 from mttp.mist.messages import as_line
 from mttp.model.spans import SpanRecord
 from mttp.otlp.http_client import Reply
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf_decode import decode_message
-from mttp.reading.message_spans import message_spans
 from mttp.reading.stores import query
 
 __all__ = ["TARGETS", "Target"]

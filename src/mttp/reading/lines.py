@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ _MAX_BROKEN_LINES = 100_000
 _TRACES_PREFIX = b'{"resourceSpans"'
 _MESSAGE_PREFIX = b'{"version":'
 """The usual start of a message; messages with another order of keys are first tried as traces."""
+_MESSAGE_READER = "mttp.mist.message_spans"
+"""The module that reads messages; it imports pydantic."""
 _EXPECTED = (
     "expected OTLP JSON lines or messages (plain, .gz or .zst), or a .parquet file from `mttp convert`"
 )
@@ -189,10 +192,8 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
 
 def _message(item: StreamLine, *, arrays: bool) -> tuple[list[SpanRecord] | None, list[tuple[Kind, str]]]:
     """The spans and faults of a line that starts like a message; None if it is none."""
-    from mttp.reading.message_spans import message_spans  # imports pydantic
-
     try:
-        return message_spans(item.content, arrays=arrays)
+        return _message_spans(item.content, arrays=arrays)
     except EnvelopeError as error:
         return (None, [("broken_message", str(error))]) if item.ended else ([], [_TRUNCATED])
 
@@ -203,14 +204,19 @@ def _without_traces(
     """The spans and faults of a line that is no valid OTLP JSON."""
     begins_as_traces = item.content.startswith(_TRACES_PREFIX)
     with suppress(EnvelopeError):
-        from mttp.reading.message_spans import message_spans
-
         if not begins_as_traces:
-            return message_spans(item.content, arrays=arrays)
+            return _message_spans(item.content, arrays=arrays)
     rest: list[SpanRecord] | None = [] if begins_as_traces else None
     if error.kind == "broken_line" and isinstance(item, StreamLine) and not item.ended:
         return rest, [_TRUNCATED]
     return rest, [(error.kind, str(error))]
+
+
+def _message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
+    """Return the spans and faults of a message; raises EnvelopeError if the line is none."""
+    read: Callable[..., tuple[list[SpanRecord], list[tuple[Kind, str]]]]
+    read = import_module(_MESSAGE_READER).message_spans
+    return read(line, arrays=arrays)
 
 
 def _refuse(file: File, held: list[Problem], problems: Problems) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mttp.errors import DecodeError, EnvelopeError
 from mttp.mist import span_messages
 from mttp.mist.messages import received
 from mttp.model.spans import SpanRecord, without_arrays
-from mttp.reading.problems import Kind
+
+if TYPE_CHECKING:
+    from mttp.reading.problems import Kind
 
 __all__ = ["message_spans"]
 
 
 def message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """
-    The spans and faults of a line that is a message.
+    Return the spans and faults of a line that is a message.
 
     Raises EnvelopeError if the line is not a message.
     """
