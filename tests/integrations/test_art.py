@@ -262,6 +262,7 @@ def test_ruler_is_a_component_of_a_reward_spec(handle: Any, judge: dict[str, Any
     assert 3 * (1 + 1 / 2 + 1 / 3) / 3 == pytest.approx(sum(ranking.values))
     assert 2 == len(source.repeats)
     assert "openai/tiny" == source.model
+    assert "partial" == spec.plan.identity.code_coverage
 
 
 def test_a_reward_spec_scores_groups_of_art(handle: Any, tmp_path: Path) -> None:
