@@ -247,15 +247,14 @@ def test_attribute_names_are_typed_nowhere() -> None:
     """
     Outside the generated constants no string is an attribute name of the convention.
     """
-    from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+    from mttp.semconv.registry import attributes
 
-    names = {*ATTRIBUTE_TYPES, *TEMPLATE_TYPES}
     typed = [
         (name, node.value)
         for name, path in ALL.items()
         if room(name) != "semconv"
         for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in attributes()
     ]
 
     assert [] == typed

@@ -7,7 +7,7 @@ import pytest
 import released
 
 import mttp
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv.registry import attributes
 
 RELEASES = sorted(path for path in released.FOLDER.iterdir() if path.is_dir())
 SCHEMAS = sorted((Path(__file__).parents[1] / "semconv" / "schemas").glob("*.txt"))
@@ -73,4 +73,4 @@ def test_no_published_name_is_forgotten(names):
     published = names.read_text(encoding="utf-8").split()
 
     assert len(published) > 200
-    assert set(published) <= {*ATTRIBUTE_TYPES, *TEMPLATE_TYPES}
+    assert set(published) <= attributes().keys()

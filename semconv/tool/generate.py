@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from tool import package, python_name, schema_file
+from tool import data, package, python_name, schema_file
 from tool.registry import Attribute, Registry
 from tool.resolve import ResolvedSignal, order, resolve
 
@@ -26,10 +26,8 @@ PYTHON = "src/mttp/semconv"
 MODULES = {
     "package.py.j2": f"{PYTHON}/__init__.py",
     "attributes.py.j2": f"{PYTHON}/attributes.py",
-    "definitions.py.j2": f"{PYTHON}/definitions.py",
     "metrics.py.j2": f"{PYTHON}/metrics.py",
     "spans.py.j2": f"{PYTHON}/spans.py",
-    "types.py.j2": f"{PYTHON}/types.py",
     "versions.py.j2": f"{PYTHON}/versions.py",
     "values.py.j2": f"{PYTHON}/values.py",
     "semconv.md.j2": "docs/semconv.md",
@@ -54,6 +52,7 @@ def generate(
     texts = {
         "semconv/resolved.json": json.dumps(package.resolved(registry, signals), indent=1, ensure_ascii=False)
         + "\n",
+        f"{PYTHON}/registry.json": data.render(registry, signals),
         f"semconv/schemas/{registry.version}.yaml": schema,
         f"semconv/schemas/{registry.version}.txt": schema_file.names(registry),
     }

@@ -20,9 +20,8 @@ from collectors import merged
 from pydantic import ValidationError
 
 from mttp.semconv import attributes as a
-from mttp.semconv import metrics
 from mttp.semconv import spans as names
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv.registry import attribute, attributes, instruments, wanted
 from mttp.testing import OtlpReceiver
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +45,12 @@ def relative(path: Path) -> str:
 
 def is_known(name: str) -> bool:
     """Whether the registry has an attribute of this name, a template's included."""
-    return name in ATTRIBUTE_TYPES or any(name.startswith(f"{prefix}.") for prefix in TEMPLATE_TYPES)
+    return attribute(name) is not None
 
 
 def in_prometheus(name: str) -> set[str]:
     """What Prometheus calls a metric: the parts of a histogram each have a name."""
-    instrument = metrics.INSTRUMENTS[name]
+    instrument = instruments()[name]
     unit = {"s": "_seconds", "By": "_bytes"}.get(instrument.unit, "")
     plain = name.replace(".", "_") + unit
     if instrument.kind == "histogram":
@@ -59,7 +58,7 @@ def in_prometheus(name: str) -> set[str]:
     return {f"{plain}_total"} if instrument.kind == "counter" else {plain}
 
 
-IN_PROMETHEUS = {known: name for name in metrics.INSTRUMENTS for known in in_prometheus(name)}
+IN_PROMETHEUS = {known: name for name in instruments() for known in in_prometheus(name)}
 
 
 def dashboard(path: Path) -> dict[str, Any]:
@@ -325,7 +324,7 @@ def test_every_attribute_and_metric_exists(path: Path) -> None:
     text = re.sub(r"`?mttp\.(Route|configure|read|summarize|scan)\b", "", text)
     found = set(ATTRIBUTE.findall(text)) - {"mttp.jsonl"}
 
-    wrong = [name for name in sorted(found) if not is_known(name) and name not in metrics.INSTRUMENTS]
+    wrong = [name for name in sorted(found) if not is_known(name) and name not in instruments()]
     prefixes = {"mttp.reward.score", "mttp.metadata", "mttp.metric"}
     assert [] == [name for name in wrong if name not in prefixes]
 
@@ -337,7 +336,7 @@ def test_a_metric_that_is_made_of_spans_is_the_one_that_training_emits() -> None
     made = yaml.safe_load((HOME / "gateway-lb.yaml").read_text())["connectors"]["signal_to_metrics"]["spans"]
 
     for metric in made:
-        instrument = metrics.INSTRUMENTS[metric["name"]]
+        instrument = instruments()[metric["name"]]
         kind = "histogram" if "histogram" in metric else "counter"
         assert (instrument.unit, instrument.kind, instrument.description) == (
             metric["unit"],
@@ -386,7 +385,7 @@ def test_promql_asks_for_metrics_that_there_are() -> None:
     """
     As the Prometheus exporter calls them, and by labels that they have.
     """
-    labels = {key.replace(".", "_") for key in ATTRIBUTE_TYPES}
+    labels = {key.replace(".", "_") for key, definition in attributes().items() if not definition.is_template}
     named = {name for _, expr in promql() for name in re.findall(r"\bmttp_\w+", expr)}
 
     assert set() == named - set(IN_PROMETHEUS) - labels
@@ -550,7 +549,7 @@ def test_no_episode_counts_twice_where_training_sends_metrics(path: Path) -> Non
     pattern = re.compile(json.loads(re.fullmatch(r"IsMatch\(name, (\".*\")\)", rule)[1]))  # type: ignore[index]
     made = {metric["name"] for metric in loaded["connectors"]["signal_to_metrics"]["spans"]}
 
-    assert made == {name for name in metrics.INSTRUMENTS if pattern.search(name)}
+    assert made == {name for name in instruments() if pattern.search(name)}
     assert "filter/made_of_spans" in loaded["service"]["pipelines"]["metrics"]["processors"]
 
 
@@ -565,7 +564,7 @@ def test_a_double_is_compared_with_a_double() -> None:
         (path.name, key, literal)
         for path in pages
         for key, literal in compared.findall(path.read_text())
-        if ATTRIBUTE_TYPES.get(key) == "double"
+        if wanted(key) == "double"
     ]
     assert [] == wrong
 

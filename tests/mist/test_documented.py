@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mttp.mist.messages import PAYLOADS, Message
-from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.semconv.registry import attributes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
 SHOWN = dict(re.findall(r"^### (\S+)\n\n```json\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -41,4 +41,4 @@ def test_attributes_that_are_named_exist():
     named = set(re.findall(r"`(mttp\.(?!mist|model|errors)[a-z_]+\.[a-z0-9_.]+)`", PAGE))
 
     assert named
-    assert set() == named - ATTRIBUTE_TYPES.keys()
+    assert set() == named - attributes().keys()

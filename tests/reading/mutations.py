@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.semconv.registry import attributes
 
 __all__ = ["change_bytes", "change_json", "mutated"]
 
@@ -33,7 +33,7 @@ _ODD_TEXTS: tuple[bytes, ...] = (
         b"[1000000000]",
     ),
 )
-_NAMES = tuple(json.dumps(key).encode() for key in ATTRIBUTE_TYPES)
+_NAMES = tuple(json.dumps(key).encode() for key in attributes())
 _KINDS = (b"string", b"int", b"double", b"bool", b"array", b"kvlist", b"bytes")
 
 

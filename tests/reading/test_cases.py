@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from msgspec import structs
 
 import mttp
 from mttp.cli.rendering.findings import document
-from mttp.reading.checking import LEVELS, attributes
+from mttp.reading.checking import LEVELS
 from mttp.reading.checking.findings import Id
+from mttp.semconv import attributes as a
+from mttp.semconv import registry
 
 HERE = Path(__file__).parent
 CASES = sorted(path for path in (HERE / "cases").iterdir() if path.is_dir())
@@ -25,7 +28,12 @@ def _something_is_deprecated(request: pytest.FixtureRequest, monkeypatch: pytest
     """The registry has nothing that is deprecated yet."""
     if "deprecated" in request.node.name:
         note = "use `mttp.action.logprob`."
-        monkeypatch.setitem(attributes.DEPRECATED, "mttp.step.logprob", ("renamed", note))
+        known = registry.attributes()[a.STEP_LOGPROB]
+        deprecated = structs.replace(known, deprecated=("renamed", note))
+        monkeypatch.setitem(registry.attributes(), a.STEP_LOGPROB, deprecated)
+    registry.attribute.cache_clear()
+    yield
+    registry.attribute.cache_clear()
 
 
 def found(case: Path, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 import mttp
 from mttp.integrations.faults import guard
 from mttp.semconv import attributes as a
-from mttp.semconv import metrics
+from mttp.semconv import metrics, registry
 
 
 @pytest.fixture
@@ -188,4 +188,4 @@ def test_every_metric_of_the_registry_is_emitted() -> None:
     from mttp.recording import metrics as episode_metrics
     from mttp.recording import self_metrics
 
-    assert set(metrics.INSTRUMENTS) == {*episode_metrics._METRICS, *self_metrics._NAMES}
+    assert registry.instruments().keys() == {*episode_metrics._METRICS, *self_metrics._NAMES}

@@ -1,15 +1,18 @@
-"""The generated modules, as the rest of the package uses them."""
+"""The generated modules and data, as the rest of the package uses them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import mttp.semconv
-from mttp.semconv import attributes, definitions, metrics, spans, types, values
+from mttp.semconv import attributes, metrics, registry, spans, values
 
 ROOT = Path(__file__).parents[2]
 RESOLVED = json.loads((ROOT / "semconv" / "resolved.json").read_text(encoding="utf-8"))
+TYPES = {key: definition.type for key, definition in registry.attributes().items()}
+EXACT_TYPES = {key: type_ for key, type_ in TYPES.items() if key not in registry.templates()}
 
 
 def constants(module):
@@ -52,32 +55,47 @@ def test_package_imports_no_submodule():
     assert expected == ran.stdout
 
 
+def test_the_data_are_read_once_when_they_are_needed():
+    """
+    Not when mttp is imported for recording, and not a second time.
+    """
+    code = """
+import sys
+opened = []
+sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))
+import mttp
+mttp.configure
+times = lambda: sum(path.endswith("registry.json") for path in opened)
+print(times())
+from mttp.semconv import registry
+registry.attributes(), registry.spans(), registry.instruments(), registry.wanted("mttp.run.id")
+print(times())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "0\n1\n" == ran.stdout
+
+
 def test_types_agree_with_the_resolved_registry():
     """
     The table of types matches the resolved registry for every attribute.
     """
     kinds = {entry["key"]: value_type(entry) for entry in RESOLVED["attribute_catalog"]}
-    expected = {key: kind for key, kind in kinds.items() if not kind.startswith("template[")}
-    templates = {
-        key: kind.removeprefix("template[")[:-1]
-        for key, kind in kinds.items()
-        if kind.startswith("template[")
-    }
+    expected = {key: re.sub(r"template\[(.*)\]", r"\1", kind) for key, kind in kinds.items()}
+    templates = {key for key, kind in kinds.items() if kind.startswith("template[")}
     # Exceptions are recorded as events, which no signal of ours lists, and a status is no attribute.
     elsewhere = ("exception.", "otel.status_description")
-    listed = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if not key.startswith(elsewhere)}
+    listed = {key: kind for key, kind in TYPES.items() if not key.startswith(elsewhere)}
 
     assert expected == listed
-    assert templates == types.TEMPLATE_TYPES
+    assert templates == registry.templates()
 
 
 def test_every_constant_has_a_type():
     """
-    The constants are exactly the keys and prefixes of the tables of types.
+    The constants are exactly the keys and prefixes of the registry.
     """
-    expected = types.ATTRIBUTE_TYPES.keys() | types.TEMPLATE_TYPES.keys()
-
-    assert expected == set(constants(attributes).values())
+    assert TYPES.keys() == set(constants(attributes).values())
 
 
 def test_types_are_those_that_a_reader_knows():
@@ -96,11 +114,10 @@ def test_types_are_those_that_a_reader_knows():
         "any",
         "bytes",
     }
-    kinds = {*types.ATTRIBUTE_TYPES.values(), *types.TEMPLATE_TYPES.values()}
     expected = [attributes.TOKEN_DATA]
 
-    assert kinds <= known
-    assert expected == [key for key, kind in types.ATTRIBUTE_TYPES.items() if kind == "bytes"]
+    assert {*TYPES.values()} <= known
+    assert expected == [key for key, kind in TYPES.items() if kind == "bytes"]
 
 
 def test_quantity_has_the_type_of_its_kind():
@@ -117,7 +134,7 @@ def test_quantity_has_the_type_of_its_kind():
         "return": "double",
         "logprob": "double",
     }
-    ours = {key: kind for key, kind in types.ATTRIBUTE_TYPES.items() if key.startswith("mttp.")}
+    ours = {key: kind for key, kind in EXACT_TYPES.items() if key.startswith("mttp.")}
     last_words = {key: key.replace("_", ".").rsplit(".", 1)[1] for key in ours}
     expected = {key: words[word] for key, word in last_words.items() if word in words}
 
@@ -164,7 +181,7 @@ def test_content_is_content():
         attributes.GEN_AI_TOOL_CALL_RESULT,
     }
 
-    assert expected == types.CONTENT
+    assert expected == {key for key, known in registry.attributes().items() if known.is_content}
 
 
 def test_span_names():
@@ -211,7 +228,10 @@ def test_every_metric_has_its_instrument():
         for metric in RESOLVED["registry"]["metrics"]
     }
 
-    assert facts == metrics.INSTRUMENTS
+    assert facts == {
+        name: (known.kind, known.unit, known.number, known.description)
+        for name, known in registry.instruments().items()
+    }
     assert facts.keys() == set(constants(metrics).values())
 
 
@@ -237,7 +257,6 @@ def test_definitions_are_those_of_the_resolved_registry():
     A checker knows of each span the kind, the place, and the attributes that the registry lists.
     """
     catalog = RESOLVED["attribute_catalog"]
-    kinds = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 
     def keys(span, level=None):
         return {
@@ -249,7 +268,7 @@ def test_definitions_are_those_of_the_resolved_registry():
     expected = {
         span["type"]: (
             span["annotations"]["code_generation"].get("name", ""),
-            kinds[span["kind"]],
+            span["kind"],
             span["annotations"].get("mttp", {}).get("root", False),
             keys(span, "required"),
             keys(span),
@@ -259,7 +278,7 @@ def test_definitions_are_those_of_the_resolved_registry():
 
     assert expected == {
         type_: (span.name, span.kind, span.is_root, span.required, span.attributes)
-        for type_, span in definitions.SPANS.items()
+        for type_, span in registry.spans().items()
     }
 
 
@@ -269,20 +288,20 @@ def test_what_is_conditional_depends_on_the_same_span():
     """
     odd = [
         (type_, key)
-        for type_, span in definitions.SPANS.items()
-        for key, (other, known) in span.conditional.items()
-        if {key, other} - span.attributes or known - definitions.ENUMS.get(other, frozenset())
+        for type_, span in registry.spans().items()
+        for key, (other, words) in span.conditional.items()
+        if {key, other} - span.attributes or words - registry.attributes()[other].values
     ]
 
     assert not odd
-    assert any(span.conditional for span in definitions.SPANS.values())
+    assert any(span.conditional for span in registry.spans().values())
 
 
 def test_resource_must_say_which_service_and_which_run():
     """
     What the registry requires of the resource.
     """
-    assert {"mttp.run": {"mttp.run.id", "service.name"}} == definitions.RESOURCE
+    assert {"mttp.run": {"mttp.run.id", "service.name"}} == registry.required_of_resource()
 
 
 def test_enums_have_their_known_values():
@@ -295,4 +314,4 @@ def test_enums_have_their_known_values():
         if isinstance(entry["type"], dict)
     }
 
-    assert enums == definitions.ENUMS
+    assert enums == {key: {*known.values} for key, known in registry.attributes().items() if known.values}

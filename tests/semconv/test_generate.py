@@ -125,7 +125,7 @@ def test_refinement_reaches_the_resolved_registry():
     assert briefs["mttp.grade"] != briefs["mttp.reward"]
 
 
-def test_definitions_say_what_is_deprecated():
+def test_the_data_say_what_is_deprecated():
     """
     With the reason, and with what to do instead.
     """
@@ -134,13 +134,23 @@ def test_definitions_say_what_is_deprecated():
     )
     gone = replace(renamed, key="mttp.gone", deprecated={"reason": "obsoleted", "note": "Say nothing."})
     registry = replace(REGISTRY, attributes=(*REGISTRY.attributes, renamed, gone))
-    namespace = {"__name__": "definitions"}
-    exec(generate(registry)["src/mttp/semconv/definitions.py"], namespace)
+    entries = json.loads(generate(registry)["src/mttp/semconv/registry.json"])["attributes"]
 
     assert {
-        "mttp.old": ("renamed", "use `mttp.new`."),
-        "mttp.gone": ("obsoleted", "Say nothing."),
-    } == namespace["DEPRECATED"]
+        "mttp.old": ["renamed", "use `mttp.new`."],
+        "mttp.gone": ["obsoleted", "Say nothing."],
+    } == {entry["key"]: entry["deprecated"] for entry in entries if "deprecated" in entry}
+
+
+def test_the_data_have_a_line_for_each_definition():
+    """
+    A change of one attribute, span or metric is a change of one line.
+    """
+    text = TEXTS["src/mttp/semconv/registry.json"]
+    listed = json.loads(text)
+    lines = [json.loads(line.rstrip(",")) for line in text.splitlines() if line.startswith('{"')]
+
+    assert [*listed["attributes"], *listed["spans"], *listed["metrics"]] == lines
 
 
 def test_reference_names_every_attribute():

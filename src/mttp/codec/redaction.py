@@ -16,7 +16,7 @@ from mttp.codec.plain import Plain, to_json
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.values import same
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES, CONTENT
+from mttp.semconv.registry import attribute, wanted
 from mttp.semconv.values import AnnotationKind as Kind
 
 __all__ = ["OFF", "ContentRule", "Redact", "is_content"]
@@ -57,7 +57,9 @@ _UNNAMED = "fault"
 @lru_cache(maxsize=4096)
 def is_content(key: str) -> bool:
     """Return whether an attribute holds text or data of people, models or environments."""
-    return key in CONTENT or key in _OF_OTHERS or key.startswith(_BELOW)
+    definition = attribute(key)
+    is_own = definition is not None and definition.is_content
+    return is_own or key in _OF_OTHERS or key.startswith(_BELOW)
 
 
 _BELOW = tuple(f"{name}." for name in _OF_OTHERS)
@@ -117,7 +119,7 @@ class ContentRule:
         elif self.redact is not None:
             keys = content.BY_VALUE.get(key)
             value = kept[key] if keys is None or keys.structure not in kept else content.decode(keys, kept)
-            is_listed = ATTRIBUTE_TYPES.get(key) == "string[]" and isinstance(value, (list, tuple))
+            is_listed = wanted(key) == "string[]" and isinstance(value, (list, tuple))
             redacted, reason = self._each(key, value) if is_listed else self._redacted(key, value)
             if redacted is None or not same(redacted, value):
                 missing[key] = reason
@@ -217,4 +219,4 @@ def _replace(key: str, value: Plain, kept: dict[str, Plain]) -> None:
             kept.pop(stale, None)
         kept |= content.encode(keys, value, [], [])
     else:
-        kept[key] = _as_text(value) if ATTRIBUTE_TYPES.get(key) == "string" else value
+        kept[key] = _as_text(value) if wanted(key) == "string" else value

@@ -26,7 +26,7 @@ from mttp.mist.messages import Message, Payload, TraceSpan
 from mttp.model.nesting import shallow
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv.registry import wanted
 
 __all__ = ["decode", "encode", "envelop", "messages", "records"]
 
@@ -269,9 +269,9 @@ def _spelled(attributes: Mapping[str, Plain]) -> tuple[list[str], dict[str, Any]
 def _survives(key: str, value: Plain) -> bool:
     """Whether a fast check shows that JSON keeps the value."""
     kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
-    if isinstance(value, list) and kinds == {float} and _type(key) == "double[]":
+    if isinstance(value, list) and kinds == {float} and wanted(key) == "double[]":
         return math.isfinite(sum(value)) and not (0.0 in value and any(map(_is_negative_zero, value)))
-    return kinds <= {str, bool} or (kinds == {int} and not _type(key).startswith("double"))
+    return kinds <= {str, bool} or (kinds == {int} and not _is_double(key))
 
 
 def _is_negative_zero(value: float) -> bool:
@@ -329,16 +329,12 @@ def _same(one: Plain, other: Plain) -> bool:
     return bool(one == other)
 
 
-@lru_cache(maxsize=4096)
-def _type(key: str) -> str:
-    """Return the type of an attribute in the convention."""
-    if key in ATTRIBUTE_TYPES:
-        return ATTRIBUTE_TYPES[key]
-    return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "any")
+def _is_double(key: str) -> bool:
+    return wanted(key) in ("double", "double[]")
 
 
 def _read(key: str, value: Any) -> Plain:
-    return _floats(value) if _type(key).startswith("double") else value
+    return _floats(value) if _is_double(key) else value
 
 
 def _floats(value: Any) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 from mttp.model.spans import Draft, Scope, SpanRecord, frozen
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_attributes, decode_line
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv import registry
 
 __all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
 
@@ -38,11 +38,17 @@ SPAN: dict[str, str] = {
 """Types of the columns that every span has, by name; the names are those of a span record's fields."""
 
 ATTRIBUTES: dict[str, str] = {
-    key: "bytes" if type_ == "any" else type_ for key, type_ in ATTRIBUTE_TYPES.items()
+    key: "bytes" if definition.type == "any" else definition.type
+    for key, definition in registry.attributes().items()
+    if not definition.is_template
 }
 """Types of the attribute columns; an attribute of any type has a column for packed arrays."""
 
-TEMPLATES: dict[str, str] = {prefix: type_ for prefix, type_ in TEMPLATE_TYPES.items() if type_ != "any"}
+TEMPLATES: dict[str, str] = {
+    key: definition.type
+    for key, definition in registry.attributes().items()
+    if definition.is_template and definition.type != "any"
+}
 """Value types of the map columns, whose keys are the user's own names."""
 
 _OF_SPANS = ("attributes", "events", "links")

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from mttp.errors import ReadError
 from mttp.model.episodes import Episode
 from mttp.semconv import attributes as a
-from mttp.semconv.definitions import ENUMS
+from mttp.semconv import registry
 
 __all__ = ["COLUMNS", "MAPS", "Condition", "condition"]
 
@@ -76,8 +76,8 @@ MAPS: Final[Mapping[str, Callable[[Episode], Mapping[str, Any]]]] = {
 """Maps with the user's own names, written after a dot: `metrics.kl`, `components.format`."""
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "status": (*sorted(ENUMS[a.EPISODE_STATUS]), "unfinished"),
-    "reward_status": tuple(sorted(ENUMS[a.REWARD_STATUS])),
+    "status": (*sorted(registry.attributes()[a.EPISODE_STATUS].values), "unfinished"),
+    "reward_status": tuple(sorted(registry.attributes()[a.REWARD_STATUS].values)),
 }
 """Valid values of columns with a closed set of values."""
 _CONDITION = re.compile(r"\s*([\w.:/-]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)

@@ -17,7 +17,7 @@ from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording.self_metrics import current_provider
 from mttp.recording.session import Session
-from mttp.semconv import SCHEMA_URL, metrics
+from mttp.semconv import SCHEMA_URL, metrics, registry
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -155,7 +155,7 @@ class _MetricsRecorder(SpanProcessor):
 
 
 def _instrument(meter: Meter, name: str) -> Any:
-    instrument = metrics.INSTRUMENTS[name]
+    instrument = registry.instruments()[name]
     options = {"unit": instrument.unit, "description": instrument.description}
     if instrument.kind == "counter":
         return meter.create_counter(name, **options)

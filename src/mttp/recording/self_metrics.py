@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.recording.session import Session
-from mttp.semconv import SCHEMA_URL, metrics
+from mttp.semconv import SCHEMA_URL, metrics, registry
 from mttp.semconv import attributes as a
 from mttp.transports.stats import Stats, TransportStats
 
@@ -77,7 +77,7 @@ class _SelfMetrics:
             self._create(meter, name)
 
     def _create(self, meter: Meter, name: str) -> None:
-        instrument = metrics.INSTRUMENTS[name]
+        instrument = registry.instruments()[name]
         create: Callable[..., Any] = meter.create_observable_up_down_counter
         if instrument.kind == "counter":
             create = meter.create_observable_counter

@@ -2,8 +2,8 @@
 """
 Names of the semantic convention, generated from its registry: nothing else spells an attribute.
 
-`attributes`, `spans` and `metrics` hold names, `values` the known values of enums, `types` the type of each
-attribute, `definitions` what a span must have.
+`attributes`, `spans` and `metrics` hold names, `values` the known values of enums; `registry` reads what else
+the registry says, such as the type of each attribute.
 Import the module that is needed; this package imports none of them.
 """
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mttp.semconv import SCHEMA_URL, VERSION
 from mttp.semconv import attributes as a
-from mttp.semconv.types import TEMPLATE_TYPES
+from mttp.semconv.registry import templates
 from mttp.semconv.versions import ADDED, CHANGES
 
 __all__ = ["SCHEMA_PREFIX", "VERSIONS", "Translation", "age", "earlier_names", "lacking", "translation"]
@@ -201,7 +201,7 @@ def _name(key: str, names: Mapping[str, str]) -> str:
     if key.startswith(_COLUMN):
         return _COLUMN + _name(key[len(_COLUMN) :], names)
     for old, new in names.items():
-        if key.startswith(f"{old}.") and (old in TEMPLATE_TYPES or new in TEMPLATE_TYPES):
+        if key.startswith(f"{old}.") and not templates().isdisjoint((old, new)):
             return new + key[len(old) :]
     return key
 

@@ -10,366 +10,197 @@ class AnnotationKind:
     """`mttp.annotation.kind`: Kind of the annotation."""
 
     SCORE: Final = "score"
-    """A number given by a judge or a person."""
-
     LABEL: Final = "label"
-    """A word out of a known set."""
-
     PREFERENCE: Final = "preference"
-    """The target is preferred to others."""
-
     ADVANTAGE: Final = "advantage"
-    """An advantage that was computed after the episode had ended."""
-
     OUTCOME: Final = "outcome"
-    """The episode's outcome, determined later."""
-
     FACT: Final = "fact"
-    """A value under a user-supplied name."""
-
     EVAL: Final = "eval"
-    """The result of an evaluation."""
-
     STEPS: Final = "steps"
-    """Numbers of several steps, in columns, that were computed after these had ended."""
-
     COMMENT: Final = "comment"
-    """Free text."""
 
 
 class EpisodeOutcome:
     """`mttp.episode.outcome`: Whether the task was achieved."""
 
     SUCCESS: Final = "success"
-    """The task was achieved."""
-
     FAILURE: Final = "failure"
-    """The task was not achieved."""
-
     UNKNOWN: Final = "unknown"
-    """It is unknown whether the task was achieved."""
 
 
 class EpisodeReturnBasis:
     """`mttp.episode.return_basis`: Basis of `mttp.episode.return`."""
 
     STEPS: Final = "steps"
-    """The return is the sum of the step rewards."""
-
     EPISODE: Final = "episode"
-    """The return was given for the episode as a whole."""
 
 
 class EpisodeStatus:
     """`mttp.episode.status`: How the recording of the episode ended."""
 
     COMPLETED: Final = "completed"
-    """The episode was recorded to its end, whatever its outcome."""
-
     ABORTED: Final = "aborted"
-    """The episode was cut off from outside, as by a cancellation, and has no end of its own."""
-
     ERROR: Final = "error"
-    """An exception ended the episode."""
 
 
 class EpisodeTiming:
     """`mttp.episode.timing`: Meaning of start and end of the episode's spans."""
 
     LIVE: Final = "live"
-    """The episode was timed as it happened."""
-
     BATCH: Final = "batch"
-    """Start and end are those of the batch that the episode was generated in."""
 
 
 class EvalOutcome:
     """`mttp.eval.outcome`: Outcome of one sample of a task."""
 
     SCORED: Final = "scored"
-    """The task was run and scored."""
-
     SKIPPED: Final = "skipped"
-    """The task was not run."""
-
     ABSTAINED: Final = "abstained"
-    """The task was run, and the policy or the grader abstained."""
-
     ERRORED: Final = "errored"
-    """The task was run and failed before it could be scored."""
-
     TIMED_OUT: Final = "timed_out"
-    """The task was run and stopped at its time limit."""
 
 
 class EvalStatus:
     """`mttp.eval.status`: How the evaluation ended, regardless of its results."""
 
     COMPLETED: Final = "completed"
-    """The evaluation completed."""
-
     ABORTED: Final = "aborted"
-    """The evaluation was interrupted."""
-
     ERROR: Final = "error"
-    """An exception ended the evaluation."""
 
 
 class GraderKind:
     """`mttp.grader.kind`: Kind of the grader."""
 
     VERIFIER: Final = "verifier"
-    """Code that decides whether a result is right."""
-
     CHECK: Final = "check"
-    """Code that tests one property, often a hard constraint."""
-
     RUBRIC: Final = "rubric"
-    """A list of criteria, scored one by one."""
-
     SHAPING: Final = "shaping"
-    """A bonus that guides learning and is not the goal."""
-
     PENALTY: Final = "penalty"
-    """A deduction."""
-
     JUDGE: Final = "judge"
-    """A model that scores."""
-
     HUMAN: Final = "human"
-    """A person who scores."""
 
 
 class GroupNormalization:
     """`mttp.group.normalization`: Normalization of rewards to advantages."""
 
     NONE: Final = "none"
-    """The reward itself is the advantage."""
-
     MEAN: Final = "mean"
-    """The mean is subtracted."""
-
     MEAN_STD: Final = "mean_std"
-    """The mean is subtracted, and the result divided by the standard deviation."""
-
     LEAVE_ONE_OUT: Final = "leave_one_out"
-    """The mean of the other members is subtracted."""
 
 
 class GroupScope:
     """`mttp.group.scope`: Rewards in the standard deviation that scales the advantages."""
 
     GROUP: Final = "group"
-    """The group's own rewards."""
-
     BATCH: Final = "batch"
-    """The rewards of the whole batch."""
-
     NONE: Final = "none"
-    """Advantages are not scaled."""
 
 
 class RewardStatus:
     """`mttp.reward.status`: Whether `mttp.reward.value` can be trusted; an error is never a zero."""
 
     OK: Final = "ok"
-    """The reward is a finite number."""
-
     PARTIAL: Final = "partial"
-    """The reward is a finite number, although one of its components failed or abstained."""
-
     ERROR: Final = "error"
-    """Scoring failed, or its result is not a finite number."""
-
     ABSTAINED: Final = "abstained"
-    """The rule abstained."""
-
     MISSING: Final = "missing"
-    """Nothing was scored."""
 
 
 class RewardVerdict:
     """`mttp.reward.verdict`: Verdict of a verifier, regardless of its score."""
 
     PASS: Final = "pass"
-    """Accepted."""
-
     FAIL: Final = "fail"
-    """Rejected."""
 
 
 class RunKind:
     """`mttp.run.kind`: Purpose of the run's episodes."""
 
     TRAIN: Final = "train"
-    """The run's episodes train a policy."""
-
     EVAL: Final = "eval"
-    """The run's episodes evaluate a policy and do not train it."""
-
     REPLAY: Final = "replay"
-    """The run re-creates recorded episodes or scores them again."""
 
 
 class RunStatus:
     """`mttp.run.status`: How the run ended; absent from a run that is still open."""
 
     COMPLETED: Final = "completed"
-    """The run reached its end."""
-
     ABORTED: Final = "aborted"
-    """The run was stopped from outside, by a signal or a person."""
-
     ERROR: Final = "error"
-    """An exception ended the run."""
 
 
 class SpanType:
     """`mttp.span.type`: Type of a span of this convention whose name does not start with its type."""
 
     RUN: Final = "run"
-    """A run's root."""
-
     RUN_START: Final = "run.start"
-    """The start marker of a run."""
-
     EPISODE: Final = "episode"
-    """An episode's root."""
-
     EPISODE_START: Final = "episode.start"
-    """The start marker of an episode."""
-
     SEGMENT: Final = "segment"
-    """One process's part of an episode."""
-
     SEGMENT_START: Final = "segment.start"
-    """The start marker of such a part."""
-
     STEP: Final = "step"
-    """A step."""
-
     STEPS: Final = "steps"
-    """Steps in columns."""
-
     AGENT: Final = "agent"
-    """An agent's part in an episode."""
-
     CALL: Final = "call"
-    """A call of a model or a tool."""
-
     REWARD: Final = "reward"
-    """A scoring."""
-
     GRADE: Final = "grade"
-    """One component of a scoring."""
-
     GROUP: Final = "group"
-    """A group of episodes."""
-
     UPDATE: Final = "update"
-    """An update of the policy."""
-
     UPDATE_LINKS: Final = "update.links"
-    """A marker that links an update to its groups or episodes."""
-
     ANNOTATE: Final = "annotate"
-    """An annotation."""
-
     EVAL_RUN: Final = "eval.run"
-    """An evaluation."""
-
     EVAL_RUN_START: Final = "eval.run.start"
-    """The start marker of an evaluation."""
-
     EVAL_RESULT: Final = "eval.result"
-    """The result of one task."""
-
     GAP: Final = "gap"
-    """Spans that a transport lost."""
 
 
 class SpecCodeCoverage:
     """`mttp.spec.code_coverage`: How much of the code `mttp.spec.code_sha256` covers."""
 
     FULL: Final = "full"
-    """The digest covers all code that the spec uses."""
-
     PARTIAL: Final = "partial"
-    """The digest covers some of that code."""
-
     OPAQUE: Final = "opaque"
-    """None of that code could be read."""
 
 
 class StepRewardStatus:
     """`mttp.step.reward_status`: Whether `mttp.step.reward` can be trusted; an error is never a zero."""
 
     OK: Final = "ok"
-    """The reward is a finite number."""
-
     PARTIAL: Final = "partial"
-    """The reward is a finite number, although one of its components failed or abstained."""
-
     ERROR: Final = "error"
-    """The reward is not a finite number, or computing it failed."""
-
     ABSTAINED: Final = "abstained"
-    """The rule abstained."""
-
     MISSING: Final = "missing"
-    """No reward was given for the step."""
 
 
 class TokenEncoding:
     """`mttp.token.encoding`: Form of the token arrays."""
 
     ARRAY: Final = "array"
-    """Each array is an attribute of its own."""
-
     PACKED: Final = "packed"
-    """All arrays are in `mttp.token.data`, described by `mttp.token.layout`."""
-
     REF: Final = "ref"
-    """All arrays are in the object at `mttp.token.uri`, described by `mttp.token.layout`."""
-
     NONE: Final = "none"
-    """The arrays were left out, as `mttp.token.omitted_reason` explains."""
 
 
 class TokenLogprobBasis:
     """`mttp.token.logprob_basis`: Distribution of the log probabilities."""
 
     RAW: Final = "raw"
-    """From the model's own distribution."""
-
     PROCESSED: Final = "processed"
-    """From the distribution after temperature, top-k and top-p."""
 
 
 class GenAiOperationName:
     """`gen_ai.operation.name`: What sort of call it is."""
 
     CHAT: Final = "chat"
-    """A model answers a conversation."""
-
     TEXT_COMPLETION: Final = "text_completion"
-    """A model continues a text."""
-
     GENERATE_CONTENT: Final = "generate_content"
-    """A model answers in several modalities."""
-
     EXECUTE_TOOL: Final = "execute_tool"
-    """A tool is run."""
-
     INVOKE_AGENT: Final = "invoke_agent"
-    """An agent is asked to act."""
 
 
 class TestCaseResultStatus:
     """`test.case.result.status`: Whether the test passed."""
 
     PASS: Final = "pass"
-    """The test passed."""
-
     FAIL: Final = "fail"
-    """The test failed."""

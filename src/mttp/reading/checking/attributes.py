@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from mttp.reading.checking.findings import Issue
-from mttp.semconv.definitions import DEPRECATED, ENUMS
-from mttp.semconv.registry import fits, type_of
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv.registry import attribute, fits, type_of
 
-__all__ = ["NAMESPACE", "issues", "known"]
+__all__ = ["NAMESPACE", "issues"]
 
 NAMESPACE = "mttp."
 """Prefix of the convention's own attributes."""
@@ -20,46 +17,24 @@ NAMESPACE = "mttp."
 _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
 
 
-class KnownAttribute(NamedTuple):
-    """The registry's definition of an attribute."""
-
-    key: str
-    """Key in the registry; for an attribute of a template, the template's prefix."""
-    type: str
-    """Type of the value."""
-    name: str
-    """Rest of the key after a template's prefix; else empty."""
-
-
-@lru_cache(maxsize=4096)
-def known(key: str) -> KnownAttribute | None:
-    """The definition of an attribute; None if the registry has none."""
-    if key in ATTRIBUTE_TYPES:
-        return KnownAttribute(key, ATTRIBUTE_TYPES[key], "")
-    for prefix, type_ in TEMPLATE_TYPES.items():
-        if key.startswith(f"{prefix}."):
-            return KnownAttribute(prefix, type_, key.removeprefix(f"{prefix}."))
-    return None
-
-
 def issues(key: str, value: Any) -> Iterator[Issue]:
     """The issues of an attribute that is under `mttp` or reused by the convention; none for others."""
-    found = known(key)
-    if found is None:
+    known = attribute(key)
+    if known is None:
         if key.startswith(NAMESPACE):
             yield from _unknown(key, value)
         return
-    if found.key != key and not _NAME.fullmatch(found.name):
+    if known.is_template and not _NAME.fullmatch(key.removeprefix(f"{known.key}.")):
         message = f"Attribute key '{key}' does not match name formatting rules."
         yield Issue("invalid_format", "violation", message, key, value)
-    if found.key in DEPRECATED:
-        reason, note = DEPRECATED[found.key]
+    if known.deprecated is not None:
+        reason, note = known.deprecated
         message = f"Attribute '{key}' is deprecated; reason = '{reason}', note = '{note}'."
         yield Issue("deprecated", "violation", message, key, value)
-    if not fits(value, found.type):
-        message = f"Attribute '{key}' has type '{type_of(value)}'. Type should be '{found.type}'."
+    if not fits(value, known.type):
+        message = f"Attribute '{key}' has type '{type_of(value)}'. Type should be '{known.type}'."
         yield Issue("type_mismatch", "violation", message, key, value)
-    elif found.key in ENUMS and value not in ENUMS[found.key]:
+    elif known.values and value not in known.values:
         message = f"Enum attribute '{key}' has value '{value!s:.80}' which is not documented."
         yield Issue("undefined_enum_variant", "information", message, key, value)
 
@@ -69,6 +44,6 @@ def _unknown(key: str, value: Any) -> Iterator[Issue]:
     yield Issue("missing_attribute", "violation", message, key, value)
     parts = key.split(".")
     above = (".".join(parts[:count]) for count in range(2, len(parts)))
-    for namespace in filter(ATTRIBUTE_TYPES.__contains__, above):
+    for namespace in filter(attribute, above):
         message = f"Namespace '{namespace}' collides with existing attribute '{key}'"
         yield Issue("illegal_namespace", "violation", message, key, value)

@@ -16,9 +16,8 @@ from mttp.reading.checking.findings import Findings, Issue, Place, Register
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.semconv import SCHEMA_URL, VERSION
+from mttp.semconv import SCHEMA_URL, VERSION, registry
 from mttp.semconv import attributes as a
-from mttp.semconv.definitions import RESOURCE
 from mttp.semconv.translation import SCHEMA_PREFIX
 
 __all__ = ["check"]
@@ -99,7 +98,7 @@ def _of_scope(schema_url: str) -> Iterator[Issue]:
 
 
 def _of_resource(scope: Scope) -> Iterator[Issue]:
-    for entity, required in RESOURCE.items():
+    for entity, required in registry.required_of_resource().items():
         for key in sorted(required - scope.resource.keys()):
             message = f"Required attribute '{key}' for entity '{entity}' is not present in the resource."
             yield Issue("entity_required_attribute_not_present", "violation", message, key)

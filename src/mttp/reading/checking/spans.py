@@ -9,14 +9,16 @@ from mttp.model.spans import Link, SpanEvent, SpanRecord
 from mttp.reading.checking import attributes
 from mttp.reading.checking.findings import Issue
 from mttp.semconv import attributes as a
+from mttp.semconv import registry
 from mttp.semconv import spans as names
-from mttp.semconv.definitions import ENUMS, SPANS, SpanDefinition
+from mttp.semconv.registry import SpanDefinition
 
 __all__ = ["issues", "foreign_issues", "word"]
 
-_BY_WORD = {span.name: span for span in SPANS.values()}
+_BY_WORD = {span.name: span for span in registry.spans().values()}
 _MODEL_CALL = _BY_WORD.pop("")
-_KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
+_OPERATIONS = registry.attributes()[a.GEN_AI_OPERATION_NAME].values
+_KINDS = {number: kind for kind, number in registry.KINDS.items()}
 
 
 def word(record: SpanRecord) -> str:
@@ -55,14 +57,15 @@ def _definition(record: SpanRecord) -> SpanDefinition | None:
     if kind == kinds.CALL:
         is_tool = record.attributes[a.GEN_AI_OPERATION_NAME] == names.EXECUTE_TOOL
         return _BY_WORD[names.EXECUTE_TOOL] if is_tool else _MODEL_CALL
-    is_call = first in ENUMS[a.GEN_AI_OPERATION_NAME] and first not in _BY_WORD
+    is_call = first in _OPERATIONS and first not in _BY_WORD
     return _MODEL_CALL if is_call else _BY_WORD.get(kind) or _BY_WORD.get(first)
 
 
 def _shape(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
-    kind = record.kind or 1  # unspecified is internal
+    number = record.kind or registry.KINDS["internal"]  # unspecified is internal
+    kind = _KINDS.get(number, number)
     if kind != span.kind:
-        message = f"Span has kind '{_KINDS.get(kind, kind)}'. Kind should be '{_KINDS[span.kind]}'."
+        message = f"Span has kind '{kind}'. Kind should be '{span.kind}'."
         yield Issue("kind_mismatch", "violation", message)
     if record.parent_id and span.is_root:
         yield Issue(
@@ -98,7 +101,7 @@ def _unexpected(record: SpanRecord, span: SpanDefinition) -> Iterator[Issue]:
     for key, value in record.attributes.items():
         if key in span.attributes or not key.startswith(attributes.NAMESPACE):
             continue
-        found = attributes.known(key)
+        found = registry.attribute(key)
         if found is not None and found.key not in span.attributes:
             message = f"Attribute '{key}' is not listed for such a span."
             yield Issue("unexpected_attribute", "improvement", message, key, value)

@@ -19,8 +19,8 @@ from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
 from mttp.reading.stores.texts import TEXTS, StringLosses, typed
 from mttp.semconv import attributes as a
+from mttp.semconv import registry
 from mttp.semconv import spans as names
-from mttp.semconv.types import ATTRIBUTE_TYPES
 
 __all__ = ["SpanTable"]
 
@@ -54,14 +54,14 @@ _NESTED = (
     "Links.Attributes",
 )
 _CONVERTED = ("Timestamp", "Duration", "SpanAttributes", "ResourceAttributes")
-_KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _STATUSES = {"ok": 1, "error": 2}
 _ABOUT_EPISODES = (names.GROUP, names.ANNOTATE, names.GRADE)
 """Kinds of spans outside of episodes that belong to the episodes that they name, not to the whole run."""
 _ARRAYS = frozenset(
     key
-    for key, kind in ATTRIBUTE_TYPES.items()
-    if (kind.endswith("[]") or kind in ("any", "bytes")) and key not in {*KEPT_LISTS, a.ANNOTATION_VALUE}
+    for key, definition in registry.attributes().items()
+    if not (definition.is_template or registry.is_scalar(key))
+    and key not in {*KEPT_LISTS, a.ANNOTATION_VALUE}
 )
 """Attributes that are not fetched where no arrays are wanted."""
 
@@ -262,7 +262,7 @@ def _record(row: Mapping[str, Any]) -> SpanRecord:
         span_id=row["SpanId"],
         parent_id=row["ParentSpanId"],
         name=row["SpanName"],
-        kind=_KINDS.get(_word(row["SpanKind"]), 0),
+        kind=registry.KINDS.get(_word(row["SpanKind"]), 0),
         start_time=start,
         end_time=start + int(row["duration"]),
         status_code=_STATUSES.get(_word(row["StatusCode"]), 0),

@@ -17,6 +17,7 @@ from mttp.reading.stores.query import StoreNotFound, UnknownPath, ask
 from mttp.reading.stores.store import Store
 from mttp.reading.stores.texts import EMPTY, TEXTS, StringLosses, typed
 from mttp.semconv import attributes as a
+from mttp.semconv.registry import KINDS
 
 __all__ = ["Jaeger", "open"]
 
@@ -27,7 +28,6 @@ _TOO_MANY = "search depth must be"
 """In the error of a store whose memory holds fewer traces than the limit of a search."""
 _RAW = {"raw": "true"}
 """Asks for spans as they were sent; without it, times are moved and warnings added."""
-_KINDS = {"internal": 1, "server": 2, "client": 3, "producer": 4, "consumer": 5}
 _EMPTY = (
     f"this store returns {EMPTY!r} for an empty string: empty strings and {EMPTY!r} can't be distinguished"
 )
@@ -249,7 +249,7 @@ def _span(span: Mapping[str, Any], resource: dict[str, Any]) -> SpanRecord:
         span_id=span["spanID"].zfill(16),
         parent_id=parents[0]["spanID"].zfill(16) if parents else "",
         name=span.get("operationName", ""),
-        kind=_KINDS.get(str(values.pop("span.kind", "internal")), 0),
+        kind=KINDS.get(str(values.pop("span.kind", "internal")), 0),
         start_time=start,
         end_time=start + int(span.get("duration", 0)) * 1000,
         status_code=code,

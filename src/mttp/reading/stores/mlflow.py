@@ -13,7 +13,7 @@ from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import StoreNotFound, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.semconv.registry import wanted
 
 __all__ = ["Mlflow", "open"]
 
@@ -62,12 +62,8 @@ class Mlflow(Store):
 def _restored(span: SpanRecord) -> SpanRecord:
     """The span without MLflow's attributes, and with strings where the convention defines strings."""
     values = {
-        key: to_json(value, []) if _is_text(key) and not isinstance(value, str) else value
+        key: to_json(value, []) if wanted(key) == "string" and not isinstance(value, str) else value
         for key, value in span.attributes.items()
         if not key.startswith("mlflow.")
     }
     return replace(span, attributes=values)
-
-
-def _is_text(key: str) -> bool:
-    return ATTRIBUTE_TYPES.get(key) == "string"

@@ -14,7 +14,7 @@ from mttp.reading.stores.address import Address
 from mttp.reading.stores.query import StoreNotFound, ask
 from mttp.reading.stores.store import Store
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES
+from mttp.semconv.registry import wanted
 
 __all__ = ["Tempo", "open"]
 
@@ -114,7 +114,7 @@ class Tempo(Store):
 def _of_integers(query: str) -> str:
     """Advice for a query that compares a double with an integer, which never matches."""
     for key, literal in _COMPARED.findall(query):
-        if ATTRIBUTE_TYPES.get(key) == "double":
+        if wanted(key) == "double":
             return (
                 f". {key} is a double, which never matches an integer: write {literal}.0 instead of {literal}"
             )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from mttp.semconv import attributes as a
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
+from mttp.semconv.registry import wanted
 
 __all__ = ["EMPTY", "TEXTS", "StringLosses", "typed"]
 
@@ -70,29 +69,26 @@ def _type(key: str, found: Mapping[str, Any]) -> str:
     return f"{_of_key(key[len(_COLUMN) :])}[]" if key.startswith(_COLUMN) else _of_key(key)
 
 
-@lru_cache(maxsize=4096)
 def _of_key(key: str) -> str:
     """The type in the registry; string for unknown attributes, which are not converted."""
-    if key in ATTRIBUTE_TYPES:
-        return ATTRIBUTE_TYPES[key]
-    return next((type_ for prefix, type_ in TEMPLATE_TYPES.items() if key.startswith(f"{prefix}.")), "string")
+    return wanted(key) or "string"
 
 
-def _converted(wanted: str, value: Any) -> Any:
+def _converted(type_: str, value: Any) -> Any:
     try:
-        if wanted.endswith("[]"):
-            return _array(wanted[: -len("[]")], value)
-        return _CONVERTED[wanted](value) if wanted in _CONVERTED else value
+        if type_.endswith("[]"):
+            return _array(type_[: -len("[]")], value)
+        return _CONVERTED[type_](value) if type_ in _CONVERTED else value
     except (ValueError, RecursionError):  # a truncated or otherwise invalid value stays a string
         return value
 
 
-def _array(wanted: str, value: Any) -> Any:
+def _array(type_: str, value: Any) -> Any:
     if type(value) is str:
         value = json.loads(value) if value.startswith("[") else value
-    if type(value) is not list or wanted not in _CONVERTED:
+    if type(value) is not list or type_ not in _CONVERTED:
         return value
-    return [_array(wanted, item) if type(item) is list else _CONVERTED[wanted](item) for item in value]
+    return [_array(type_, item) if type(item) is list else _CONVERTED[type_](item) for item in value]
 
 
 def _integer(value: Any) -> Any:
