@@ -12,8 +12,8 @@ from mttp.codec.duplicates import fullness
 from mttp.model.spans import SpanRecord
 from mttp.reading.jsonable import jsonable
 from mttp.semconv import attributes as a
+from mttp.semconv import registry
 from mttp.semconv import spans as names
-from mttp.semconv.types import ATTRIBUTE_TYPES, TEMPLATE_TYPES
 
 __all__ = ["NUMBER", "SPAN_COLUMNS", "batches", "column_type", "needs_arrays"]
 
@@ -56,27 +56,24 @@ out, `size` that of the attributes, events and links that are there.
 
 def column_type(column: str) -> str:
     """Return the SQL type of an attribute's column; raises KeyError for one that is not registered."""
-    if column.endswith(NUMBER) and ATTRIBUTE_TYPES.get(column.removesuffix(NUMBER)) == "any":
+    attributes = registry.attributes()
+    if column.endswith(NUMBER) and _is_any(column.removesuffix(NUMBER)):
         return "DOUBLE"
-    if column in TEMPLATE_TYPES:
-        return f"MAP(VARCHAR, {_TYPES[TEMPLATE_TYPES[column]]})"
-    return _TYPES.get(ATTRIBUTE_TYPES[column], "VARCHAR") if column in ATTRIBUTE_TYPES else _GENAI[column]
+    definition = attributes[column]
+    type_ = _TYPES[definition.type]
+    return f"MAP(VARCHAR, {type_})" if definition.is_template else type_
 
 
-_GENAI: Final = {
-    key: "BIGINT" if key.endswith("_tokens") else "DOUBLE" if key.endswith("chunk") else "VARCHAR"
-    for key in vars(a).values()
-    if isinstance(key, str) and key.startswith(("gen_ai.", "error."))
-}
+def _is_any(key: str) -> bool:
+    definition = registry.attributes().get(key)
+    return definition is not None and definition.type == "any"
 
 
 def needs_arrays(columns: Iterable[str]) -> bool:
     """Return whether some of these columns hold what a scan without arrays leaves out."""
-    return any(column_type(column).endswith("[]") or _is_content(column) for column in columns)
-
-
-def _is_content(column: str) -> bool:
-    return ATTRIBUTE_TYPES.get(column.removesuffix(NUMBER)) == "any"
+    return any(
+        column_type(column).endswith("[]") or _is_any(column.removesuffix(NUMBER)) for column in columns
+    )
 
 
 def batches(records: Iterable[SpanRecord], columns: Sequence[str], *, unpack: bool) -> Iterator[Any]:
@@ -112,14 +109,13 @@ def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
 
 def _cell(column: str) -> Callable[[Any], Any]:
     """Return the function that gives the value of a column from the attributes of a span."""
-    if column in TEMPLATE_TYPES:
-        return _map(f"{column}.", _text if TEMPLATE_TYPES[column] == "any" else lambda value: value)
-    if column.endswith(NUMBER):
+    if column.endswith(NUMBER) and _is_any(column.removesuffix(NUMBER)):
         key = column.removesuffix(NUMBER)
         return lambda attributes: _number(attributes.get(key))
-    if ATTRIBUTE_TYPES.get(column) == "any":
-        return lambda attributes: _text(attributes.get(column))
-    return lambda attributes: attributes.get(column)
+    is_any = _is_any(column)
+    if registry.attributes()[column].is_template:
+        return _map(f"{column}.", _text if is_any else lambda value: value)
+    return lambda attributes: _text(attributes.get(column)) if is_any else attributes.get(column)
 
 
 def _map(prefix: str, value: Callable[[Any], Any]) -> Callable[[Any], Any]:
