@@ -60,13 +60,13 @@ def column_type(column: str) -> str:
     if column.endswith(NUMBER) and _is_any(column.removesuffix(NUMBER)):
         return "DOUBLE"
     definition = attributes[column]
-    type_ = _TYPES[definition.type]
+    type_ = _TYPES.get(definition.type, "VARCHAR")
     return f"MAP(VARCHAR, {type_})" if definition.is_template else type_
 
 
 def _is_any(key: str) -> bool:
     definition = registry.attributes().get(key)
-    return definition is not None and definition.type == "any"
+    return definition is not None and definition.type == "any" and not definition.is_template
 
 
 def needs_arrays(columns: Iterable[str]) -> bool:
