@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from mttp.semconv.registry import fits, type_of
+from mttp.model.evaluations import OUTCOMES
+from mttp.rewards.document import Expected
+from mttp.rewards.static_analysis import Coverage
+from mttp.semconv import attributes as a
+from mttp.semconv.registry import fits, known_values, type_of
 
 
 @pytest.mark.parametrize(
@@ -65,3 +69,20 @@ def test_fits(value: Any, wanted: str, expected: bool):
     An integer is no double, and an array without elements is an array of anything.
     """
     assert expected is fits(value, wanted)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (a.EVAL_OUTCOME, OUTCOMES),
+        (a.REWARD_STATUS, get_args(get_args(Expected.model_fields["status"].annotation)[0])),
+        (a.REWARD_VERDICT, get_args(get_args(Expected.model_fields["verdict"].annotation)[0])),
+        (a.SPEC_CODE_COVERAGE, get_args(Coverage)),
+    ],
+    ids=["eval.outcome", "reward.status", "reward.verdict", "spec.code_coverage"],
+)
+def test_types_in_python_have_the_values_of_the_registry(key, words):
+    """
+    Words that a type checker must see are the known values of the enum.
+    """
+    assert sorted(known_values(key)) == sorted(words)

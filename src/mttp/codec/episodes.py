@@ -29,10 +29,9 @@ from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.semconv.registry import INT64
+from mttp.semconv.registry import INT64, known_values
 
 __all__ = [
-    "OUTCOMES",
     "decode",
     "ending",
     "identity",
@@ -47,8 +46,6 @@ __all__ = [
 
 _Types: TypeAlias = Mapping[str, Sequence[SpanRecord]]
 """Spans of one trace by type."""
-OUTCOMES = ("success", "failure", "unknown")
-"""The possible outcomes."""
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 _UNCONVERTED = {
     (field.name, _SCALARS[field.declared]): field.attribute
@@ -130,8 +127,9 @@ def ending(
 def outcome(given: object, faults: Faults) -> str:
     """Return the outcome; another text is kept with a fault, any other value becomes unknown with a fault."""
     found = _word(given, faults)
-    if found not in OUTCOMES and not fields.is_absent(given):
-        faults.append(f"outcome_invalid: {scalar_text(given):.80} is not one of {', '.join(OUTCOMES)}")
+    outcomes = known_values(a.EPISODE_OUTCOME)
+    if found not in outcomes and not fields.is_absent(given):
+        faults.append(f"outcome_invalid: {scalar_text(given):.80} is not one of {', '.join(outcomes)}")
     return found or "unknown"
 
 

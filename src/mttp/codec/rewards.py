@@ -34,6 +34,7 @@ from mttp.model.spans import SpanRecord
 from mttp.model.values import is_masked
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.registry import known_values
 
 __all__ = [
     "COMPUTED",
@@ -68,7 +69,6 @@ COMPUTED: Any = _Computed()
 MAX_INLINE = 32
 """The maximum number of components on the scoring's own span; further ones have grade spans."""
 
-_STATUSES = ("ok", "partial", "error", "abstained", "missing")
 _TEXTS = keys(
     Reward,
     *("error", "error_type", "raw", "verdict", "grader", "grader_kind", "grader_version"),
@@ -225,7 +225,7 @@ def known_status(given: object, faults: Faults) -> str | None:
     if fields.is_absent(given):
         return None
     status = text(given, []) if issubclass(type(given), str) else None
-    if status not in _STATUSES:
+    if status not in known_values(a.REWARD_STATUS):
         faults.append(f"status_unknown: {scalar_text(given):.80}")
         return None
     return status

@@ -76,8 +76,8 @@ MAPS: Final[Mapping[str, Callable[[Episode], Mapping[str, Any]]]] = {
 """Maps with the user's own names, written after a dot: `metrics.kl`, `components.format`."""
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "status": (*sorted(registry.attributes()[a.EPISODE_STATUS].values), "unfinished"),
-    "reward_status": tuple(sorted(registry.attributes()[a.REWARD_STATUS].values)),
+    "status": (*sorted(registry.known_values(a.EPISODE_STATUS)), "unfinished"),
+    "reward_status": tuple(sorted(registry.known_values(a.REWARD_STATUS))),
 }
 """Valid values of columns with a closed set of values."""
 _CONDITION = re.compile(r"\s*([\w.:/-]+?)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)

@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from mttp.codec import annotations as codec
 from mttp.codec import steps
-from mttp.codec.episodes import OUTCOMES
 from mttp.model.episodes import Annotation, Episode, Group, Step, Update
 from mttp.model.evaluations import Evaluation
 from mttp.reading.problems import Kind
 from mttp.semconv import attributes as a
+from mttp.semconv.registry import known_values
 
 __all__ = ["fold", "in_order"]
 
@@ -250,7 +250,7 @@ def _facts(value: Episode | Step, latest: Mapping[tuple[str, str], Annotation]) 
 def _is_valid(annotation: Annotation) -> bool:
     """Whether the value of an outcome or an advantage has a valid type."""
     if annotation.kind == "outcome":
-        return annotation.value in OUTCOMES
+        return annotation.value in known_values(a.EPISODE_OUTCOME)
     return isinstance(annotation.value, (int, float)) and not isinstance(annotation.value, bool)
 
 

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from mttp.codec import annotations as codec
 from mttp.codec import summary_fields
-from mttp.codec.episodes import OUTCOMES
 from mttp.errors import ReadError
 from mttp.model.episodes import Annotation, Reward
 from mttp.model.keys import name_key
@@ -29,6 +28,7 @@ from mttp.otlp import regular_files
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.registry import known_values
 
 __all__ = ["ABOUT", "MAX_BYTES", "KnownIds", "LabelRow", "known", "rows", "stated"]
 
@@ -165,8 +165,9 @@ def _value(kind: str, value: Any) -> Any:
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
             raise ValueError(f"{kind} is {value!r}, expected a number")
         return float(found)
-    if kind == "outcome" and value not in OUTCOMES:
-        raise ValueError(f"outcome is {value!r}, expected one of {', '.join(OUTCOMES)}")
+    outcomes = known_values(a.EPISODE_OUTCOME)
+    if kind == "outcome" and value not in outcomes:
+        raise ValueError(f"outcome is {value!r}, expected one of {', '.join(outcomes)}")
     if kind in ("label", "comment", "outcome"):
         return _text(value)
     return _scalar(value)

@@ -20,6 +20,7 @@ from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, la
 from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.registry import known_values
 
 __all__ = ["FigureRows", "MissingEpisode", "SpanAggregator"]
 
@@ -331,7 +332,7 @@ class SpanAggregator:
             self._by_group.discard(row)
 
     def _set_outcome(self, row: int, outcome: object) -> None:
-        if outcome not in ("success", "failure", "unknown"):
+        if outcome not in known_values(a.EPISODE_OUTCOME):
             return
         if self._has_figures:
             self._replace(row, outcome=str(outcome))

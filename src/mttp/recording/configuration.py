@@ -39,6 +39,8 @@ from mttp.recording.session_factory import (
     open_session,
     publish,
 )
+from mttp.semconv import attributes as a
+from mttp.semconv.registry import known_values
 from mttp.transports.export_target import Transport
 from mttp.transports.routes import Destination
 from mttp.transports.sampling import Sampling
@@ -56,7 +58,6 @@ _active: Session | None = None
 _implicit = False
 _is_implicit_off = False
 _isolation: IsolatedRecording | None = None
-_KINDS = ("train", "eval", "replay")
 
 
 def configure(
@@ -119,8 +120,8 @@ def configure(
     global _active, _implicit, _is_implicit_off
     check_switches(ConfigureError, {"provenance": provenance, "mirror": mirror})
     kind = checked_text(ConfigureError, "kind", kind)
-    if kind not in _KINDS:
-        raise ConfigureError(f"kind {scalar_text(kind):.80} is not one of {', '.join(_KINDS)}")
+    if kind not in (kinds := known_values(a.RUN_KIND)):
+        raise ConfigureError(f"kind {scalar_text(kind):.80} is not one of {', '.join(kinds)}")
     if meter_provider is not None and not callable(getattr(meter_provider, "get_meter", None)):
         raise ConfigureError(f"meter_provider={scalar_text(meter_provider):.80} is not a meter provider")
     provider.check()

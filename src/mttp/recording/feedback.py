@@ -17,7 +17,6 @@ from opentelemetry.trace import SpanContext, SpanKind
 
 from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
-from mttp.codec.episodes import OUTCOMES
 from mttp.codec.fields import integer
 from mttp.codec.plain import Faults, listed, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model import clock
@@ -31,6 +30,7 @@ from mttp.recording.session import Session
 from mttp.recording.targets import Target
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.semconv.registry import known_values
 
 __all__ = ["annotate", "now", "prefer", "score"]
 
@@ -166,7 +166,7 @@ def _value(kind: str, value: object, faults: Faults) -> Any:
     if kind == "advantage" and (found := number(value)) is not None:
         return found
     kept = text(value if isinstance(value, str) else scalar_text(value), faults)
-    if kind == "advantage" or (kind == "outcome" and kept not in OUTCOMES):
+    if kind == "advantage" or (kind == "outcome" and kept not in known_values(a.EPISODE_OUTCOME)):
         faults.append(f"{kind}_invalid: {kept:.80}")
     return kept
 

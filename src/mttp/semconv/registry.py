@@ -26,6 +26,7 @@ __all__ = [
     "fits",
     "instruments",
     "is_scalar",
+    "known_values",
     "required_of_resource",
     "spans",
     "templates",
@@ -74,7 +75,7 @@ class AttributeDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a template."""
     is_content: bool = False
     """Whether it holds what people, models or environments wrote, which the content switch turns off."""
-    values: frozenset[str] = frozenset()
+    values: tuple[str, ...] = ()
     """Known values of an enum; others may occur."""
     deprecated: tuple[str, str] | None = None
     """Why it should no longer be written, and what to do instead."""
@@ -151,6 +152,11 @@ def spans() -> dict[str, SpanDefinition]:
 def instruments() -> dict[str, Instrument]:
     """Return the instrument of each metric by the metric's name."""
     return {instrument.name: instrument for instrument in _registry().metrics}
+
+
+def known_values(key: str) -> tuple[str, ...]:
+    """Return the known values of an enum."""
+    return attributes()[key].values
 
 
 def required_of_resource() -> Mapping[str, frozenset[str]]:

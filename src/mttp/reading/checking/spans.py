@@ -17,7 +17,7 @@ __all__ = ["issues", "foreign_issues", "word"]
 
 _BY_WORD = {span.name: span for span in registry.spans().values()}
 _MODEL_CALL = _BY_WORD.pop("")
-_OPERATIONS = registry.attributes()[a.GEN_AI_OPERATION_NAME].values
+_OPERATIONS = registry.known_values(a.GEN_AI_OPERATION_NAME)
 _KINDS = {number: kind for kind, number in registry.KINDS.items()}
 
 
