@@ -16,7 +16,7 @@ __all__ = ["decode", "facts"]
 
 _KEYS = frozenset(
     {*keys(Agent).values(), *rewards.KEYS, a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID}
-    | {a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    | {*fields.OF_SPANS.values()}
 )
 _TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks, components, fields, rewards, steps, summary_fields, templates
+from mttp.codec import blocks, components, fields, rewards, steps, summary_fields
 from mttp.codec.blocks import Column
 from mttp.codec.plain import Faults, Plain, plain
 from mttp.model.declarations import keys
@@ -99,12 +99,7 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
         value=_of_steps(found) if is_of_steps else found.get(a.ANNOTATION_VALUE),
         step=found.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
         reward=reward,
-        extra=templates.unknown(found, KEYS, TEMPLATES),
-        trace_id=record.trace_id,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
-        **fields.decode(Annotation, found),
+        **fields.of_span(Annotation, record, KEYS, TEMPLATES) | fields.decode(Annotation, found),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mttp.codec import fields, kinds
 from mttp.codec.plain import Faults, Plain, text
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Call
 from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
@@ -16,26 +17,8 @@ __all__ = ["CONTENT", "EXECUTE_TOOL", "below", "decode", "encode", "encode_field
 
 EXECUTE_TOOL = "execute_tool"
 
-_MODEL = {
-    "name": a.GEN_AI_REQUEST_MODEL,
-    "provider": a.GEN_AI_PROVIDER_NAME,
-    "id": a.GEN_AI_RESPONSE_ID,
-    "response_model": a.GEN_AI_RESPONSE_MODEL,
-    "finish_reasons": a.GEN_AI_RESPONSE_FINISH_REASONS,
-    "input_tokens": a.GEN_AI_USAGE_INPUT_TOKENS,
-    "output_tokens": a.GEN_AI_USAGE_OUTPUT_TOKENS,
-    "reasoning_tokens": a.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS,
-    "time_to_first_chunk": a.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK,
-    "arguments": a.GEN_AI_INPUT_MESSAGES,
-    "result": a.GEN_AI_OUTPUT_MESSAGES,
-    "history": a.CALL_HISTORY_RANGES,
-}
-_TOOL = {
-    "name": a.GEN_AI_TOOL_NAME,
-    "id": a.GEN_AI_TOOL_CALL_ID,
-    "arguments": a.GEN_AI_TOOL_CALL_ARGUMENTS,
-    "result": a.GEN_AI_TOOL_CALL_RESULT,
-}
+_MODEL = keys(Call)
+_TOOL = {field.name: field.of_tool for field in table(Call) if field.of_tool}
 CONTENT = frozenset({_MODEL["arguments"], _MODEL["result"], _TOOL["arguments"], _TOOL["result"]})
 """The attributes of arguments and results."""
 _PARAMETERS = {
@@ -101,22 +84,18 @@ def decode(record: SpanRecord) -> Call:
     """Return the call of a span."""
     found: Mapping[str, Any] = record.attributes
     operation = str(found[a.GEN_AI_OPERATION_NAME])
-    keys = _TOOL if operation == EXECUTE_TOOL else _MODEL
-    values = {name: found[key] for name, key in keys.items() if key in found}
-    for name in ("arguments", "result") if keys is _MODEL and a.RUN_ID not in found else ():
-        if isinstance(values.get(name), str):  # other instrumentations write JSON
-            values[name] = from_json(values[name])
-    reasons = values.get("finish_reasons") or ()
-    values["finish_reasons"] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
-    if "history" in values:
-        values["history"] = tuple(values["history"])
+    if operation == EXECUTE_TOOL:
+        values = {name: found[key] for name, key in _TOOL.items() if key in found}
+    else:
+        values = fields.decode(Call, found)
+        for name in ("arguments", "result") if a.RUN_ID not in found else ():
+            if isinstance(values.get(name), str):  # other instrumentations write JSON
+                values[name] = from_json(values[name])
+        if isinstance(reasons := found.get(a.GEN_AI_RESPONSE_FINISH_REASONS), str):
+            values["finish_reasons"] = (reasons,) if reasons else ()
     return Call(
         operation=operation,
         parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},
-        error_type=found.get(a.ERROR_TYPE),
-        error_message=record.status_message or None,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
         **values,
+        **fields.of_span(Call, record),
     )

@@ -22,10 +22,9 @@ from mttp.codec import (
     summary_fields,
     templates,
 )
-from mttp.codec.plain import Faults, Plain, scalar_text, seed, text, to_json
+from mttp.codec.plain import Faults, Plain, scalar_text, seed, text
 from mttp.model.declarations import keys, table
 from mttp.model.episodes import Agent, Episode, Reward, Step
-from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -53,14 +52,12 @@ _UNCONVERTED = {
     if field.attribute and field.declared in _SCALARS
 }
 """The attributes of arguments that need no conversion, by name and type."""
-_JSON = {"env_kwargs": a.ENV_KWARGS, "env_spaces": a.ENV_SPACES, "inputs": a.INPUTS_JSON}
-_CONVERTED = {**keys(Episode), "seed": a.ENV_SEED}
-_EMPTY: dict[str, Sequence[str]] = {"env_kwargs": ("{}", "[]"), "env_spaces": ("{}", "[]"), "inputs": ()}
+_KEYS = keys(Episode)
+_EMPTY = {a.ENV_KWARGS: ("{}", "[]"), a.ENV_SPACES: ("{}", "[]")}
 """Documents that are not recorded."""
 KEYS = frozenset(
-    {*keys(Episode).values(), *_JSON.values(), *content.FINAL_OBSERVATION, *rewards.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX}
-    | {a.ENV_SEED, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE, *evals.ON_EPISODES}
+    {*_KEYS.values(), *content.FINAL_OBSERVATION, *rewards.KEYS, *fields.OF_SPANS.values()}
+    | {a.SEGMENT_ID, a.SEGMENT_SPAN_COUNT, a.AGENT_ID, a.STEP_INDEX, *evals.ON_EPISODES}
 )
 """All attributes of an episode's root except templates."""
 TEMPLATES = (a.METRIC, a.METADATA, *components.TEMPLATES)
@@ -107,10 +104,11 @@ def _add_facts(attributes: dict[str, Plain], given: Mapping[str, Any], faults: F
         key = _UNCONVERTED.get((name, kind))
         if key is not None and (kind is not int or value in INT64):
             attributes[key] = value if kind is not str or value.isascii() else text(value, faults)
-        elif name not in _JSON:
-            attributes |= fields.encode({name: _CONVERTED[name]}, {name: value}, faults)
-        elif (document := fields.convert(name, to_json, value, faults)) not in (None, *_EMPTY[name]):
-            attributes[_JSON[name]] = document
+        else:
+            key = _KEYS[name]
+            encoded = fields.encode({name: key}, {name: value}, faults)
+            if encoded.get(key) not in _EMPTY.get(key, ()):
+                attributes |= encoded
 
 
 def ending(
@@ -172,19 +170,23 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     scorings = _scorings(children, span_id)
     closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
     parts, effective = segments.EpisodeParts.of(types), segments.effective_scoring(scorings)
-    values = _values(found)
+    values = fields.of_span(Episode, start, KEYS, TEMPLATES) | fields.decode(Episode, found)
     if root is None:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:
         theirs = segments.Totals(step for part, step in members if part != segments.OWNER)
         values |= segments.combined(values, theirs, effective)
+    values |= {
+        "metadata": _own(a.METADATA, start, closings),
+        "metrics": _own(a.METRIC, start, closings),
+        "faults": tuple(
+            fault for record in (start, *closings) for fault in record.attributes.get(a.FAULTS) or ()
+        ),
+        "span_id": span_id,
+        "end_time": None if root is None else root.end_time,
+        "span_count": parts.found if root is None else parts.recorded,
+    }
     return Episode(
-        trace_id=start.trace_id,
-        run_id=str(found.get(a.RUN_ID, "")),
-        id=str(found.get(a.EPISODE_ID, "")),
-        seed=seed(found.get(a.ENV_SEED)),
-        metadata=_own(a.METADATA, start, closings),
-        metrics=_own(a.METRIC, start, closings),
         final_observation=content.decode(content.FINAL_OBSERVATION, found),
         steps=tuple(step for _, step in members),
         agents=tuple(_agents(types, children, members)),
@@ -192,17 +194,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
         rewards=tuple(reward for _, reward in scorings),
         complete=root is not None and not parts.lacking(),
         segments=_segments(records),
-        error_type=found.get(a.ERROR_TYPE),
-        error_message=start.status_message or None,
-        faults=tuple(
-            fault for record in (start, *closings) for fault in record.attributes.get(a.FAULTS) or ()
-        ),
-        omissions=tuple(found.get(a.OMISSIONS) or ()),
-        extra=templates.unknown(found, KEYS, TEMPLATES),
-        span_id=span_id,
-        start_time=start.start_time,
-        end_time=None if root is None else root.end_time,
-        **values | {"span_count": parts.found if root is None else parts.recorded},
+        **values,
     )
 
 
@@ -232,12 +224,6 @@ def _agents(
         scorings.sort(key=lambda scoring: scoring[1].start_time or 0)
         own = sorted(spans[id_], key=lambda span: segments.segment(span) != segments.OWNER)
         yield agents.decode(id_, own, steps=played[id_], scorings=scorings)
-
-
-def _values(found: Mapping[str, Any]) -> dict[str, Any]:
-    values = fields.decode(Episode, found)
-    values |= {name: from_json(found[key]) for name, key in _JSON.items() if key in found}
-    return values
 
 
 def _so_far(steps: segments.Totals) -> dict[str, Any]:

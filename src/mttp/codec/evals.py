@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import fields, kinds, rewards, templates
-from mttp.codec.plain import Faults, Plain, text
+from mttp.codec.plain import Faults, Plain
 from mttp.model.declarations import keys
 from mttp.model.evaluations import OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.model.spans import SpanRecord
@@ -35,18 +35,17 @@ __all__ = [
 
 _IDENTITY = keys(Evaluation, "run_id", "id", "suite", "suite_version")
 _POLICY = keys(Evaluation, "policy", "policy_version")
-_FIGURES = {
-    "pass_rate": a.EVAL_PASS_RATE,
-    "baseline_mean": a.EVAL_BASELINE_SCORE,
-    "delta": a.EVAL_DELTA,
-    "mean": a.GEN_AI_EVALUATION_SCORE_VALUE,
+_START = {
+    name: key
+    for name, key in keys(Evaluation).items()
+    if key not in (a.EVAL_SAMPLES, a.EVAL_IS_BASELINE, a.EVAL_STATUS)
 }
+_FIGURES = keys(EvalSummary)
 _SHARED = keys(TaskResult, "outcome", "score", "baseline_score", "delta")
 """The attributes that a result and its episode share."""
 KEYS = frozenset(
-    {*keys(Evaluation).values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TASKS}
-    | {a.EVAL_SAMPLES, a.EVAL_TAGS, a.EVAL_IS_BASELINE, a.EVAL_STATUS, a.EVAL_RESULT_COUNT}
-    | {a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
+    {*keys(Evaluation).values(), *_FIGURES.values(), *rewards.SPEC_KEYS, a.EVAL_TAGS}
+    | {a.EVAL_RESULT_COUNT, a.GEN_AI_EVALUATION_NAME, a.FAULTS, a.ERROR_TYPE, a.MESSAGE_ID}
 )
 """All attributes of an evaluation except templates."""
 _TEMPLATES = (a.METRIC, a.METADATA, a.EVAL_COUNT, a.EVAL_BASELINE_COUNT)
@@ -67,10 +66,8 @@ ON_EPISODES = frozenset(
 
 def encode(evaluation: Evaluation, faults: Faults) -> dict[str, Plain]:
     """Return the attributes at an evaluation's start, without user-supplied metrics and metadata."""
-    attributes = fields.encode(keys(Evaluation), evaluation, faults)
+    attributes = fields.encode(_START, evaluation, faults)
     attributes |= rewards.encode_spec(evaluation.spec, faults)
-    if evaluation.tasks:
-        attributes[a.EVAL_TASKS] = [text(task, faults) for task in evaluation.tasks]
     if evaluation.samples > 1:
         attributes[a.EVAL_SAMPLES] = evaluation.samples
     if evaluation.tags:
@@ -154,20 +151,19 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     known = start or results[0]
     decoded = tuple(map(_result, results))
     found: Mapping[str, Any] = known.attributes
+    values: dict[str, Any] = {"id": "", "samples": 1 + max((result.sample for result in decoded), default=0)}
+    if start is not None:
+        values = {"id": start.trace_id, **fields.of_span(Evaluation, start, KEYS, _TEMPLATES)}
+    values |= fields.decode(Evaluation, found)
+    values |= {"status": _status(root, known), "start_time": known.start_time}
+    values["end_time"] = None if root is None else root.end_time
     return Evaluation(
-        **{"id": known.trace_id if start else ""} | fields.decode(Evaluation, found),
-        tasks=tuple(found.get(a.EVAL_TASKS) or ()),
-        samples=found.get(a.EVAL_SAMPLES, 1) if start else 1 + max(result.sample for result in decoded),
-        is_baseline=bool(found.get(a.EVAL_IS_BASELINE, False)),
+        **values,
         baseline_counts=templates.decode(a.EVAL_BASELINE_COUNT, found),
         tags=dict(str(pair).partition("=")[::2] for pair in found.get(a.EVAL_TAGS) or ()),
         spec=rewards.spec(found),
-        status=_status(root, known),
         results=decoded,
-        **({} if start is None else _notes(start)),
         trace_ids=(known.trace_id,),
-        start_time=known.start_time,
-        end_time=None if root is None else root.end_time,
     )
 
 
@@ -175,19 +171,6 @@ def _status(root: SpanRecord | None, known: SpanRecord) -> str:
     if root is not None:
         return str(root.attributes.get(a.EVAL_STATUS, "completed"))
     return "unknown" if a.MESSAGE_ID in known.attributes else "unfinished"
-
-
-def _notes(start: SpanRecord) -> dict[str, Any]:
-    """Return the fields that only the evaluation's own span has."""
-    found: Mapping[str, Any] = start.attributes
-    return {
-        "error_type": found.get(a.ERROR_TYPE),
-        "error_message": start.status_message or None,
-        "metrics": templates.decode(a.METRIC, found),
-        "metadata": templates.decode(a.METADATA, found),
-        "faults": tuple(found.get(a.FAULTS) or ()),
-        "extra": templates.unknown(found, KEYS, _TEMPLATES),
-    }
 
 
 def _by_time(record: SpanRecord) -> tuple[int, int, str]:
@@ -209,17 +192,17 @@ def _restated(record: SpanRecord) -> str:
 def _result(record: SpanRecord) -> TaskResult:
     found: Mapping[str, Any] = record.attributes
     passed = found.get(a.TEST_CASE_RESULT_STATUS)
-    error_type = found.get(a.ERROR_TYPE)
+    values = {
+        "task": "",
+        **fields.of_span(TaskResult, record, RESULT_KEYS),
+        **fields.decode(TaskResult, found),
+    }
+    if values.get("error_type") in OUTCOMES:
+        values["error_type"] = None
     return TaskResult(
-        **{"task": ""} | fields.decode(TaskResult, found),
+        **values,
         sample=found.get(a.EVAL_SAMPLE_INDEX, 0),
         passed=None if passed is None else passed == Status.PASS,
-        error_type=None if error_type in OUTCOMES else error_type,
-        extra=templates.unknown(found, RESULT_KEYS, ()),
-        trace_id=record.trace_id,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
     )
 
 

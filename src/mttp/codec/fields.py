@@ -7,20 +7,26 @@ A field that can't be converted costs only itself: it gets its default, with the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, text
+from mttp.codec import templates
+from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, seed, text, to_json
 from mttp.errors import MttpError
-from mttp.model.declarations import keys, table
+from mttp.model.declarations import Field, keys, table
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
 from mttp.model.interrupts import raise_interrupt
+from mttp.model.nesting import from_json
+from mttp.model.spans import SpanRecord
 from mttp.model.values import Value
+from mttp.semconv import attributes as a
 from mttp.semconv.registry import INT64, wanted
 
 __all__ = [
+    "DOCUMENTS",
+    "OF_SPANS",
     "checked",
     "checked_text",
     "convert",
@@ -32,6 +38,7 @@ __all__ = [
     "is_absent",
     "mapping",
     "members",
+    "of_span",
     "optional_text",
 ]
 
@@ -119,6 +126,8 @@ _BY_TYPE: dict[str, _Converter] = {
 """Converters by the registry's types."""
 _EXACT = {"double": float, "boolean": bool}
 """Types whose values need no conversion."""
+DOCUMENTS = frozenset({a.ENV_KWARGS, a.ENV_SPACES, a.INPUTS_JSON, a.REWARD_EVIDENCE, a.RUN_CONFIG_JSON})
+"""Text attributes with the JSON of a value of any type."""
 
 
 def convert(name: str, converter: _Converter, value: Any, faults: Faults) -> Any:
@@ -186,7 +195,9 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
         if value is None or (kind is tuple and not value):
             continue
         type_ = wanted(key) or "any"
-        if kind is str and type_ == "string":
+        if key in DOCUMENTS:
+            value = convert(name, to_json, value, faults)
+        elif kind is str and type_ == "string":
             value = text(value, faults)
         elif kind is not _EXACT.get(type_) and not (kind is int and type_ == "int" and value in INT64):
             value = convert(name, _BY_TYPE[type_], value, faults)
@@ -219,19 +230,68 @@ _EMPTY = ("", (), False)
 
 def decode(kind: Any, found: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the fields of a value whose attributes are there, or those of them with these names."""
-    known = keys(kind, *names)
     return {
-        field.name: _contained(field.declared, found[field.attribute])
-        for field in table(kind)
-        if field.name in known and found.get(field.attribute) is not None
+        name: value if container is None else container(value)
+        for name, key, container in _containers(kind, names)
+        if (value := found.get(key)) is not None
     }
 
 
-def _contained(declared: str, value: Any) -> Any:
-    """Return the value of an attribute in the container that the field declares."""
-    if declared.startswith("tuple["):
-        return tuple(value) if declared.endswith(", ...]") or len(value) == 2 else None
-    return list(value) if declared.startswith("list[") else value
+@lru_cache(maxsize=64)
+def _containers(kind: Any, names: Sequence[str]) -> list[tuple[str, str, Callable[[Any], Any] | None]]:
+    """Return name, attribute and container of each field with an attribute, or of those with these names."""
+    known = keys(kind, *names)
+    return [(field.name, field.attribute, _container(field)) for field in table(kind) if field.name in known]
+
+
+def _container(field: Field) -> Callable[[Any], Any] | None:
+    """Return what makes the declared value of an attribute's; None if they are the same."""
+    if field.attribute in DOCUMENTS:
+        return from_json
+    if field.declared.startswith("tuple["):
+        return tuple if field.declared.endswith(", ...]") else _pair_of
+    return _CONTAINERS.get(field.declared)
+
+
+def _pair_of(value: Any) -> tuple[Any, ...] | None:
+    return tuple(value) if len(value) == 2 else None
+
+
+_CONTAINERS: dict[str, Callable[[Any], Any]] = {"list[str]": list, "int | str": seed}
+
+OF_SPANS = {"error_type": a.ERROR_TYPE, "faults": a.FAULTS, "omissions": a.OMISSIONS}
+"""The attributes of fields that a value has from its span, whatever it is."""
+_TEMPLATES = {"metrics": a.METRIC, "metadata": a.METADATA}
+_IDENTITY = ("trace_id", "span_id", "start_time", "end_time")
+
+
+def of_span(
+    kind: Any, record: SpanRecord, known: frozenset[str] = frozenset(), prefixes: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """
+    Return the fields that a value has from its span, whatever it is: ids, times, faults, metrics, ...
+
+    `extra` has the attributes that are neither `known` nor under one of the prefixes.
+    """
+    found: Mapping[str, Any] = record.attributes
+    names = _names(kind)
+    values: dict[str, Any] = {name: getattr(record, name) for name in _IDENTITY if name in names}
+    if "error_message" in names:
+        values["error_message"] = record.status_message or None
+    for name, key in OF_SPANS.items():
+        if name in names and (value := found.get(key)) is not None:
+            values[name] = value if name == "error_type" else tuple(value)
+    for name, prefix in _TEMPLATES.items():
+        if name in names:
+            values[name] = templates.decode(prefix, found)
+    if "extra" in names:
+        values["extra"] = templates.unknown(found, known, prefixes)
+    return values
+
+
+@lru_cache(maxsize=64)
+def _names(kind: Any) -> frozenset[str]:
+    return frozenset(field.name for field in table(kind))
 
 
 class _FieldRule(NamedTuple):

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from mttp.codec import calls, components, fields, kinds
-from mttp.codec.plain import Faults, Plain, text, to_json
+from mttp.codec.plain import Faults, Plain, text
 from mttp.model.episodes import Grade
 from mttp.model.keys import name_key
-from mttp.model.nesting import from_json
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -45,8 +44,6 @@ def encode(grade: Grade, faults: Faults) -> dict[str, Plain]:
     attributes |= fields.encode_value(grade, faults)
     if grade.weight is not None:
         attributes[f"{a.REWARD_WEIGHT}.{name_key(grade.name)}"] = grade.weight
-    if (document := fields.convert("evidence", to_json, grade.evidence, faults)) is not None:
-        attributes[a.REWARD_EVIDENCE] = document
     return attributes
 
 
@@ -72,10 +69,7 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
     return Grade(
         name=components.name(found),
         weight=found.get(weight),
-        evidence=from_json(found[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in found else None,
         parts=below(record.span_id, children),
         calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
-        start_time=record.start_time,
-        end_time=record.end_time,
-        **{"kind": ""} | fields.decode(Grade, found),
+        **{"kind": "", **fields.of_span(Grade, record), **fields.decode(Grade, found)},
     )

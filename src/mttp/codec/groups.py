@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from mttp.codec import fields, templates
+from mttp.codec import fields
 from mttp.codec.plain import Faults, Plain
 from mttp.model.declarations import keys
 from mttp.model.episodes import Group
@@ -25,14 +22,5 @@ def encode(group: Group, faults: Faults) -> dict[str, Plain]:
 
 def decode(record: SpanRecord) -> Group:
     """Return the group of a span."""
-    found: Mapping[str, Any] = record.attributes
-    return Group(
-        **fields.decode(Group, found),
-        metrics=templates.decode(a.METRIC, found),
-        metadata=templates.decode(a.METADATA, found),
-        extra=templates.unknown(found, KEYS, (a.METRIC, a.METADATA)),
-        trace_id=record.trace_id,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
-    )
+    values = fields.of_span(Group, record, KEYS, (a.METRIC, a.METADATA))
+    return Group(**values | fields.decode(Group, record.attributes))

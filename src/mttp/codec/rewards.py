@@ -21,13 +21,11 @@ from mttp.codec.plain import (
     number,
     scalar_text,
     text,
-    to_json,
     unknown_arguments,
 )
-from mttp.model.declarations import keys
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Call, Grade, Reward, Spec
 from mttp.model.interrupts import is_exception, raise_interrupt
-from mttp.model.nesting import from_json
 from mttp.model.reprs import exception_text
 from mttp.model.scorings import INVALID_VALUE
 from mttp.model.spans import SpanRecord
@@ -69,20 +67,16 @@ COMPUTED: Any = _Computed()
 MAX_INLINE = 32
 """The maximum number of components on the scoring's own span; further ones have grade spans."""
 
-_TEXTS = keys(
-    Reward,
-    *("error", "error_type", "raw", "verdict", "grader", "grader_kind", "grader_version"),
-    *("label", "explanation"),
-)
-_FACTS = _TEXTS.keys() - {"error", "error_type", "raw"}
+_FACTS = frozenset(field.name for field in table(Reward) if field.declared == "str" and field.is_optional) - {
+    "error",
+    "error_type",
+    "raw",
+}
 """The text arguments of a scoring."""
 _SPEC = keys(Spec)
 SPEC_KEYS = frozenset(_SPEC.values())
 """The attributes of a reward spec's identity."""
-KEYS = frozenset(
-    {*_TEXTS.values(), *SPEC_KEYS, a.REWARD_VALUE, a.REWARD_STATUS, a.REWARD_RANGE}
-    | {a.REWARD_MISMATCH, a.REWARD_FAILED_CHECKS, a.GRADER_RELATIVE, a.REWARD_CLIPPED}
-)
+KEYS = frozenset({*keys(Reward).values(), *SPEC_KEYS}) - {a.REWARD_EVIDENCE}
 """The attributes of a scoring that may be on the scored span, except templates."""
 
 
@@ -399,22 +393,8 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     apart = {grade.name for grade in reward.grades if not grade.kind and grade.status != "ok"}
     named = [*reward.components, *reward.component_statuses][:MAX_INLINE]
     inline = [name for name in named if name not in apart] if apart else named
-    attributes: dict[str, Plain] = {a.REWARD_STATUS: reward.status}
-    if reward.value is not None:
-        attributes[a.REWARD_VALUE] = reward.value
-    if reward.range is not None:
-        attributes[a.REWARD_RANGE] = list(reward.range)
-    if reward.mismatch:
-        attributes[a.REWARD_MISMATCH] = True
-    if reward.clipped:
-        attributes[a.REWARD_CLIPPED] = True
-    if (document := fields.convert("evidence", to_json, reward.evidence, faults)) is not None:
-        attributes[a.REWARD_EVIDENCE] = document
-    if reward.relative is not None:
-        attributes[a.GRADER_RELATIVE] = reward.relative
-    if reward.failed_checks:
-        attributes[a.REWARD_FAILED_CHECKS] = list(reward.failed_checks)
-    attributes |= _texts(reward, _TEXTS, faults) | encode_spec(reward.spec, faults)
+    attributes = {a.REWARD_STATUS: reward.status} | fields.encode_value(reward, faults)
+    attributes |= encode_spec(reward.spec, faults)
     weights = {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)}
     for prefix, items in (
         (a.REWARD_SCORE, {name: score for name, score in reward.components.items() if name in inline}),
@@ -427,17 +407,13 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
 
 def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
     """Return the attributes of a reward spec's identity; empty for None."""
-    return _texts(spec, _SPEC, faults)
+    return {} if spec is None else fields.encode(_SPEC, spec, faults)
 
 
 def spec(attributes: Mapping[str, Plain]) -> Spec | None:
     """Return the reward spec that these attributes name; None without a name."""
-    found = {name: attributes[key] for name, key in _SPEC.items() if key in attributes}
+    found = fields.decode(Spec, attributes)
     return Spec(**found) if "name" in found else None
-
-
-def _texts(source: object, keys: Mapping[str, str], faults: Faults) -> dict[str, Plain]:
-    return {} if source is None else fields.encode(keys, source, faults)
 
 
 def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
@@ -471,10 +447,7 @@ def decode(
         component_statuses=statuses,
         weights=weights,
         spec=spec(attributes),
-        evidence=from_json(attributes[a.REWARD_EVIDENCE]) if a.REWARD_EVIDENCE in attributes else None,
         grades=grade_codec.below(record.span_id, children),
         calls=tuple(map(call_codec.decode, call_codec.below(record.span_id, children))),
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
+        **fields.of_span(Reward, record),
     )

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.codec import fields, kinds, templates
-from mttp.codec.plain import Faults, Plain, seed, to_json
+from mttp.codec.plain import Faults, Plain, to_json
 from mttp.codec.secrets import Secrets
 from mttp.model.declarations import keys
 from mttp.model.episodes import Run
-from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -21,7 +20,7 @@ __all__ = ["config", "decode", "encode"]
 
 _PYTHON = (a.PROCESS_RUNTIME_NAME, a.PROCESS_RUNTIME_VERSION)
 _PLATFORM = (a.OS_TYPE, a.HOST_ARCH)
-KEYS = frozenset({*keys(Run).values(), *_PYTHON, *_PLATFORM, a.RUN_SEED, a.RUN_CONFIG_JSON, a.RUN_PACKAGES})
+KEYS = frozenset({*keys(Run).values(), *_PYTHON, *_PLATFORM, a.RUN_PACKAGES})
 """All attributes of a run span."""
 
 
@@ -37,7 +36,7 @@ def config(value: object, faults: Faults, secrets: Secrets) -> dict[str, Plain]:
 
 def encode(faults: Faults, **given: Any) -> dict[str, Plain]:
     """Return the attributes of a run's fields; None values are skipped."""
-    attributes = fields.encode({**keys(Run), "seed": a.RUN_SEED}, given, faults)
+    attributes = fields.encode(keys(Run), given, faults)
     for name, (first_key, rest_key) in (("python", _PYTHON), ("platform", _PLATFORM)):
         if given.get(name):
             first, _, rest = str(given[name]).partition(" ")
@@ -54,8 +53,6 @@ def decode(records: Sequence[SpanRecord]) -> Run:
     found: Mapping[str, Any] = record.attributes
     packages = dict(str(item).partition("==")[::2] for item in found.get(a.RUN_PACKAGES) or ())
     return Run(
-        seed=seed(found.get(a.RUN_SEED)),
-        config=from_json(found[a.RUN_CONFIG_JSON]) if a.RUN_CONFIG_JSON in found else None,
         packages=packages,
         python=_joined(found, _PYTHON),
         platform=_joined(found, _PLATFORM),

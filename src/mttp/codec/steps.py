@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mttp.codec import components, content, fields, rewards, templates, tokens
+from mttp.codec import components, content, fields, rewards, tokens
 from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.calls import decode as decode_call
 from mttp.codec.plain import Faults, Plain
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Reward, Step
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
@@ -17,20 +18,16 @@ from mttp.semconv import attributes as a
 __all__ = ["FACTS", "KEYS", "decode", "facts", "place", "reward"]
 
 FACTS = {
-    "trained_reward": a.STEP_TRAINED_REWARD,
-    "value_estimate": a.STEP_VALUE_ESTIMATE,
-    "return_target": a.STEP_RETURN_TARGET,
-    "advantage": a.STEP_ADVANTAGE,
-    "logprob": a.STEP_LOGPROB,
+    field.name: field.attribute
+    for field in table(Step)
+    if field.declared == "float" and field.attribute != a.STEP_REWARD
 }
 """The attributes of a trainer's numbers about a step, by name."""
-_FLAGS = {"terminated": a.STEP_TERMINATED, "truncated": a.STEP_TRUNCATED}
-_FACTS = FACTS | _FLAGS
+_FACTS = {**FACTS, **keys(Step, "terminated", "truncated")}
 REWARD_KEYS = frozenset({a.STEP_REWARD, a.STEP_REWARD_STATUS, a.STEP_REWARD_RAW})
 KEYS = frozenset(
-    {*FACTS.values(), *_FLAGS.values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
-    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, *REWARD_KEYS}
-    | {a.STEP_FRAME, a.FAULTS, a.OMISSIONS, a.ERROR_TYPE}
+    {*keys(Step).values(), *content.OBSERVATION, *content.ACTION, *tokens.KEYS}
+    | {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, *fields.OF_SPANS.values()}
 )
 """All attributes of a step except templates."""
 TEMPLATES = (a.METRIC, a.METADATA, *components.OF_STEPS)
@@ -72,28 +69,14 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
         scored = replace(record, span_id="", start_time=record.end_time, attributes=scoring)
         scorings = (*scorings, rewards.decode(scored, {}))
     noted = [found, *(call.attributes for call in calls if a.CALL_HISTORY_RANGES in call.attributes)]
-    stated: dict[str, Any] = {name: found.get(key) for name, key in _FACTS.items()}
+    values = fields.decode(Step, found) | fields.of_span(Step, record, KEYS, TEMPLATES)
+    values["faults"] = tuple(fault for attributes in noted for fault in attributes.get(a.FAULTS) or ())
+    values["omissions"] = tuple(text for attributes in noted for text in attributes.get(a.OMISSIONS) or ())
     return Step(
-        index=found.get(a.STEP_INDEX, 0),
-        agent=found.get(a.AGENT_ID),
         observation=observation,
         action=action,
-        frame=found.get(a.STEP_FRAME),
-        reward=found.get(a.STEP_REWARD),
-        reward_status=found.get(a.STEP_REWARD_STATUS, "missing"),
-        reward_raw=found.get(a.STEP_REWARD_RAW),
         tokens=tokens.decode(found),
         rewards=tuple(scorings),
         calls=called,
-        metrics=templates.decode(a.METRIC, found),
-        metadata=templates.decode(a.METADATA, found),
-        error_type=found.get(a.ERROR_TYPE),
-        error_message=record.status_message or None,
-        faults=tuple(fault for attributes in noted for fault in attributes.get(a.FAULTS) or ()),
-        omissions=tuple(text for attributes in noted for text in attributes.get(a.OMISSIONS) or ()),
-        extra=templates.unknown(found, KEYS, TEMPLATES),
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
-        **stated,
+        **values,
     )

@@ -11,7 +11,6 @@ import json
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
 from operator import add
@@ -20,8 +19,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from mttp.codec import fields
 from mttp.codec.plain import Faults, Plain, listed, mapped, scalar_text, text, unknown_arguments
 from mttp.codec.plain import count as whole_number
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Tokens
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.reprs import type_name
@@ -46,35 +47,14 @@ __all__ = [
     "unpack",
 ]
 
-ARRAY_KEYS = {
-    "ids": a.TOKEN_IDS,
-    "prompt_ids": a.TOKEN_PROMPT_IDS,
-    "logprobs": a.TOKEN_LOGPROBS,
-    "trainer_logprobs": a.TOKEN_TRAINER_LOGPROBS,
-    "ref_logprobs": a.TOKEN_REF_LOGPROBS,
-    "masks": a.TOKEN_MASKS,
-    "advantages": a.TOKEN_ADVANTAGES,
-    "rewards": a.TOKEN_REWARDS,
-    "entropies": a.TOKEN_ENTROPIES,
-    "values": a.TOKEN_VALUES,
-    "loss_weights": a.TOKEN_LOSS_WEIGHTS,
-}
+ARRAY_KEYS = keys(Tokens, *Tokens.ARRAYS)
 """The attribute of each array in the array form."""
-_FACT_KEYS = {
-    "count": a.TOKEN_COUNT,
-    "prompt_count": a.TOKEN_PROMPT_COUNT,
-    "tokenizer": a.TOKEN_TOKENIZER,
-    "texts": a.TOKEN_TEXTS,
-    "template_sha256": a.TOKEN_TEMPLATE_SHA256,
-    "logprob_basis": a.TOKEN_LOGPROB_BASIS,
-    "policy_version": a.TOKEN_POLICY_VERSION,
-    "omitted_reason": a.TOKEN_OMITTED_REASON,
-}
-_FIELDS = frozenset(item.name for item in fields(Tokens))
-_FACTS = tuple(item.name for item in fields(Tokens) if item.name not in ARRAY_KEYS)
+_FACT_KEYS = {name: key for name, key in keys(Tokens).items() if name not in ARRAY_KEYS and name != "parent"}
+_FIELDS = frozenset(field.name for field in table(Tokens))
+_FACTS = tuple(field.name for field in table(Tokens) if field.name not in ARRAY_KEYS)
 _LENGTHS = {"ids": "count", "prompt_ids": "prompt_count"}
 KEYS = frozenset(
-    {*ARRAY_KEYS.values(), *_FACT_KEYS.values(), a.TOKEN_PARENT, a.TOKEN_LAYOUT, a.TOKEN_DATA}
+    {*keys(Tokens).values(), a.TOKEN_LAYOUT, a.TOKEN_DATA}
     | {a.TOKEN_ENCODING, a.TOKEN_MEAN_LOGPROB, a.TOKEN_URI, a.TOKEN_SHA256}
 )
 """All attributes of a token block."""
@@ -564,11 +544,7 @@ def decode(attributes: Mapping[str, Plain]) -> Tokens | None:
     """Return the block of these attributes, in either form; None without one."""
     if a.TOKEN_ENCODING not in attributes and a.TOKEN_COUNT not in attributes:
         return None
-    facts: dict[str, Any] = {
-        name: attributes[key] for name, key in _FACT_KEYS.items() if attributes.get(key) is not None
-    }
-    if "texts" in facts:
-        facts["texts"] = tuple(facts["texts"])
+    facts = fields.decode(Tokens, attributes, *_FACT_KEYS)
     try:
         rows = _rows(attributes)
         parent = attributes.get(a.TOKEN_PARENT)

@@ -82,18 +82,11 @@ def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
             discarded[reason] = (*discarded.get(reason, ()), *mark.get(a.UPDATE_EPISODES, ()))
     consumed = [mark for mark in marks if a.UPDATE_DISCARD_REASON not in mark]
     return Update(
-        **fields.decode(Update, found),
         groups=_all(consumed, a.UPDATE_GROUPS),
         episodes=_all(consumed, a.UPDATE_EPISODES),
         discarded=templates.decode(a.UPDATE_DISCARDED, found),
         discarded_episodes=discarded,
-        metrics=templates.decode(a.METRIC, found),
-        metadata=templates.decode(a.METADATA, found),
-        extra=templates.unknown(found, KEYS, TEMPLATES),
-        trace_id=record.trace_id,
-        span_id=record.span_id,
-        start_time=record.start_time,
-        end_time=record.end_time,
+        **fields.of_span(Update, record, KEYS, TEMPLATES) | fields.decode(Update, found),
     )
 
 

@@ -26,7 +26,9 @@ class Field(NamedTuple):
     """Its type, without `| None`."""
     is_optional: bool
     attribute: str
-    """The attribute that holds it; empty if it has none, or more than one."""
+    """The attribute that holds it; empty if it has none of its own."""
+    of_tool: str
+    """The attribute that holds it in a call of a tool; empty for other fields."""
     default: Any
     """Its default, or what makes it; empty text for a required field, such as a name."""
 
@@ -36,18 +38,14 @@ def table(kind: Any) -> tuple[Field, ...]:
     """Return the fields of a class of values in their order."""
     rows = []
     for item in fields(kind):
-        declared, attribute = str(item.type), ""
-        if declared.startswith(_ANNOTATED):
-            declared, _, constant = declared[len(_ANNOTATED) : -1].rpartition(", a.")
-            attribute = getattr(a, constant)
+        declared, *constants = str(item.type).removeprefix("Annotated[").split(", a.")
+        constants = [constant.rstrip("]") for constant in constants]
+        attribute, of_tool = [*(getattr(a, constant) for constant in constants), "", ""][:2]
         default = item.default if item.default_factory is MISSING else item.default_factory
         default = "" if default is MISSING else default
         shortest = declared.removesuffix(" | None")
-        rows.append(Field(item.name, shortest, shortest != declared, attribute, default))
+        rows.append(Field(item.name, shortest, shortest != declared, attribute, of_tool, default))
     return tuple(rows)
-
-
-_ANNOTATED = "Annotated["
 
 
 @lru_cache(maxsize=64)

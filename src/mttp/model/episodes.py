@@ -9,7 +9,7 @@ NaN equals NaN, arrays compare by dtype, shape and content, and comparisons igno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
 from mttp.model.calls import Call
@@ -54,65 +54,53 @@ class Tokens(Value):
     numeric.
     """
 
-    ids: IntArray | None = None
+    ids: Annotated[IntArray | None, a.TOKEN_IDS] = None
     """Completion token ids, shape [completion]; None if they were left out (see `omitted_reason`)."""
-    prompt_ids: IntArray | None = None
+    prompt_ids: Annotated[IntArray | None, a.TOKEN_PROMPT_IDS] = None
     """Prompt token ids, shape [prompt]; with a `parent`, only those after the parent's prefix."""
-    logprobs: FloatArray | None = None
+    logprobs: Annotated[FloatArray | None, a.TOKEN_LOGPROBS] = None
     """Log probabilities (nats) under the sampling policy."""
-    trainer_logprobs: FloatArray | None = None
+    trainer_logprobs: Annotated[FloatArray | None, a.TOKEN_TRAINER_LOGPROBS] = None
     """Log probabilities (nats) recomputed by the trainer."""
-    ref_logprobs: FloatArray | None = None
+    ref_logprobs: Annotated[FloatArray | None, a.TOKEN_REF_LOGPROBS] = None
     """Log probabilities (nats) under the reference policy."""
-    masks: IntArray | None = None
+    masks: Annotated[IntArray | None, a.TOKEN_MASKS] = None
     """1 for tokens that were sampled by the policy or count in the loss; 0 for others."""
-    advantages: FloatArray | None = None
+    advantages: Annotated[FloatArray | None, a.TOKEN_ADVANTAGES] = None
     """The advantage per token."""
-    rewards: FloatArray | None = None
+    rewards: Annotated[FloatArray | None, a.TOKEN_REWARDS] = None
     """The reward per token."""
-    entropies: FloatArray | None = None
+    entropies: Annotated[FloatArray | None, a.TOKEN_ENTROPIES] = None
     """The entropy (nats) of the distribution that each token was sampled from."""
-    values: FloatArray | None = None
+    values: Annotated[FloatArray | None, a.TOKEN_VALUES] = None
     """The value estimate per token."""
-    loss_weights: FloatArray | None = None
+    loss_weights: Annotated[FloatArray | None, a.TOKEN_LOSS_WEIGHTS] = None
     """The weight of each token in the loss."""
     alignment: Mapping[str, str] = field(default_factory=dict)
     """The tokens that each array covers: all, completion, sampled, prompt, or unaligned if unclear."""
-    parent: tuple[int, int] | None = None
+    parent: Annotated[tuple[int, int] | None, a.TOKEN_PARENT] = None
     """The block that this one continues: (step index, length of its prefix in this block)."""
-    count: int | None = None
+    count: Annotated[int | None, a.TOKEN_COUNT] = None
     """The number of completion tokens, also if the ids were left out."""
-    prompt_count: int | None = None
+    prompt_count: Annotated[int | None, a.TOKEN_PROMPT_COUNT] = None
     """The number of prompt tokens."""
-    tokenizer: str | None = None
+    tokenizer: Annotated[str | None, a.TOKEN_TOKENIZER] = None
     """The tokenizer's name."""
-    texts: tuple[str, ...] = ()
+    texts: Annotated[tuple[str, ...], a.TOKEN_TEXTS] = ()
     """The text of each completion token, where the server gives it."""
-    template_sha256: str | None = None
+    template_sha256: Annotated[str | None, a.TOKEN_TEMPLATE_SHA256] = None
     """SHA-256 of the chat template."""
-    logprob_basis: str | None = None
+    logprob_basis: Annotated[str | None, a.TOKEN_LOGPROB_BASIS] = None
     """raw, or processed (after temperature, top-k, top-p)."""
-    policy_version: str | None = None
+    policy_version: Annotated[str | None, a.TOKEN_POLICY_VERSION] = None
     """The version of the policy that sampled this block."""
-    omitted_reason: str | None = None
+    omitted_reason: Annotated[str | None, a.TOKEN_OMITTED_REASON] = None
     """The reason for leaving the arrays out, if they were."""
 
-    ARRAYS: ClassVar[tuple[str, ...]] = (
-        "ids",
-        "prompt_ids",
-        "logprobs",
-        "trainer_logprobs",
-        "ref_logprobs",
-        "masks",
-        "advantages",
-        "rewards",
-        "entropies",
-        "values",
-        "loss_weights",
-    )
+    ARRAYS: ClassVar[tuple[str, ...]]
     """The names of the array fields, in layout order."""
-
-    INTEGER_ARRAYS: ClassVar[frozenset[str]] = frozenset({"ids", "prompt_ids", "masks"})
+    INTEGER_ARRAYS: ClassVar[frozenset[str]]
+    """The names of those with integers."""
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -143,6 +131,11 @@ class Tokens(Value):
             if name in guessed:
                 guessed[name] = alignment
         return guessed
+
+
+_ARRAYS = {each.name: str(each.type) for each in fields(Tokens) if "Array" in str(each.type)}
+Tokens.ARRAYS = tuple(_ARRAYS)
+Tokens.INTEGER_ARRAYS = frozenset(name for name, declared in _ARRAYS.items() if "IntArray" in declared)
 
 
 def _index(count: Any) -> int:
@@ -275,35 +268,35 @@ def _scores(scorings: Sequence[Reward], annotations: Sequence[Annotation]) -> di
 class Step(Value):
     """A step of an episode: observation, action and reward."""
 
-    index: int = 0
+    index: Annotated[int, a.STEP_INDEX] = 0
     """The index in the episode, or among the steps of the agent, from 0."""
-    agent: str | None = None
+    agent: Annotated[str | None, a.AGENT_ID] = None
     """The id of the agent, in an episode with several agents."""
     observation: Any = None
     """The observation before the action."""
     action: Any = None
     """The action."""
-    frame: str | None = None
+    frame: Annotated[str | None, a.STEP_FRAME] = None
     """The rendered picture before the action, as a data URL; one without data repeats an earlier step's."""
-    reward: float | None = None
+    reward: Annotated[float | None, a.STEP_REWARD] = None
     """The reward; None if none was given or the value was not a finite number."""
-    reward_status: str = "missing"
+    reward_status: Annotated[str, a.STEP_REWARD_STATUS] = "missing"
     """ok, error, abstained or missing."""
-    reward_raw: str | None = None
+    reward_raw: Annotated[str | None, a.STEP_REWARD_RAW] = None
     """The invalid reward as text, if a reward was given that is not a finite number."""
-    trained_reward: float | None = None
+    trained_reward: Annotated[float | None, a.STEP_TRAINED_REWARD] = None
     """The reward that the trainer used, if a library changed it."""
-    terminated: bool | None = None
+    terminated: Annotated[bool | None, a.STEP_TERMINATED] = None
     """Whether this step ended the task."""
-    truncated: bool | None = None
+    truncated: Annotated[bool | None, a.STEP_TRUNCATED] = None
     """Whether a limit cut the episode off after this step."""
-    value_estimate: float | None = None
+    value_estimate: Annotated[float | None, a.STEP_VALUE_ESTIMATE] = None
     """The critic's value of the observation."""
-    return_target: float | None = None
+    return_target: Annotated[float | None, a.STEP_RETURN_TARGET] = None
     """The training target of the critic."""
-    advantage: float | None = None
+    advantage: Annotated[float | None, a.STEP_ADVANTAGE] = None
     """The advantage of the action, as computed by the trainer."""
-    logprob: float | None = None
+    logprob: Annotated[float | None, a.STEP_LOGPROB] = None
     """The log probability (nats) of the action."""
     tokens: Tokens | None = None
     """The sampled tokens, if the policy is a language model."""
@@ -400,9 +393,9 @@ class Episode(Value):
 
     trace_id: str = ""
     """The trace id, 32 hex digits."""
-    run_id: str = ""
+    run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the run."""
-    id: str = ""
+    id: Annotated[str, a.EPISODE_ID] = ""
     """The episode's id: the trace id, unless several attempts share an id."""
     index: Annotated[int | None, a.EPISODE_INDEX] = None
     """The index among the episodes that the process started, from 0."""
@@ -414,9 +407,9 @@ class Episode(Value):
     """The environment's version."""
     env_index: Annotated[int | None, a.ENV_INDEX] = None
     """The index of the sub-environment in a vector environment."""
-    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    env_kwargs: Annotated[Mapping[str, Any], a.ENV_KWARGS] = field(default_factory=dict)
     """The environment's constructor arguments."""
-    env_spaces: Mapping[str, Any] = field(default_factory=dict)
+    env_spaces: Annotated[Mapping[str, Any], a.ENV_SPACES] = field(default_factory=dict)
     """The environment's observation and action space."""
     env_wrappers: Annotated[tuple[str, ...], a.ENV_WRAPPERS] = ()
     """The environment's wrappers, outermost first."""
@@ -430,7 +423,7 @@ class Episode(Value):
     """The names of the subsets that the task belongs to."""
     group: Annotated[str | None, a.GROUP_ID] = None
     """The group's id: the episode's own, else that of the group with this episode as a member."""
-    seed: int | str | None = None
+    seed: Annotated[int | str | None, a.ENV_SEED] = None
     """The environment's seed."""
     policy: Annotated[str | None, a.POLICY_ID] = None
     """The policy's id."""
@@ -440,7 +433,7 @@ class Episode(Value):
     """The version of the policy at the last step."""
     policy_update_index: Annotated[int | None, a.POLICY_UPDATE_INDEX] = None
     """The index of the update that produced the policy."""
-    inputs: Any = None
+    inputs: Annotated[Any, a.INPUTS_JSON] = None
     """Inputs of rewards besides the steps: answer, ground truth, final state."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """User-supplied values by name."""
@@ -706,13 +699,13 @@ class Run(Value):
     """The number of episodes that the process started; None until the end."""
     attempt: Annotated[int | None, a.RUN_ATTEMPT] = None
     """The number of the attempt at this run, from 0."""
-    seed: int | str | None = None
+    seed: Annotated[int | str | None, a.RUN_SEED] = None
     """The run's seed."""
     rank: Annotated[int | None, a.RUN_RANK] = None
     """The rank of this process."""
     world_size: Annotated[int | None, a.RUN_WORLD_SIZE] = None
     """The number of launched processes."""
-    config: Any = None
+    config: Annotated[Any, a.RUN_CONFIG_JSON] = None
     """The hyperparameters and other configuration."""
     config_sha256: Annotated[str | None, a.RUN_CONFIG_SHA256] = None
     """SHA-256 of the configuration as canonical JSON."""

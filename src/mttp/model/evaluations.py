@@ -126,7 +126,7 @@ class EvalSummary:
     """The number of errored results by error type; `_OTHER` for an error without a type."""
     extra: tuple[str, ...] = ()
     """The tasks with a result that were not planned."""
-    mean: float | None = None
+    mean: Annotated[float | None, a.GEN_AI_EVALUATION_SCORE_VALUE] = None
     """Mean over tasks of the mean score of their samples; None without scores."""
     judged: int = 0
     """The number of scored results with a verdict."""
@@ -134,7 +134,7 @@ class EvalSummary:
     """The number of tasks with such a result."""
     passed: int = 0
     """The number of results with a verdict that passed."""
-    pass_rate: float | None = None
+    pass_rate: Annotated[float | None, a.EVAL_PASS_RATE] = None
     """Mean over these tasks of the share of their samples that passed, from 0 to 1: pass@1."""
     pass_error: float | None = None
     """Standard error of the pass rate; None for fewer than two tasks."""
@@ -144,9 +144,9 @@ class EvalSummary:
     """The number of tasks with a score and a baseline."""
     baseline_failed: int | None = None
     """The number of failed results in the baseline, over the tasks of both; None if unknown."""
-    baseline_mean: float | None = None
+    baseline_mean: Annotated[float | None, a.EVAL_BASELINE_SCORE] = None
     """Mean of the baseline's scores over the compared tasks; None without any."""
-    delta: float | None = None
+    delta: Annotated[float | None, a.EVAL_DELTA] = None
     """Mean over the compared tasks of their mean score minus the baseline's."""
     delta_error: float | None = None
     """Standard error of the delta; None for fewer than two tasks."""
@@ -261,11 +261,11 @@ class Evaluation(Value):
     """The id of the last run that worked on the evaluation."""
     run_name: Annotated[str | None, a.RUN_NAME] = None
     """The name of that run."""
-    tasks: tuple[str, ...] = ()
+    tasks: Annotated[tuple[str, ...], a.EVAL_TASKS] = ()
     """Ids of the planned tasks; empty if they were not stated."""
-    samples: int = 1
+    samples: Annotated[int, a.EVAL_SAMPLES] = 1
     """The planned number of samples per task."""
-    is_baseline: bool = False
+    is_baseline: Annotated[bool, a.EVAL_IS_BASELINE] = False
     """Whether the evaluation is a baseline for others."""
     baseline_counts: Mapping[str, int] = field(default_factory=dict)
     """The number of the baseline's results by outcome, over the tasks of both."""
@@ -279,7 +279,7 @@ class Evaluation(Value):
     """The policy's id."""
     policy_version: Annotated[str | None, a.POLICY_VERSION_START] = None
     """The policy's version."""
-    status: str = "unfinished"
+    status: Annotated[str, a.EVAL_STATUS] = "unfinished"
     """completed, aborted or error; unfinished if the end is not in the recording."""
     error_type: str | None = None
     """The class of the exception that ended the evaluation."""

@@ -118,7 +118,7 @@ class Grade(Value):
     """The component's label for the value."""
     explanation: Annotated[str | None, a.GEN_AI_EVALUATION_EXPLANATION] = None
     """The component's explanation of the value."""
-    evidence: Any = None
+    evidence: Annotated[Any, a.REWARD_EVIDENCE] = None
     """The component's evidence for the value, as JSON data."""
     relative: Annotated[bool | None, a.GRADER_RELATIVE] = None
     """Whether the value is comparable only within its group."""
@@ -205,7 +205,7 @@ class Reward(Value):
     """The grader's explanation of the score."""
     clipped: Annotated[bool, a.REWARD_CLIPPED] = False
     """Whether the value was outside of the range and was clipped."""
-    evidence: Any = None
+    evidence: Annotated[Any, a.REWARD_EVIDENCE] = None
     """The evidence for the score; for a relative score the group, its order and the judge."""
     grades: tuple[Grade, ...] = ()
     """The grade of each component, if a reward spec scored; else of those that failed or called a model."""
