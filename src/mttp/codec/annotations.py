@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mttp.model.episodes import Annotation, Reward
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 
-__all__ = ["FACT", "OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind"]
+__all__ = ["FACT", "OF_STEPS", "PREFERENCE", "STATED", "decode", "encode", "kind", "spans"]
 
 PREFERENCE = "preference"
 FACT = "fact"
@@ -101,6 +102,18 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
         reward=reward,
         **fields.of_span(Annotation, record, KEYS, TEMPLATES) | fields.decode(Annotation, found),
     )
+
+
+def spans(record: SpanRecord) -> Iterator[SpanRecord]:
+    """Yield a span for each step of an annotation of several steps, as if each were annotated apart."""
+    found = record.attributes
+    shared = {key: value for key, value in found.items() if not key.startswith((a.STEPS_COLUMN, _OF_BLOCKS))}
+    for index, row in enumerate(blocks.rows(found), found.get(a.STEPS_FIRST_INDEX, 0)):
+        attributes = {**shared, **row, a.STEP_INDEX: index}
+        yield replace(record, span_id=f"{record.span_id}:{index}", attributes=attributes)
+
+
+_OF_BLOCKS = a.STEPS_COLUMN.removesuffix("column")
 
 
 def _key(stated: str, key: str | None) -> str:

@@ -303,7 +303,7 @@ _SHARED = (a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID)
 
 
 def spans(record: SpanRecord) -> Iterator[SpanRecord]:
-    """Yield a span for each step of a block, as if it had one; its id tells part, agent and index."""
+    """Yield a span for each step of a block, as if it had one; its id tells part, agent, index and start."""
     values = record.attributes
     first = values.get(a.STEPS_FIRST_INDEX, 0)
     shared = {key: values[key] for key in _SHARED if key in values}
@@ -313,12 +313,13 @@ def spans(record: SpanRecord) -> Iterator[SpanRecord]:
     for position, row in enumerate(rows(values)):
         if omitted:
             row[a.OMISSIONS] = [*(row.get(a.OMISSIONS) or ()), *omitted]
+        start = starts[position] if starts else record.start_time
         yield SpanRecord(
             trace_id=record.trace_id,
-            span_id=f"{place}:{first + position}",
+            span_id=f"{place}:{first + position}:{start}",
             parent_id=record.parent_id,
             name=names.STEP,
-            start_time=starts[position] if starts else record.start_time,
+            start_time=start,
             end_time=ends[position] if ends else record.end_time,
             attributes={a.STEP_INDEX: first + position, **shared, **left_out.restored(row)},
         )

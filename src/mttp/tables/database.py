@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -15,7 +15,7 @@ from mttp.otlp.streams import Progress
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.tables.spans import SPAN_COLUMNS, batches, column_type, needs_arrays
+from mttp.tables.spans import DERIVED, SPAN_COLUMNS, batches, column_type, needs_arrays
 
 __all__ = ["TABLES", "Database", "Table", "statement"]
 
@@ -30,9 +30,11 @@ TABLES: Final = (
     "evaluations",
 )
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
-_ATTRIBUTE = re.compile(r'"((?:mttp|gen_ai|error)\.[\w.]+)"')
-_WORD = re.compile(r"\w+")
-_UNPACKS = frozenset({"steps", "scorings", "components"})
+_BELOW: Final = ("roots", "played", "targets", "judgements", "marks")
+"""Tables that others are computed from."""
+_COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
+_TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
 _MEMORY: Final = "2GB"
 
@@ -43,21 +45,17 @@ def statement(table: str) -> str:
     return files("mttp.tables").joinpath("sql", f"{table}.sql").read_text()
 
 
-def _named(query: str) -> list[str]:
-    """Return the tables that a query may name, each after those that it is computed from."""
-    words = frozenset(_WORD.findall(query.lower()))
-    order: list[str] = []
-    for table in TABLES:
-        if table in words and table not in order:
-            order += [name for name in (*_named(_used(table)), table) if name not in order]
-    return order
-
-
 @cache
-def _used(table: str) -> str:
-    """Return the statement of a table without its comments and its own name."""
+def _needed(table: str) -> list[str]:
+    """Return the tables that a table is computed from, each after its own, and the table itself."""
     text = re.sub(r"--.*", "", statement(table))
-    return re.sub(rf"\b{table}\b", "", text)
+    return _in_order(name for name in _TABLE.findall(text) if name != table) + [table]
+
+
+def _in_order(tables: Iterable[str]) -> list[str]:
+    """Return these tables, each after those that it is computed from."""
+    known = [name for name in dict.fromkeys(tables) if name in TABLES or name in _BELOW]
+    return [*dict.fromkeys(name for table in known for name in _needed(table))]
 
 
 class Table:
@@ -161,8 +159,8 @@ class Database:
 
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""
-        tables = _named(query)
-        columns = {name for text in (*map(statement, tables), query) for name in _ATTRIBUTE.findall(text)}
+        tables = _in_order(map(str.lower, self._connection.get_table_names(query)))
+        columns = {name for text in (*map(statement, tables), query) for name in _COLUMN.findall(text)}
         unpacks = not _UNPACKS.isdisjoint(tables)
         if not self._has_spans or not columns <= self._columns or unpacks > self._unpacks:
             self._columns |= columns
@@ -199,6 +197,6 @@ class Database:
 
     def columns(self, table: str) -> Iterator[tuple[str, str]]:
         """Yield the columns of a table with their types."""
-        self._load(table)
+        self._load(f"SELECT 1 FROM {table}")
         for name, type_, *_ in self._connection.execute(f"DESCRIBE {table}").fetchall():
             yield name, type_
