@@ -51,6 +51,15 @@ def test_a_later_query_may_ask_for_other_attributes(recording: Path) -> None:
     assert (steps, rewards) == ([{"steps": 4}], [{"total": 3.0}])
 
 
+def test_an_unknown_attribute_spoils_no_later_query(recording: Path) -> None:
+    with Database(recording) as database:
+        with pytest.raises(ReadError, match="no attribute"):
+            database.sql('select "mttp.no.attribute" from spans')
+        losses = database.sql("select loss from updates").rows()
+
+    assert losses == [{"loss": 0.25}]
+
+
 def test_repeated_spans_are_one_row(recording: Path) -> None:
     recording.write_bytes(recording.read_bytes() * 2)
 

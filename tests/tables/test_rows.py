@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from reading import recorded
 from reading.recorded_kinds import every_kind, every_way
 from reading.traces import write
 from specimen import episodes
+from tables.reference import columns
 
 import mttp
 from mttp.model.spans import SpanRecord
@@ -27,7 +29,6 @@ pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
 from mttp.tables import Database
-from mttp.tables.database import statement
 
 DATA = Path(__file__).parents[1]
 OLD = {
@@ -132,7 +133,10 @@ def _assert_annotations(recording: mttp.Recording, database: Database) -> None:
 
 
 _OF_CALLS = {
-    **{name: name for name in ("operation", "name", "id", "provider", "error_type", "error_message", "span_id")},
+    **{
+        name: name
+        for name in ("operation", "name", "id", "provider", "error_type", "error_message", "span_id")
+    },
     **{name: name for name in ("input_tokens", "output_tokens", "reasoning_tokens", "time_to_first_chunk")},
     "model": "response_model",
 }
@@ -148,7 +152,10 @@ def _assert_calls(recording: mttp.Recording, database: Database) -> None:
             place |= {"step_index": step.index, "agent": step.agent}
             expected += [_call(call, position=at, **place) for at, call in enumerate(step.calls)]
         graded += [call.span_id for reward in _scorings(episode) for call in _graders_calls(reward)]
-    of_steps = "SELECT calls.* FROM calls JOIN steps ON steps.trace_id = calls.trace_id AND steps.span_id = caller_id"
+    of_steps = (
+        "SELECT calls.* FROM calls "
+        "JOIN steps ON steps.trace_id = calls.trace_id AND steps.span_id = calls.caller_id"
+    )
     found = [row | {"seconds": row["duration"]} for row in database.sql(of_steps).rows()]
     assert_rows("calls", sorted(expected, key=_call_key), sorted(found, key=_call_key))
     rows = database.sql("SELECT span_id FROM calls WHERE grader IS NOT NULL").rows()
@@ -180,13 +187,16 @@ def _graders_calls(scored: Any) -> Iterator[mttp.model.Call]:
 def _assert_tokens(recording: mttp.Recording, database: Database) -> None:
     """Steps have the counts of their token blocks."""
     steps = [step for episode in recording.episodes for step in episode.steps]
-    expected = [(step.tokens.prompt_count, step.tokens.count) if step.tokens else (None, None) for step in steps]
+    blocks = [step.tokens for step in steps]
+    expected = [(block.prompt_count, block.count) if block else (None, None) for block in blocks]
     found = database.sql("SELECT prompt_tokens, completion_tokens FROM steps").rows()
     assert expected == [(row["prompt_tokens"], row["completion_tokens"]) for row in found]
 
 
 RELEASED = sorted(
-    path for path in (DATA / "data" / "released").rglob("*") if ".jsonl" in path.name or path.suffix == ".parquet"
+    path
+    for path in (DATA / "data" / "released").rglob("*")
+    if ".jsonl" in path.name or path.suffix == ".parquet"
 )
 
 
@@ -198,7 +208,9 @@ def test_rows_of_released_files(path: Path) -> None:
     assert_equal(path)
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "reading" / "data").glob("*.jsonl")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "reading" / "data").glob("*.jsonl")), ids=lambda path: path.name
+)
 def test_rows_of_other_writers_files(path: Path) -> None:
     """
     Spans that a Collector and other libraries wrote have the same rows.
@@ -247,6 +259,30 @@ def test_rows_of_shuffled_and_repeated_spans(ways: list[SpanRecord], seed: int) 
     assert_equal(write("a.jsonl", spans))
 
 
+def _copy(span: SpanRecord, chance: random.Random) -> SpanRecord:
+    """Return a copy from which a transport left an attribute out, or another span with the same id."""
+    if chance.random() < 0.2:
+        return replace(span, start_time=span.start_time + 1, end_time=span.end_time + 1)
+    dropped = chance.choice([key for key in span.attributes if not key.startswith(_IDENTITY)] or [""])
+    attributes = {key: value for key, value in span.attributes.items() if key != dropped}
+    return replace(span, attributes=attributes | {a.OMISSIONS: [f"{dropped}: too large"]})
+
+
+_IDENTITY = ("mttp.run", "mttp.episode.id", "mttp.segment", "mttp.steps", "mttp.step.index", "mttp.span")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_of_copies_that_differ(ways: list[SpanRecord], seed: int) -> None:
+    """
+    Of copies that a transport left something out of, the fullest is the span; another span is none.
+    """
+    chance = random.Random(seed)
+    spans = [*ways, *(_copy(span, chance) for span in ways[seed % 3 :: 3])]
+    chance.shuffle(spans)
+
+    assert_equal(write("a.jsonl", spans))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_incomplete_recordings(ways: list[SpanRecord], seed: int) -> None:
     """
@@ -282,9 +318,9 @@ def test_rows_of_late_facts() -> None:
                     step.action(index)
                     step.reward(float(index), components={"x": 1.0, "A b": 2.0})
         with mttp.episode(env="toy") as opened:
-            for index in range(3):
+            for _ in range(3):
                 with opened.step() as step:
-                    step.set_metadata("note", {"big": 2**62, "text": "a\n\"ü"})
+                    step.set_metadata("note", {"big": 2**62, "text": 'a\n"ü'})
                     step.reward(1.0)
             opened.reward(1.0, grader="judge", components={"right": 1.0})
         for target, at in ((packed, 2), (opened, 1)):
@@ -357,11 +393,18 @@ def _results(chance: random.Random) -> Iterator[SpanRecord]:
         facts = {a.RUN_ID: f"run-{number}", a.EVAL_SUITE_NAME: chance.choice(["s", "t"]), a.EVAL_ID: id}
         facts |= {a.EVAL_TAGS: ["a=b=c", f"n={number}"], a.SPEC_NAME: chance.choice([None, "spec"])}
 
-        def span(name: str, place: int, start: int, more: dict[str, Any], trace: str = trace, facts: Any = facts
+        def span(
+            name: str, place: int, start: int, more: dict[str, Any], trace: str = trace, facts: Any = facts
         ) -> SpanRecord:
             found = {key: value for key, value in (facts | more).items() if value is not None}
-            return SpanRecord(trace_id=trace, span_id=f"{place:016x}", name=name, start_time=start,
-                end_time=start + 10, attributes=found)
+            return SpanRecord(
+                trace_id=trace,
+                span_id=f"{place:016x}",
+                name=name,
+                start_time=start,
+                end_time=start + 10,
+                attributes=found,
+            )
 
         shape = chance.choice(["whole", "open", "results"])
         if shape != "results":
@@ -391,15 +434,12 @@ def test_rows_of_any_evaluations(seed: int) -> None:
 
 
 @pytest.mark.parametrize("table", ["roots", "played", "targets", "judgements", "marks", "calls", *OLD])
-def test_each_column_has_a_comment(table: str) -> None:
+def test_each_column_has_a_note(table: str) -> None:
     """
-    The reference of the tables is made of the comments, a line before each column.
+    The reference of the tables is made of the notes, one before each column.
     """
-    lines = statement(table).splitlines()
-    last = max(number for number, line in enumerate(lines) if line == "SELECT")
-    with Database(RELEASED[0].with_name("recording.jsonl")) as database:
-        columns = len([*database.columns(table)])
-    comments = [line for line in lines[last:] if line.startswith("    -- ")]
+    with Database(DATA / "data" / "released" / "0.1.0" / "recording.jsonl") as database:
+        names = [name for name, _ in database.columns(table)]
 
-    assert lines[0].startswith("-- One row for each ")
-    assert columns - 1 <= len(comments) <= columns
+    assert names == [*columns(table)]
+    assert all(columns(table).values())

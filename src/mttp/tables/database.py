@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -49,13 +49,24 @@ def statement(table: str) -> str:
 def _needed(table: str) -> list[str]:
     """Return the tables that a table is computed from, each after its own, and the table itself."""
     text = re.sub(r"--.*", "", statement(table))
-    return _in_order(name for name in _TABLE.findall(text) if name != table) + [table]
+    return [*_in_order(name for name in _TABLE.findall(text) if name != table), table]
 
 
 def _in_order(tables: Iterable[str]) -> list[str]:
     """Return these tables, each after those that it is computed from."""
     known = [name for name in dict.fromkeys(tables) if name in TABLES or name in _BELOW]
     return [*dict.fromkeys(name for table in known for name in _needed(table))]
+
+
+def _types(columns: Iterable[str]) -> dict[str, str]:
+    """Return the types of columns by name; raises ReadError for one that is no attribute."""
+    types = {}
+    for name in sorted(columns):
+        try:
+            types[name] = column_type(name)
+        except KeyError:
+            raise ReadError(f"{name} is no attribute of the convention") from None
+    return types
 
 
 class Table:
@@ -159,28 +170,30 @@ class Database:
 
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""
-        tables = _in_order(map(str.lower, self._connection.get_table_names(query)))
+        try:
+            named = self._connection.get_table_names(query)
+        except self._errors as error:
+            raise ReadError(f"{query!r:.200}: {error}") from error
+        tables = _in_order(map(str.lower, named))
         columns = {name for text in (*map(statement, tables), query) for name in _COLUMN.findall(text)}
         unpacks = not _UNPACKS.isdisjoint(tables)
         if not self._has_spans or not columns <= self._columns or unpacks > self._unpacks:
+            types = _types(self._columns | columns)
             self._columns |= columns
             self._unpacks |= unpacks
             self._tables.clear()
-            self._load_spans(sorted(self._columns))
+            self._load_spans(types)
             self._has_spans = True
         for table in tables:
             if table not in self._tables:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
                 self._tables.add(table)
 
-    def _load_spans(self, columns: Sequence[str]) -> None:
-        types = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
-        for name in columns:
-            try:
-                types[name] = column_type(name)
-            except KeyError:
-                raise ReadError(f"{name} is no attribute of the convention") from None
-        described = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
+    def _load_spans(self, types: Mapping[str, str]) -> None:
+        """Read the spans; the columns with these types follow those that every span has."""
+        columns = [*types]
+        fixed = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
+        described = ", ".join(f'"{name}" {type_}' for name, type_ in {**fixed, **types}.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE arrivals (place BIGINT, {described})")
         scan = Scan(self._source, arrays=needs_arrays(columns) or self._unpacks, progress=self._progress)
         place = 0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, Final
 
+from mttp.codec import annotations as annotation_codec
 from mttp.codec import (
-    annotations,
     blocks,
     components,
     content,
@@ -70,8 +70,8 @@ Columns that every span has: their type, and what gives the value of a span.
 
 `type` is that of the convention, such as `episode` or `step`; empty for spans that are not of it.
 Times are in nanoseconds since the Unix epoch. `copy_of` tells which steps a block of steps has, since the
-ids of its copies differ; null for other spans. `omitted` is the number of attributes that a transport left out,
-`size` that of the attributes, events and links that are there.
+ids of its copies differ; null for other spans. `omitted` is the number of attributes that a transport left
+out, `size` that of the attributes, events and links that are there.
 """
 
 
@@ -82,7 +82,10 @@ def _copy_of(record: SpanRecord) -> str | None:
 
 DERIVED: Final[dict[str, tuple[str, Callable[[SpanRecord], Any]]]] = {
     "scores": ("MAP(VARCHAR, DOUBLE)", lambda record: _items(components.scores(record.attributes)[0])),
-    "score_statuses": ("MAP(VARCHAR, VARCHAR)", lambda record: _items(components.scores(record.attributes)[1])),
+    "score_statuses": (
+        "MAP(VARCHAR, VARCHAR)",
+        lambda record: _items(components.scores(record.attributes)[1]),
+    ),
     "weights": (
         "MAP(VARCHAR, DOUBLE)",
         lambda record: _items(components.decode(a.REWARD_WEIGHT, record.attributes)),
@@ -91,8 +94,8 @@ DERIVED: Final[dict[str, tuple[str, Callable[[SpanRecord], Any]]]] = {
 """
 Columns that are computed from several attributes of a span: their type, and what gives the value of a span.
 
-`scores` are those of components by exact name; `score_statuses` has the statuses of components without a score,
-and `weights` the weights.
+`scores` are those of components by exact name; `score_statuses` has the statuses of components without a
+score, and `weights` the weights.
 """
 
 
@@ -180,7 +183,7 @@ def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
             if kind == names.STEPS:
                 yield from blocks.spans(record)
             elif kind == names.ANNOTATE:
-                yield from annotations.spans(record)
+                yield from annotation_codec.spans(record)
 
 
 def _cell(column: str) -> Callable[[SpanRecord], Any]:
