@@ -51,8 +51,9 @@ def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
 
 def fullness(record: SpanRecord) -> tuple[int, int]:
     """Return minus the number of omissions, and the number of attributes, events and links."""
-    size = len(record.attributes.keys() - _META_ATTRIBUTES) + len(record.events) + len(record.links)
-    return -sum(_omitted(record.attributes.get(key)) for key in _OMISSIONS), size
+    found = record.attributes
+    size = len(found) - len(_META_ATTRIBUTES & found.keys()) + len(record.events) + len(record.links)
+    return -sum(_omitted(found[key]) for key in _OMISSIONS & found.keys()), size
 
 
 def _omitted(omissions: object) -> int:

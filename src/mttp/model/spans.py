@@ -33,6 +33,7 @@ _KEPT_LISTS = frozenset(
         a.TASK_SLICES,
         a.ENV_WRAPPERS,
         a.GROUP_EPISODES,
+        a.GROUP_ADVANTAGES,
         a.RUN_PACKAGES,
         a.RUN_ACCELERATORS,
         a.SPEC_DOCUMENTS,

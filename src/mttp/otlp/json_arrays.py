@@ -27,6 +27,7 @@ _AFTER_ARRAY = b"}]}"
 _IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
 _KEY = b'"key":"'
 _COLUMN, _SCORE = f"{a.STEPS_COLUMN}.".encode(), SCORE_COLUMN.encode()
+_ADVANTAGES = a.GROUP_ADVANTAGES.encode()
 _OF_TEXT = ord('"')
 _NOTHING = b"0"
 """A placeholder that is neither base64 nor an array item, so that reading it by mistake fails."""
@@ -60,12 +61,16 @@ def cut(line: bytes) -> tuple[bytes, list[Place]]:
 
 
 def hollowed(line: bytes) -> bytes:
-    """Return the line with one constant placeholder for each, but for columns of a line with scores."""
+    """
+    Return the line with one constant placeholder for each.
+
+    Columns of a line with scores and the advantages of groups stay.
+    """
     parts: list[bytes] = []
     written = 0
-    has_scores = _SCORE in line
+    kept = tuple(key for key, sign in ((_COLUMN, _SCORE), (_ADVANTAGES, _ADVANTAGES)) if sign in line)
     for start, end in _places(line):
-        if not (has_scores and line.startswith(_COLUMN, line.rfind(_KEY, 0, start) + len(_KEY))):
+        if not (kept and line.startswith(kept, line.rfind(_KEY, 0, start) + len(_KEY))):
             parts.append(line[written:start])
             written = end
     return _NOTHING.join((*parts, line[written:])) if parts else line

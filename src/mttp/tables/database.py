@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -15,7 +16,7 @@ from mttp.otlp.streams import Progress
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.tables.spans import DERIVED, SPAN_COLUMNS, batches, column_type, needs_arrays
+from mttp.tables.spans import CONTENT, DERIVED, SPAN_COLUMNS, batches, column_type, needs_arrays
 
 __all__ = ["TABLES", "Database", "Table", "statement"]
 
@@ -33,6 +34,9 @@ TABLES: Final = (
 _BELOW: Final = ("roots", "played", "targets", "judgements", "marks")
 """Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
+_NAMES = re.compile(r'"column_names":(\[[^]]*\])')
+_TABLES = re.compile(r'"table_name":"(\w+)"')
+_WITHIN = re.compile(r"(?:^|\bWITH |\bRECURSIVE )(\w+) AS \(", re.MULTILINE)
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
@@ -49,7 +53,8 @@ def statement(table: str) -> str:
 def _needed(table: str) -> list[str]:
     """Return the tables that a table is computed from, each after its own, and the table itself."""
     text = re.sub(r"--.*", "", statement(table))
-    return [*_in_order(name for name in _TABLE.findall(text) if name != table), table]
+    own = {table, *_WITHIN.findall(text)}
+    return [*_in_order(name for name in _TABLE.findall(text) if name not in own), table]
 
 
 def _in_order(tables: Iterable[str]) -> list[str]:
@@ -67,6 +72,12 @@ def _types(columns: Iterable[str]) -> dict[str, str]:
         except KeyError:
             raise ReadError(f"{name} is no attribute of the convention") from None
     return types
+
+
+def _asks_for_content(parsed: str) -> bool:
+    """Return whether a query names a column of content, or all columns of a table."""
+    names = {name for names in _NAMES.findall(parsed) for name in json.loads(names.lower())}
+    return '"class":"STAR"' in parsed or not CONTENT.isdisjoint(names)
 
 
 class Table:
@@ -170,12 +181,11 @@ class Database:
 
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""
-        try:
-            named = self._connection.get_table_names(query)
-        except self._errors as error:
-            raise ReadError(f"{query!r:.200}: {error}") from error
-        tables = _in_order(map(str.lower, named))
+        parsed = self._parsed(query)
+        tables = _in_order(map(str.lower, _TABLES.findall(parsed)))
         columns = {name for text in (*map(statement, tables), query) for name in _COLUMN.findall(text)}
+        if not _asks_for_content(parsed):
+            columns -= CONTENT
         unpacks = not _UNPACKS.isdisjoint(tables)
         if not self._has_spans or not columns <= self._columns or unpacks > self._unpacks:
             types = _types(self._columns | columns)
@@ -189,18 +199,24 @@ class Database:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
                 self._tables.add(table)
 
+    def _parsed(self, query: str) -> str:
+        """Return the syntax tree of a query as JSON."""
+        ((tree,),) = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+        return str(tree)
+
     def _load_spans(self, types: Mapping[str, str]) -> None:
         """Read the spans; the columns with these types follow those that every span has."""
         columns = [*types]
         fixed = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
-        described = ", ".join(f'"{name}" {type_}' for name, type_ in {**fixed, **types}.items())
+        table = {**fixed, **types, **_types(CONTENT)}
+        described = ", ".join(f'"{name}" {type_}' for name, type_ in table.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE arrivals (place BIGINT, {described})")
         scan = Scan(self._source, arrays=needs_arrays(columns) or self._unpacks, progress=self._progress)
         place = 0
         for batch in batches(scan, columns, unpack=self._unpacks):
             self._connection.register("batch", batch)
             self._connection.execute(
-                f"INSERT INTO arrivals SELECT {place} + row_number() OVER (), * FROM batch"
+                f"INSERT INTO arrivals BY NAME SELECT {place} + row_number() OVER () AS place, * FROM batch"
             )
             self._connection.unregister("batch")
             place += len(batch)

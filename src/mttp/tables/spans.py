@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mttp.codec import annotations as annotation_codec
 from mttp.codec import (
@@ -19,15 +19,19 @@ from mttp.codec import (
     templates,
     updates,
 )
+from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.duplicates import copy_key, fullness
+from mttp.codec.summary_fields import step_scorings
+from mttp.model.chat import message_lines, messages
 from mttp.model.nesting import from_json
-from mttp.model.spans import SpanRecord
+from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
+from mttp.reading.episode_figures import labels, summed_scores
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.semconv import attributes as a
 from mttp.semconv import registry
 from mttp.semconv import spans as names
 
-__all__ = ["DERIVED", "JSON", "NUMBER", "SPAN_COLUMNS", "batches", "column_type", "needs_arrays"]
+__all__ = ["CONTENT", "DERIVED", "JSON", "NUMBER", "SPAN_COLUMNS", "batches", "column_type", "needs_arrays"]
 
 NUMBER: Final = ".number"
 """Ends the name of the second column of an attribute of any type: its value if that is a number."""
@@ -80,27 +84,88 @@ def _copy_of(record: SpanRecord) -> str | None:
     return None if isinstance(key, str) else str(key)
 
 
-DERIVED: Final[dict[str, tuple[str, Callable[[SpanRecord], Any]]]] = {
-    "scores": ("MAP(VARCHAR, DOUBLE)", lambda record: _items(components.scores(record.attributes)[0])),
-    "score_statuses": (
-        "MAP(VARCHAR, VARCHAR)",
-        lambda record: _items(components.scores(record.attributes)[1]),
-    ),
+def _scores(record: SpanRecord) -> list[tuple[str, float]] | None:
+    if a.STEPS_COUNT in record.attributes:
+        return [*summed_scores([scored for _, _, scored in step_scorings(record)]).components.items()] or None
+    return [*components.scores(record.attributes)[0].items()] or None
+
+
+def _score_statuses(record: SpanRecord) -> list[tuple[str, str]] | None:
+    return [*components.scores(record.attributes)[1].items()] or None
+
+
+def _labels(record: SpanRecord) -> list[tuple[str, str | None]] | None:
+    values = templates.decode(a.METADATA, record.attributes)
+    return [(name, _label(value)) for name, value in values.items()] or None
+
+
+def _label(value: object) -> str | None:
+    return labels({"": value}).get("")
+
+
+def _prompt(record: SpanRecord) -> str | None:
+    """Return the text that a model was given: of a step, of the first step of a block, or of a call."""
+    if _is_model_call(record):
+        return _content_text(_message(record, a.GEN_AI_INPUT_MESSAGES))
+    return next(iter(_step_texts(record, content.OBSERVATION)), None)
+
+
+def _completion(record: SpanRecord) -> str | None:
+    """Return the text that a model answered: of a step, of the steps of a block, or of a call."""
+    if _is_model_call(record):
+        return _content_text(_message(record, a.GEN_AI_OUTPUT_MESSAGES))
+    texts = [text for text in _step_texts(record, content.ACTION) if text is not None]
+    return BETWEEN_ACTIONS.join(texts) if texts else None
+
+
+BETWEEN_ACTIONS: Final = "\n\n"
+"""Separates the texts of actions and of messages."""
+
+
+def _is_model_call(record: SpanRecord) -> bool:
+    operation: str = record.attributes.get(a.GEN_AI_OPERATION_NAME, EXECUTE_TOOL)
+    return operation != EXECUTE_TOOL
+
+
+def _step_texts(record: SpanRecord, keys: content.ContentKeys) -> list[str | None]:
+    kind = kinds.kind(record)
+    if kind == names.STEPS:
+        return [_content_text(content.decode(keys, row)) for row in blocks.rows(record.attributes)]
+    return [_content_text(content.decode(keys, record.attributes))] if kind == names.STEP else []
+
+
+def _content_text(value: object) -> str | None:
+    """Return content as text: of messages their lines, of other data JSON."""
+    chat = messages(value)
+    if chat is not None:
+        return BETWEEN_ACTIONS.join("\n".join(message_lines(message)) for message in chat)
+    return _text(value)
+
+
+DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]]]] = {
+    "scores": ("MAP(VARCHAR, DOUBLE)", (f"{a.REWARD_SCORE}.", SCORE_COLUMN), _scores),
+    "score_statuses": ("MAP(VARCHAR, VARCHAR)", (f"{a.REWARD_SCORE_STATUS}.",), _score_statuses),
     "weights": (
         "MAP(VARCHAR, DOUBLE)",
-        lambda record: _items(components.decode(a.REWARD_WEIGHT, record.attributes)),
+        (f"{a.REWARD_WEIGHT}.",),
+        lambda record: [*components.decode(a.REWARD_WEIGHT, record.attributes).items()],
     ),
+    "labels": ("MAP(VARCHAR, VARCHAR)", (f"{a.METADATA}.",), _labels),
+    "label": ("VARCHAR", (a.ANNOTATION_VALUE,), lambda record: _label(record.attributes[a.ANNOTATION_VALUE])),
+    "prompt": ("VARCHAR", (a.OBSERVATION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_INPUT_MESSAGES), _prompt),
+    "completion": ("VARCHAR", (a.ACTION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_OUTPUT_MESSAGES), _completion),
 }
 """
-Columns that are computed from several attributes of a span: their type, and what gives the value of a span.
+Columns that are computed from a span: their type, attributes that it has if it has a value, and the value.
 
-`scores` are those of components by exact name; `score_statuses` has the statuses of components without a
-score, and `weights` the weights.
+`scores` are those of components by exact name, of a block of steps their sums; `score_statuses` has the
+statuses of components without a score, and `weights` the weights. `labels` has the user-supplied values that
+are labels as text, and null for each other value; `label` is that of an annotation. `prompt` and `completion`
+are the text of observation and action, or of the messages of a call of a model.
 """
 
-
-def _items(values: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
-    return [*values.items()] or None
+CONTENT: Final = frozenset({"prompt", "completion"})
+"""Columns of `DERIVED` that are slow to load, and are null unless a query asks for them."""
 
 
 def column_type(column: str) -> str:
@@ -134,12 +199,16 @@ def _is_template(key: str) -> bool:
 
 def needs_arrays(columns: Iterable[str]) -> bool:
     """Return whether some of these columns hold what a scan without arrays leaves out."""
-    return any(
-        column_type(column).endswith("[]")
-        or column.endswith(JSON)
-        or (_is_any(column.removesuffix(NUMBER)) and not _is_template(column))
-        for column in columns
-    )
+    return any(map(_is_array, columns))
+
+
+def _is_array(column: str) -> bool:
+    key = column.removesuffix(NUMBER)
+    if key in KEPT_LISTS or key == a.ANNOTATION_VALUE:  # lists among the latter are no labels, and no numbers
+        return False
+    if column in CONTENT or column.endswith(JSON):
+        return True
+    return column_type(column).endswith("[]") or (_is_any(key) and not _is_template(key))
 
 
 def batches(records: Iterable[SpanRecord], columns: Sequence[str], *, unpack: bool) -> Iterator[Any]:
@@ -151,28 +220,73 @@ def batches(records: Iterable[SpanRecord], columns: Sequence[str], *, unpack: bo
     """
     import pyarrow as pa
 
-    fixed = {name: (_arrow(pa, type_), value) for name, (type_, value) in SPAN_COLUMNS.items()}
-    cells = {name: (_arrow(pa, column_type(name)), _cell(name)) for name in columns}
+    types = {name: _arrow(pa, type_) for name, (type_, _) in SPAN_COLUMNS.items()}
+    types |= {name: _arrow(pa, column_type(name)) for name in columns}
+    sources = {name: _source(name) for name in columns}
     rows = _unpacked(records) if unpack else iter(records)
     while batch := list(islice(rows, _ROWS)):
-        present = set().union(*(record.attributes for record in batch))
-        found = fixed | {
-            name: (type_, value if _is_present(name, present) else _nothing)
-            for name, (type_, value) in cells.items()
-        }
-        yield pa.table({name: pa.array(map(value, batch), type_) for name, (type_, value) in found.items()})
+        cells = {name: list(map(value, batch)) for name, (_, value) in SPAN_COLUMNS.items()}
+        cells |= _cells(batch, sources)
+        yield pa.table(
+            {
+                name: pa.array(cells[name], type_) if name in cells else pa.nulls(len(batch), type_)
+                for name, type_ in types.items()
+            }
+        )
 
 
-def _is_present(column: str, present: Set[str]) -> bool:
-    """Return whether a column may have values where spans have these attributes."""
-    key = column.removesuffix(NUMBER).removesuffix(JSON)
-    if _is_template(key):
-        return any(name.startswith(f"{key}.") for name in present)
-    return key in present or column in DERIVED or key == EXTRA
+def _cells(batch: Sequence[SpanRecord], sources: Mapping[str, _Source]) -> dict[str, list[Any]]:
+    """Return the values of the columns of which any of the spans has an attribute."""
+    cells = {
+        name: list(map(source.value, batch))
+        for name, source in sources.items()
+        if source.value is not None and not source.keys
+    }
+    columns_of: dict[str, list[str]] = {}
+    for row, record in enumerate(batch):
+        for key, value in record.attributes.items():
+            if key not in columns_of:
+                columns_of[key] = [name for name, source in sources.items() if source.has(key)]
+            for name in columns_of[key]:
+                if name not in cells:
+                    cells[name] = [None] * len(batch)
+                function = sources[name].value
+                if function is None:
+                    cells[name][row] = value
+                elif cells[name][row] is None:
+                    cells[name][row] = function(record)
+    return cells
 
 
-def _nothing(_: SpanRecord) -> None:
-    """Return the value of a column that no span of a batch has."""
+class _Source(NamedTuple):
+    """Where the values of a column come from."""
+
+    keys: tuple[str, ...]
+    """Attributes, any of which a span has that has a value; a prefix ends with a dot. Empty: any."""
+    value: Callable[[SpanRecord], Any] | None
+    """The value of a span; None if it is that of the attribute."""
+
+    def has(self, key: str) -> bool:
+        """Return whether an attribute is one of these."""
+        return any(key.startswith(own) if own.endswith(".") else key == own for own in self.keys)
+
+
+def _source(column: str) -> _Source:
+    if column in DERIVED:
+        return _Source(DERIVED[column][1], DERIVED[column][2])
+    key = column.removesuffix(JSON)
+    if key != column:
+        return _Source(() if key == EXTRA else (f"{key}." if _is_template(key) else key,), _document(key))
+    key = column.removesuffix(NUMBER)
+    if key != column:
+        return _Source((key,), lambda record: _number(record.attributes.get(key)))
+    if _is_template(column):
+        return _Source((f"{column}.",), _map(column, _text if _is_any(column) else None))
+    if _is_any(column):
+        return _Source((column,), lambda record: _text(record.attributes.get(column)))
+    if column_type(column).endswith("[]"):
+        return _Source((column,), lambda record: _listed(record.attributes.get(column)))
+    return _Source((column,), None)
 
 
 def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
@@ -186,29 +300,10 @@ def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
                 yield from annotation_codec.spans(record)
 
 
-def _cell(column: str) -> Callable[[SpanRecord], Any]:
-    """Return the function that gives the value of a column from a span."""
-    if column in DERIVED:
-        return DERIVED[column][1]
-    if column.endswith(JSON):
-        return _document(column.removesuffix(JSON))
-    if column.endswith(NUMBER) and _is_any(column.removesuffix(NUMBER)):
-        key = column.removesuffix(NUMBER)
-        return lambda record: _number(record.attributes.get(key))
-    if _is_template(column):
-        return _map(f"{column}.", _text if _is_any(column) else lambda value: value)
-    if _is_any(column):
-        return lambda record: _text(record.attributes.get(column))
-    if column_type(column).endswith("[]"):
-        return lambda record: _listed(record.attributes.get(column))
-    return lambda record: record.attributes.get(column)
-
-
-def _map(prefix: str, value: Callable[[Any], Any]) -> Callable[[SpanRecord], Any]:
-    def items(record: SpanRecord) -> list[tuple[str, Any]] | None:
-        attributes = record.attributes
-        found = [(key[len(prefix) :], value(attributes[key])) for key in attributes if key.startswith(prefix)]
-        return found or None
+def _map(prefix: str, value: Callable[[Any], Any] | None) -> Callable[[SpanRecord], Any]:
+    def items(record: SpanRecord) -> list[tuple[str, Any]]:
+        members = templates.decode(prefix, record.attributes)
+        return [(name, value(item)) for name, item in members.items()] if value else [*members.items()]
 
     return items
 

@@ -1,1 +1,800 @@
-SELECT trace_id FROM spans WHERE false
+-- One row for each episode, in order of start: also of those that did not end, and of those that do not count.
+--
+-- Later facts are settled: annotations, groups, parts that other processes recorded. Numbers that are NaN are null.
+WITH RECURSIVE
+
+-- Which span has the identity of an episode: its root, else its start marker, else its earliest span.
+origins AS (
+    SELECT
+        trace_id,
+        arg_min(
+            place,
+            (
+                CASE type WHEN 'episode' THEN 0 WHEN 'episode.start' THEN 1 ELSE 2 END,
+                CASE WHEN type IN ('episode', 'episode.start') THEN 0 ELSE start_time END,
+                place
+            )
+        ) AS place,
+        arg_min(
+            parent_id,
+            (
+                CASE type
+                    WHEN 'segment' THEN 0
+                    WHEN 'segment.start' THEN 1
+                    WHEN 'agent' THEN 2
+                    WHEN 'step' THEN 3
+                    ELSE 4
+                END,
+                place
+            )
+        ) FILTER (
+            type IN ('segment', 'segment.start', 'agent')
+            OR (type IN ('step', 'steps') AND "mttp.agent.id" IS NULL)
+        ) AS parent_of_parts
+    FROM spans
+    WHERE "mttp.episode.id" IS NOT NULL
+    GROUP BY trace_id
+),
+
+started AS (
+    SELECT
+        spans.*,
+        type = 'episode' AS is_finished,
+        CASE
+            WHEN type = 'episode' THEN span_id
+            WHEN type = 'episode.start' THEN parent_id
+            ELSE coalesce(parent_of_parts, parent_id)
+        END AS root_id
+    FROM origins
+    JOIN spans USING (trace_id, place)
+),
+
+roots AS (
+    SELECT trace_id, root_id
+    FROM started
+),
+
+-- Spans that were found and recorded of each process's part.
+parts AS (
+    SELECT
+        trace_id,
+        sum(CASE WHEN "mttp.steps.count" > 0 THEN "mttp.steps.count" ELSE 1 END) AS found,
+        CASE
+            WHEN coalesce("mttp.segment.id", '') = ''
+                THEN arg_min(coalesce("mttp.episode.span_count", 0), place) FILTER (type = 'episode')
+            ELSE arg_min(coalesce("mttp.segment.span_count", 0), place) FILTER (type = 'segment')
+        END AS recorded
+    FROM spans
+    WHERE "mttp.episode.id" IS NOT NULL AND "mttp.run.id" IS NOT NULL
+    GROUP BY trace_id, "mttp.segment.id"
+),
+
+whole AS (
+    SELECT trace_id, bool_and(coalesce(found >= recorded, false)) AS has_all_spans
+    FROM parts
+    GROUP BY trace_id
+),
+
+-- Steps, and blocks of steps in columns without the steps that have a span.
+taken AS (
+    SELECT
+        trace_id,
+        span_id,
+        place,
+        start_time,
+        coalesce("mttp.segment.id", '') AS part,
+        "mttp.agent.id" AS agent,
+        coalesce("mttp.step.index", 0) AS "index",
+        1 AS number,
+        "mttp.step.reward" AS reward,
+        "mttp.step.reward" IS NOT NULL OR "mttp.step.reward_status" IS DISTINCT FROM 'error' AS is_known,
+        "scores"
+    FROM spans
+    WHERE type = 'step'
+),
+
+packed AS (
+    SELECT
+        trace_id,
+        span_id,
+        place,
+        start_time,
+        coalesce("mttp.segment.id", '') AS part,
+        "mttp.agent.id" AS agent,
+        coalesce("mttp.steps.first_index", 0) AS "index",
+        "mttp.steps.count" AS number,
+        "mttp.steps.reward_sum" AS reward,
+        coalesce("mttp.steps.reward_errors", 0) = 0 AS is_known,
+        "scores"
+    FROM spans
+    WHERE type = 'steps'
+),
+
+repeated AS (
+    SELECT packed.place, count(*) AS number
+    FROM packed
+    JOIN taken
+        ON packed.trace_id = taken.trace_id
+        AND packed.part = taken.part
+        AND packed.agent IS NOT DISTINCT FROM taken.agent
+        AND taken."index" >= packed."index"
+        AND taken."index" < packed."index" + packed.number
+    GROUP BY packed.place
+),
+
+played AS (
+    FROM taken
+    UNION ALL BY NAME
+    SELECT packed.* REPLACE (packed.number - coalesce(repeated.number, 0) AS number)
+    FROM packed
+    LEFT JOIN repeated USING (place)
+    WHERE packed.number > coalesce(repeated.number, 0)
+),
+
+-- Steps of the process that started the episode do not count in `other_` columns.
+sums AS (
+    SELECT
+        trace_id,
+        sum(number) AS number,
+        coalesce(sum(number) FILTER (part <> ''), 0) AS other_number,
+        coalesce(max("index"::HUGEINT + number) FILTER (part <> ''), 0) AS other_length,
+        fsum(reward) FILTER (agent IS NULL) AS reward,
+        bool_or(isinf(reward)) FILTER (agent IS NULL) AS has_infinite,
+        fsum(reward) FILTER (agent IS NULL AND part <> '') AS other_reward,
+        bool_or(isinf(reward)) FILTER (agent IS NULL AND part <> '') AS has_other_infinite,
+        bool_and(is_known) FILTER (agent IS NULL AND part <> '') AS are_others_known
+    FROM played
+    GROUP BY trace_id
+),
+
+longest AS (
+    SELECT trace_id, max(number) AS length
+    FROM (SELECT trace_id, agent, sum(number) AS number FROM played GROUP BY trace_id, agent)
+    GROUP BY trace_id
+),
+
+tokens AS (
+    SELECT
+        trace_id,
+        coalesce(sum("mttp.token.prompt_count"), 0) AS prompt_tokens,
+        coalesce(sum("mttp.token.count"), 0) AS completion_tokens
+    FROM spans
+    WHERE type = 'step' AND ("mttp.token.count" IS NOT NULL OR "mttp.token.encoding" IS NOT NULL)
+    GROUP BY trace_id
+),
+
+-- Calls below steps: directly, or below spans of other libraries, of which several may record one response.
+reachable AS (
+    SELECT
+        trace_id,
+        span_id,
+        parent_id,
+        place,
+        start_time,
+        end_time,
+        "mttp.run.id" IS NULL AS is_foreign,
+        type IN ('', 'call')
+        AND "gen_ai.operation.name" IS NOT NULL
+        AND (
+            "mttp.run.id" IS NOT NULL
+            OR "gen_ai.operation.name" IN (
+                'chat', 'text_completion', 'generate_content', 'embeddings', 'retrieval', 'execute_tool'
+            )
+        ) AS is_call
+    FROM spans
+    WHERE "mttp.run.id" IS NULL OR type = 'call'
+),
+
+below AS (
+    SELECT
+        reachable.*,
+        taken.place AS step,
+        [(reachable.start_time, reachable.end_time, reachable.place)] AS path
+    FROM reachable
+    JOIN taken ON reachable.trace_id = taken.trace_id AND reachable.parent_id = taken.span_id
+    UNION ALL
+    SELECT
+        reachable.*,
+        below.step,
+        list_append(below.path, (reachable.start_time, reachable.end_time, reachable.place)) AS path
+    FROM reachable
+    JOIN below ON reachable.trace_id = below.trace_id AND reachable.parent_id = below.span_id
+    WHERE below.is_foreign AND NOT below.is_call
+),
+
+called AS (
+    SELECT
+        below.trace_id,
+        below.step,
+        below.path,
+        below.end_time - below.start_time AS nanoseconds,
+        "gen_ai.operation.name" AS operation,
+        "gen_ai.response.time_to_first_chunk" AS first_chunk,
+        "prompt",
+        "completion"
+    FROM below
+    JOIN spans USING (trace_id, place)
+    WHERE is_call
+    QUALIFY
+        NOT is_foreign
+        OR "gen_ai.response.id" IS NULL
+        OR row_number() OVER (
+            PARTITION BY below.step, is_foreign, "gen_ai.response.id" ORDER BY below.path
+        ) = 1
+),
+
+model_calls AS (
+    SELECT
+        trace_id,
+        count(*) AS number,
+        sum(nanoseconds) AS nanoseconds,
+        fsum(first_chunk / number_of_first) AS first_chunk
+    FROM (
+        SELECT
+            * REPLACE (CASE WHEN NOT isnan(first_chunk) THEN first_chunk END AS first_chunk),
+            count(CASE WHEN NOT isnan(first_chunk) THEN first_chunk END) OVER (
+                PARTITION BY trace_id
+            ) AS number_of_first
+        FROM called
+        WHERE operation <> 'execute_tool'
+    )
+    GROUP BY trace_id
+),
+
+-- Text of the first step's observation and of all actions; those of a step's calls where it states none.
+texts AS (
+    SELECT
+        trace_id,
+        arg_min({'text': prompt}, ("index", start_time, place)).text AS prompt,
+        string_agg(completion, chr(10) || chr(10) ORDER BY "index", start_time, place) AS completion
+    FROM (
+        SELECT
+            played.trace_id,
+            played."index",
+            played.start_time,
+            played.place,
+            coalesce(spans."prompt", of_calls.prompt) AS prompt,
+            coalesce(spans."completion", of_calls.completion) AS completion
+        FROM played
+        JOIN spans USING (trace_id, place)
+        LEFT JOIN (
+            SELECT step, arg_min(prompt, path) AS prompt, arg_max(completion, path) AS completion
+            FROM called
+            WHERE operation <> 'execute_tool'
+            GROUP BY step
+        ) AS of_calls ON played.place = of_calls.step
+    )
+    GROUP BY trace_id
+),
+
+-- Scorings of the whole episode in order: the owner's last counts if it states a total, else the last of others
+-- that does, else the last.
+totals AS (
+    SELECT
+        roots.trace_id,
+        spans.place,
+        coalesce("mttp.segment.id", '') AS part,
+        states_total,
+        CASE
+            WHEN NOT states_total THEN 0
+            WHEN part <> '' THEN 1
+            WHEN row_number() OVER (
+                PARTITION BY roots.trace_id, part = ''
+                ORDER BY spans.start_time DESC, spans.end_time DESC, spans.place DESC
+            ) = 1 THEN 2
+            ELSE 0
+        END AS precedence,
+        (spans.start_time, spans.end_time, spans.place) AS "order"
+    FROM roots
+    JOIN (
+        SELECT
+            *,
+            "mttp.reward.value" IS NOT NULL OR coalesce("mttp.reward.status" = 'error', false) AS states_total
+        FROM spans
+        WHERE type = 'reward'
+    ) AS spans
+        ON roots.trace_id = spans.trace_id AND roots.root_id = spans.parent_id
+),
+
+effective AS (
+    SELECT *
+    FROM totals
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY precedence DESC, "order" DESC) = 1
+),
+
+-- Return and sum of step rewards, with those of other processes; a sum without a value is no number.
+summed AS (
+    SELECT
+        started.trace_id,
+        "mttp.episode.return_basis" AS basis,
+        coalesce(is_finished AND (other_reward IS NOT NULL OR NOT are_others_known), false) AS has_others,
+        CASE
+            WHEN NOT is_finished THEN reward IS NOT NULL
+            WHEN has_others THEN other_reward IS NOT NULL OR "mttp.episode.step_reward_sum" IS NOT NULL
+            ELSE "mttp.episode.step_reward_sum" IS NOT NULL
+        END AS has_rewards,
+        CASE
+            WHEN NOT has_others OR basis = 'episode' THEN "mttp.episode.return"
+            WHEN are_others_known AND basis IS NULL THEN other_reward
+            WHEN are_others_known AND "mttp.episode.return" IS NOT NULL
+                THEN coalesce(other_reward, 0) + "mttp.episode.return"
+        END AS sum_of_parts,
+        CASE
+            WHEN isinf(sum_of_parts) AND has_others AND basis IS DISTINCT FROM 'episode'
+                AND NOT coalesce(has_other_infinite, false)
+                AND NOT coalesce(isinf("mttp.episode.return"), false)
+                THEN NULL
+            ELSE sum_of_parts
+        END AS return_of_parts,
+        CASE WHEN has_others AND basis IS DISTINCT FROM 'episode' THEN 'steps' ELSE basis END AS basis_of_parts
+    FROM started
+    LEFT JOIN sums USING (trace_id)
+),
+
+-- The last late score of the whole episode, which counts if the program recorded no reward.
+annotated AS (
+    SELECT
+        roots.trace_id,
+        spans.place,
+        spans.trace_id AS source,
+        coalesce("mttp.annotation.kind", 'fact') AS kind,
+        CASE
+            WHEN "mttp.annotation.key" IS NULL
+                OR (kind, "mttp.annotation.key") IN (
+                    ('outcome', 'mttp.episode.outcome'),
+                    ('score', 'mttp.reward.value'),
+                    ('advantage', 'mttp.advantage')
+                )
+                THEN kind
+            WHEN starts_with("mttp.annotation.key", 'mttp.metadata.')
+                THEN substr("mttp.annotation.key", length('mttp.metadata.') + 1)
+            ELSE "mttp.annotation.key"
+        END AS key,
+        "mttp.annotation.value" AS value,
+        "mttp.annotation.value.number" AS number,
+        "label"
+    FROM roots
+    JOIN spans ON roots.trace_id = "mttp.annotation.target_trace_id"
+    WHERE
+        spans.type = 'annotate'
+        AND "mttp.step.index" IS NULL
+        AND coalesce("mttp.annotation.target_span_id", '') IN ('', roots.root_id)
+        AND kind IN ('outcome', 'score', 'advantage', 'fact')
+        AND (kind = 'fact' OR kind = key)
+    QUALIFY row_number() OVER (
+        PARTITION BY roots.trace_id, kind, key
+        ORDER BY coalesce("mttp.annotation.revision", 0) DESC, spans.start_time DESC, spans.span_id DESC
+    ) = 1
+),
+
+-- The scoring of the whole episode.
+scored AS (
+    SELECT
+        chosen.trace_id,
+        chosen.place,
+        spans.trace_id AS source,
+        spans.span_id,
+        chosen.is_late,
+        chosen.part,
+        chosen.states_total,
+        coalesce(
+            "mttp.reward.value", CASE WHEN chosen.is_late THEN "mttp.annotation.value.number" END
+        ) AS value,
+        CASE
+            WHEN value IS NOT NULL AND coalesce("mttp.reward.status", 'missing') = 'missing' THEN 'ok'
+            ELSE coalesce("mttp.reward.status", 'missing')
+        END AS status,
+        "mttp.reward.verdict" AS verdict
+    FROM (
+        SELECT trace_id, place, false AS is_late, part, states_total FROM effective
+        UNION ALL
+        SELECT annotated.trace_id, annotated.place, true, NULL, NULL
+        FROM annotated
+        JOIN summed USING (trace_id)
+        WHERE
+            kind = 'score'
+            AND basis_of_parts IS NULL
+            AND NOT has_rewards
+            AND annotated.trace_id NOT IN (SELECT trace_id FROM totals)
+    ) AS chosen
+    JOIN spans USING (place)
+),
+
+-- The scorings whose components count: that of the whole episode, and the last one of each step in order of steps.
+scorings_in_order AS (
+    SELECT trace_id, place, source, span_id, true AS of_episode, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS "order"
+    FROM scored
+    UNION ALL
+    SELECT trace_id, place, NULL, NULL, false, ("index", start_time, place)
+    FROM played
+    WHERE scores IS NOT NULL
+    UNION ALL
+    SELECT trace_id, place, trace_id, span_id, false, "order"
+    FROM (
+        SELECT
+            spans.trace_id,
+            spans.place,
+            spans.span_id,
+            (taken."index", taken.start_time, taken.place) AS "order"
+        FROM spans
+        JOIN taken ON spans.trace_id = taken.trace_id AND spans.parent_id = taken.span_id
+        WHERE spans.type = 'reward' AND taken.scores IS NULL
+        QUALIFY row_number() OVER (
+            PARTITION BY taken.place
+            ORDER BY spans.start_time DESC, spans.end_time DESC, spans.place DESC
+        ) = 1
+    )
+),
+
+-- Scores and statuses of components; those of grades below a scoring win.
+grades AS (
+    SELECT trace_id, of_episode, "order", name, arg_max(score, precedence) AS score, arg_max(status, precedence) AS status
+    FROM (
+        SELECT trace_id, of_episode, "order", score.key AS name, score.value AS score, NULL AS status, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS precedence
+        FROM (
+            SELECT scorings_in_order.*, unnest(map_entries(spans."scores")) AS score
+            FROM scorings_in_order
+            JOIN spans USING (place)
+        )
+        UNION ALL
+        SELECT trace_id, of_episode, "order", status.key, NULL, status.value, (0::BIGINT, 0::BIGINT, 0::BIGINT)
+        FROM (
+            SELECT scorings_in_order.*, unnest(map_entries("score_statuses")) AS status
+            FROM scorings_in_order
+            JOIN spans USING (place)
+            WHERE source IS NOT NULL
+        )
+        UNION ALL
+        SELECT
+            scorings_in_order.trace_id,
+            of_episode,
+            "order",
+            coalesce("mttp.component.name", "mttp.grader.name", ''),
+            CASE WHEN "mttp.reward.status" = 'ok' THEN "mttp.reward.value" END,
+            CASE
+                WHEN "mttp.reward.status" IS DISTINCT FROM 'ok' OR "mttp.reward.value" IS NULL
+                    THEN coalesce("mttp.reward.status", 'missing')
+            END,
+            (spans.start_time, spans.end_time, spans.place)
+        FROM scorings_in_order
+        JOIN spans ON scorings_in_order.source = spans.trace_id AND scorings_in_order.span_id = spans.parent_id
+        WHERE spans.type = 'grade'
+    )
+    GROUP BY trace_id, of_episode, "order", name
+),
+
+graded AS (
+    SELECT
+        trace_id,
+        of_episode,
+        map_from_entries(list((name, score) ORDER BY name) FILTER (score IS NOT NULL)) AS scores,
+        map_from_entries(list((name, status) ORDER BY name) FILTER (status IS NOT NULL)) AS statuses
+    FROM (
+        SELECT trace_id, of_episode, name, fsum(score) AS score, arg_max(status, "order") AS status
+        FROM grades
+        GROUP BY trace_id, of_episode, name
+    )
+    GROUP BY trace_id, of_episode
+),
+
+specs AS (
+    SELECT
+        scorings_in_order.trace_id,
+        of_episode,
+        arg_max({'name': "mttp.spec.name", 'version': "mttp.spec.version"}, "order") AS spec
+    FROM scorings_in_order
+    JOIN spans USING (place)
+    WHERE source IS NOT NULL AND "mttp.spec.name" IS NOT NULL
+    GROUP BY scorings_in_order.trace_id, of_episode
+),
+
+-- The reward of the episode has components or a spec; else those of the rewards of its steps count.
+chosen_scores AS (
+    SELECT
+        trace_id,
+        arg_max(scores, of_episode) FILTER (of_episode = is_of_episode) AS scores,
+        arg_max(statuses, of_episode) FILTER (of_episode = is_of_episode) AS statuses,
+        arg_max(spec, of_episode) FILTER (of_episode = is_of_episode) AS spec
+    FROM (
+        SELECT
+            *,
+            bool_or(of_episode AND (scores IS NOT NULL OR coalesce(spec.name, '') <> '')) OVER (
+                PARTITION BY trace_id
+            ) AS is_of_episode
+        FROM graded
+        FULL JOIN specs USING (trace_id, of_episode)
+    )
+    GROUP BY trace_id
+),
+
+-- The last group that names an episode as a member, and the last one with advantages.
+grouped AS (
+    SELECT
+        member,
+        arg_max(id, (start_time, span_id, position)) AS id,
+        arg_max({'value': advantages[position]}, (start_time, span_id, position)) FILTER (
+            len(advantages) = size
+        ).value AS advantage
+    FROM (
+        SELECT
+            coalesce("mttp.group.id", '') AS id,
+            start_time,
+            span_id,
+            "mttp.group.advantages" AS advantages,
+            len("mttp.group.episodes") AS size,
+            unnest("mttp.group.episodes") AS member,
+            generate_subscripts("mttp.group.episodes", 1) AS position
+        FROM spans
+        WHERE type = 'group'
+    )
+    GROUP BY member
+),
+
+-- Metrics, labels and faults of the episode and of the ends of other processes' parts, the first of which win.
+ends AS (
+    SELECT trace_id, place, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS "order"
+    FROM started
+    UNION ALL
+    SELECT trace_id, place, (start_time, end_time, place)
+    FROM spans
+    WHERE type = 'segment'
+),
+
+metrics AS (
+    SELECT trace_id, map_from_entries(list((name, number) ORDER BY name)) AS metrics
+    FROM (
+        SELECT trace_id, metric.key AS name, arg_min(metric.value, "order") AS number
+        FROM (
+            SELECT ends.*, unnest(map_entries("mttp.metric")) AS metric
+            FROM ends
+            JOIN spans USING (trace_id, place)
+        )
+        GROUP BY trace_id, metric.key
+    )
+    GROUP BY trace_id
+),
+
+labelled AS (
+    SELECT trace_id, map_from_entries(list((name, label) ORDER BY name)) AS labels
+    FROM (
+        SELECT trace_id, name, arg_min({'text': label}, "order").text AS label
+        FROM (
+            SELECT trace_id, entry.key AS name, entry.value AS label, "order"
+            FROM (
+                SELECT ends.*, unnest(map_entries("labels")) AS entry
+                FROM ends
+                JOIN spans USING (trace_id, place)
+            )
+            UNION ALL
+            SELECT trace_id, key, label, (-1, 0, 0)
+            FROM annotated
+            WHERE kind = 'fact'
+        )
+        GROUP BY trace_id, name
+    )
+    WHERE label IS NOT NULL
+    GROUP BY trace_id
+),
+
+faulty AS (
+    SELECT trace_id, flatten(list("mttp.faults" ORDER BY "order")) AS faults
+    FROM ends
+    JOIN spans USING (trace_id, place)
+    WHERE "mttp.faults" IS NOT NULL
+    GROUP BY trace_id
+),
+
+-- Runs that train: those with updates, and those of kind train of which no episode names a task, and not all evaluate.
+processes AS (
+    SELECT
+        arg_min(
+            {'id': "mttp.run.id", 'kind': coalesce("mttp.run.kind", 'train')},
+            (CASE type WHEN 'run' THEN (0, 0) ELSE (1, -size) END, place)
+        ) AS run
+    FROM spans
+    WHERE type IN ('run', 'run.start')
+    GROUP BY trace_id
+),
+
+placed AS (
+    SELECT
+        *,
+        coalesce("mttp.run.id", '') AS run_id,
+        coalesce("mttp.task.id", '') <> '' AS has_task,
+        lower(coalesce("mttp.task.split", '')) IN (
+            'eval', 'evaluation', 'validation', 'valid', 'val', 'test'
+        ) AS is_evaluation
+    FROM started
+),
+
+training AS (
+    SELECT run.id AS run_id
+    FROM processes
+    WHERE
+        run.kind = 'train'
+        AND run.id NOT IN (SELECT run_id FROM placed GROUP BY run_id HAVING bool_or(has_task) OR bool_and(is_evaluation))
+    UNION
+    SELECT coalesce("mttp.run.id", '')
+    FROM spans
+    WHERE type = 'update'
+),
+
+stated AS (
+    SELECT
+        trace_id,
+        any_value(value) FILTER (kind = 'outcome' AND value IN ('success', 'failure', 'unknown')) AS outcome,
+        any_value({'value': number}) FILTER (kind = 'advantage' AND number IS NOT NULL).value AS advantage
+    FROM annotated
+    GROUP BY trace_id
+),
+
+settled AS (
+    SELECT
+        placed.*,
+        CASE WHEN is_finished THEN coalesce("mttp.episode.status", 'completed') ELSE 'unfinished' END AS status,
+        coalesce(stated.outcome, "mttp.episode.outcome", 'unknown') AS outcome,
+        CASE
+            WHEN is_late AND scored.status = 'ok' THEN scored.value
+            WHEN is_finished AND basis IS DISTINCT FROM 'episode' AND part <> '' AND states_total THEN scored.value
+            ELSE return_of_parts
+        END AS return_of_all,
+        scored.value AS reward,
+        coalesce(scored.status, 'missing') AS reward_status,
+        scored.verdict,
+        coalesce(stated.advantage, "mttp.advantage", grouped.advantage) AS advantage,
+        coalesce("mttp.group.id", grouped.id) AS "group",
+        CASE
+            WHEN NOT is_finished THEN coalesce(longest.length, 0)
+            ELSE greatest(coalesce("mttp.episode.length", 0), coalesce(other_length, 0))
+        END AS length,
+        CASE
+            WHEN NOT is_finished THEN coalesce(sums.number, 0)
+            ELSE coalesce("mttp.episode.step_count", 0) + coalesce(other_number, 0)
+        END AS step_count,
+        NOT has_task AND training.run_id IS NOT NULL AS is_in_curve
+    FROM placed
+    LEFT JOIN training USING (run_id)
+    LEFT JOIN sums USING (trace_id)
+    LEFT JOIN longest USING (trace_id)
+    LEFT JOIN summed USING (trace_id)
+    LEFT JOIN scored USING (trace_id)
+    LEFT JOIN stated USING (trace_id)
+    LEFT JOIN grouped ON placed.trace_id = grouped.member
+)
+
+SELECT
+    -- Trace id, 32 hex digits.
+    settled.trace_id,
+    -- Id of the episode: the trace id, unless several attempts share an id.
+    coalesce("mttp.episode.id", '') AS id,
+    -- Id of the run.
+    settled.run_id,
+    -- Start, in nanoseconds since the Unix epoch.
+    settled.start_time,
+    -- End, in nanoseconds since the Unix epoch; null while unfinished.
+    CASE WHEN is_finished THEN settled.end_time END AS end_time,
+    -- Index among the episodes that the process started, from 0.
+    "mttp.episode.index" AS "index",
+    -- Number of the attempt at this episode, from 0.
+    "mttp.episode.attempt" AS attempt,
+    -- Id of the environment.
+    coalesce("mttp.env.id", '') AS env,
+    -- Id of the task.
+    "mttp.task.id" AS task,
+    -- Seed of the environment, as text.
+    "mttp.env.seed" AS seed,
+    -- Data split of the task.
+    "mttp.task.split" AS split,
+    -- Names of the subsets that the task belongs to.
+    coalesce("mttp.task.slices", []) AS slices,
+    -- Id of the group: the episode's own, else that of the last group that has it as a member.
+    settled."group",
+    -- Id of the policy.
+    "mttp.policy.id" AS policy,
+    -- Version of the policy at the first step.
+    "mttp.policy.version.start" AS policy_version,
+    -- completed, aborted or error; unfinished if the end is not in the recording.
+    settled.status,
+    -- success, failure or unknown; the last annotation of it wins.
+    settled.outcome,
+    -- Whether it succeeded: by the outcome, else by the verdict of the reward; null if neither says.
+    CASE settled.outcome
+        WHEN 'success' THEN true
+        WHEN 'failure' THEN false
+        ELSE CASE settled.verdict WHEN 'pass' THEN true WHEN 'fail' THEN false END
+    END AS success,
+    -- Reason of the environment for the end.
+    "mttp.episode.stop_reason" AS stop_reason,
+    -- Class of the exception that ended the episode.
+    "error.type" AS error_type,
+    -- Whether the task ended.
+    "mttp.episode.terminated" AS terminated,
+    -- Whether a limit cut the episode off.
+    "mttp.episode.truncated" AS truncated,
+    -- counted; error and not_finished count as missing; cut_off and evaluation are left out, too, as no part of the learning curve.
+    CASE
+        WHEN is_in_curve AND is_evaluation THEN 'evaluation'
+        WHEN settled.status = 'completed' THEN 'counted'
+        WHEN settled.status = 'error' THEN 'error'
+        WHEN
+            is_in_curve
+            AND (
+                settled.status <> 'aborted'
+                OR coalesce("mttp.episode.stop_reason", '') = ''
+                OR split_part("mttp.episode.stop_reason", '.', -1) IN (
+                    'closed',
+                    'training_ended',
+                    'session_closed',
+                    'KeyboardInterrupt',
+                    'SystemExit',
+                    'GeneratorExit',
+                    'CancelledError'
+                )
+            )
+            THEN 'cut_off'
+        ELSE 'not_finished'
+    END AS counts_reason,
+    -- Whether return, reward, outcome, length, tokens, times, metrics and components count in statistics.
+    counts_reason = 'counted' AS counts,
+    -- Return as recorded: a given total or the sum of step rewards; in statistics it counts where return_counts.
+    CASE WHEN NOT isnan(return_of_all) THEN return_of_all END AS "return",
+    -- Value of the reward of the whole episode as recorded; in statistics it counts where reward_counts.
+    CASE WHEN NOT isnan(settled.reward) THEN settled.reward END AS reward,
+    -- Whether the reward counts: the episode does, and its status is ok, or missing.
+    counts AND settled.reward_status IN ('ok', 'missing') AS reward_counts,
+    -- Whether the return counts: the episode does, and it is not the value of a reward that does not.
+    counts AND (reward_counts OR settled.reward IS NULL OR "return" IS DISTINCT FROM settled.reward) AS return_counts,
+    -- ok, partial, error, abstained or missing.
+    settled.reward_status,
+    -- pass or fail, of the reward.
+    settled.verdict,
+    -- Name of the reward spec.
+    nullif(spec.name, '') AS spec_name,
+    -- Version of the reward spec.
+    nullif(spec.version, '') AS spec_version,
+    -- Advantage: of the last annotation, else the episode's own, else that of the last group with advantages.
+    CASE WHEN NOT isnan(settled.advantage) THEN settled.advantage END AS advantage,
+    -- Number of environment steps.
+    try_cast(settled.length AS BIGINT) AS length,
+    -- Number of recorded steps.
+    try_cast(settled.step_count AS BIGINT) AS steps,
+    -- Number of tokens in the prompts of its steps; null without tokens.
+    try_cast(tokens.prompt_tokens AS BIGINT) AS prompt_tokens,
+    -- Number of tokens that the policy sampled; null without tokens.
+    try_cast(tokens.completion_tokens AS BIGINT) AS completion_tokens,
+    -- Number of calls of models below its steps, without calls of tools.
+    coalesce(model_calls.number, 0) AS calls,
+    -- Duration of these calls together, in seconds.
+    coalesce(model_calls.nanoseconds, 0) / 1e9 AS call_seconds,
+    -- Mean time to the first token of those of these calls that state it, in seconds.
+    model_calls.first_chunk AS time_to_first_token,
+    -- Time from start to end, in seconds; null while unfinished.
+    CASE WHEN is_finished THEN (settled.end_time - settled.start_time) / 1e9 END AS duration,
+    -- Cost, in US dollars.
+    CASE WHEN NOT isnan("mttp.usage.cost_usd") THEN "mttp.usage.cost_usd" END AS cost_usd,
+    -- Scores by component: of the reward of the episode if it has any or a spec, else summed over the last rewards of its steps.
+    coalesce(chosen_scores.scores, MAP {}) AS components,
+    -- Status of the components of the same rewards that are not ok, by name.
+    coalesce(chosen_scores.statuses, MAP {}) AS component_statuses,
+    -- User-supplied numbers by name.
+    coalesce(metrics.metrics, MAP {}) AS metrics,
+    -- User-supplied values by name: the numbers, booleans and texts of up to 100 characters, as text.
+    coalesce(labelled.labels, MAP {}) AS metadata,
+    -- Faults in the recorded values, as `kind: detail`.
+    coalesce(faulty.faults, []) AS faults,
+    -- Whether the recording has all spans of the episode.
+    is_finished AND coalesce(whole.has_all_spans, false) AS complete,
+    -- Text of the first step's observation, such as its messages; loaded where a query asks for it.
+    texts.prompt,
+    -- Text of the actions; loaded where a query asks for it.
+    texts.completion
+FROM settled
+LEFT JOIN tokens USING (trace_id)
+LEFT JOIN model_calls USING (trace_id)
+LEFT JOIN chosen_scores USING (trace_id)
+LEFT JOIN metrics USING (trace_id)
+LEFT JOIN labelled USING (trace_id)
+LEFT JOIN faulty USING (trace_id)
+LEFT JOIN whole USING (trace_id)
+LEFT JOIN texts USING (trace_id)
+ORDER BY settled.start_time, settled.trace_id
