@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from reading import recorded
 from reading.recorded_kinds import every_kind, every_way
+from reading.traces import episode as finished_episode
 from reading.traces import write
 from specimen import episodes
 from tables.reference import columns
@@ -431,6 +432,50 @@ def test_rows_of_any_evaluations(seed: int) -> None:
     chance.shuffle(spans)
 
     assert_equal(write("a.jsonl", spans))
+
+
+def test_rows_of_nested_calls_of_other_libraries() -> None:
+    """
+    A client's call within its framework's span is a call once, without what is below it.
+    """
+    spans = finished_episode(0)
+    step = next(span for span in spans if span.name == "step")
+    above = {
+        "chain": step.span_id,
+        "inner": "chain",
+        "below": "inner",
+        "again": "chain",
+        "tool": step.span_id,
+    }
+    facts: dict[str, dict[str, Any]] = {
+        "chain": {},
+        "inner": {a.GEN_AI_RESPONSE_ID: "r", a.GEN_AI_OUTPUT_MESSAGES: '[{"role": "assistant"}]'},
+        "below": {a.GEN_AI_RESPONSE_ID: "other"},
+        "again": {a.GEN_AI_RESPONSE_ID: "r", a.GEN_AI_OUTPUT_MESSAGES: "[]"},
+        "tool": {a.GEN_AI_OPERATION_NAME: "execute_tool", a.GEN_AI_TOOL_NAME: "search"},
+    }
+    ids = {name: f"{number:016x}" for number, name in enumerate(above, 1)}
+    for name, parent in above.items():
+        operation = {a.GEN_AI_OPERATION_NAME: "chat"} if name != "chain" else {}
+        spans.insert(
+            0,
+            replace(
+                step,
+                span_id=ids[name],
+                parent_id=ids.get(parent, parent),
+                name=name,
+                attributes=operation | facts[name],
+            ),
+        )
+
+    assert_equal(write("a.jsonl", spans))
+    with Database("a.jsonl") as database:
+        found = database.sql("SELECT span_id, step_index FROM calls ORDER BY span_id").rows()
+        (action,) = database.sql("SELECT action FROM steps WHERE action IS NOT NULL").rows()
+    assert ids["tool"] in {row["span_id"] for row in found}
+    assert len(found) == 2
+    assert {0} == {row["step_index"] for row in found}
+    assert action["action"] in ('[{"role": "assistant"}]', "[]")
 
 
 @pytest.mark.parametrize("table", ["roots", "played", "targets", "judgements", "marks", "calls", *OLD])
