@@ -60,15 +60,16 @@ def test_what_changed_says_before_and_after():
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ({"helpers": changed("SCALE = 1.0", "SCALE = 2.0", HELPERS)}, ["code.helpers:SCALE"]),
-        ({"graders": changed("return 1.0\n", "return 0.5\n", GRADERS)}, ["code.graders:language_reward"]),
-        ({"graders": f"# a comment\n{GRADERS}"}, []),
+        ({"helpers": changed("SCALE = 1.0", "SCALE = 2.0", HELPERS)}, ["code.helpers.py"]),
+        ({"graders": changed("return 1.0\n", "return 0.5\n", GRADERS)}, ["code.graders.py"]),
+        ({"graders": f"# a comment\n{GRADERS}"}, ["code.graders.py"]),
+        ({"graders": GRADERS.replace("\n", "\r\n")}, []),
     ],
-    ids=["constant", "grader", "comment"],
+    ids=["constant", "grader", "comment", "line endings"],
 )
 def test_changed_code_is_named(texts, expected):
     """
-    By the definition that changed, which deserves a minor version.
+    By the file that changed, which deserves a minor version.
     """
     found = differences(load(), load("after", **texts))
 

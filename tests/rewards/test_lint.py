@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rewards.factories import component, spec
-from rewards.specimens import GRADERS, SPEC, changed, load
+from rewards.specimens import GRADERS, SPEC, changed, load, write
 
 from mttp.rewards.lint import RULES, lint
 
@@ -141,8 +141,8 @@ BROKEN = [
         11,
         "a sample that fails a gate gets 0.25",
     ),
-    ("unread-code", "error", "graders:language_reward", "graders:anything", 8, "nested too deeply"),
-    ("unread-code", "warning", "graders:language_reward", "graders:foreign", 8, "wrapt, which is not listed"),
+    ("unread-code", "error", "graders:language_reward", "made:anything", 8, "is defined at run time"),
+    ("unread-code", "warning", "graders:language_reward", "foreign:foreign", 8, "wrapt, which is not listed"),
     (
         "impossible-case",
         "error",
@@ -169,16 +169,6 @@ MORE = (
     + """
 
 import mttp
-import wrapt
-
-def anything(completion):
-    return 0.0 + """
-    + " + ".join("1" * 700)
-    + """
-
-
-def foreign(completion):
-    return wrapt.x
 
 
 def misspelt(answer, completions=""):
@@ -194,6 +184,14 @@ def decorated(completion):
     return 1.0
 """
 )
+
+
+@pytest.fixture(autouse=True)
+def modules() -> None:
+    """Modules beside the spec whose code is not read, or not all of it."""
+    write()
+    Path("specs/foreign.py").write_text("import wrapt\n\n\ndef foreign(completion):\n    return wrapt.x\n")
+    Path("specs/made.py").write_text("exec('def anything(completion): return 1.0')\n")
 
 
 def test_the_specimen_breaks_none():
@@ -241,7 +239,6 @@ def test_an_include_without_a_version_is_found():
     The fix has the present version.
     """
     inner = changed("gsm8k", "inner", SPEC)
-    Path("specs").mkdir()
     Path("specs/inner.yaml").write_text(inner)
     spec = load(spec=changed("combine:", "include: [{spec: inner.yaml, as: inner, weight: 0.1}]\ncombine:"))
 
@@ -255,7 +252,6 @@ def test_an_include_whose_inputs_are_lacking_is_found():
     A required input of the include is missing in the outer spec.
     """
     inner = changed("gsm8k", "inner", changed("answer: string}", "answer: string, hint: string, more: any?}"))
-    Path("specs").mkdir()
     Path("specs/inner.yaml").write_text(inner)
     include = 'include: [{spec: inner.yaml, as: inner, weight: 0.1, version: "^1.2"}]\ncombine:'
     spec = load(spec=changed("combine:", include))
@@ -280,16 +276,25 @@ def test_opaque_code_may_state_its_version():
     """
     A `version` replaces the digest.
     """
-    spec = changed('graders:language_reward"', 'graders:anything", version: "1"')
+    spec = changed('graders:language_reward"', 'made:anything", version: "1"')
 
     assert [] == [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == "unread-code"]
+
+
+def test_gaps_of_a_module_are_one_finding():
+    """
+    Several components of one module that imports an unlisted package give one warning.
+    """
+    found = [one for one in lint(load(graders="import wrapt\n" + GRADERS)) if one.rule == "unread-code"]
+
+    assert [("warning", 6)] == [(one.severity, one.line) for one in found]
 
 
 def test_the_function_that_combines_is_read_too():
     """
     Its code follows the rules of components.
     """
-    spec = changed("combine: weighted_sum", 'combine: {use: "graders:anything"}')
+    spec = changed("combine: weighted_sum", 'combine: {use: "made:anything"}')
 
     assert [("unread-code", 10)] == [(one.rule, one.line) for one in lint(load(spec=spec, graders=MORE))]
 

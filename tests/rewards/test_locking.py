@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 from rewards.specimens import HELPERS, SPEC, changed, load, write
+from typer.testing import CliRunner
 
+from mttp.cli.app import app
 from mttp.errors import SpecError
 from mttp.rewards.lint import lint
 from mttp.rewards.locking import changes, lock_path, locked, read_lock, write_lock
 from mttp.rewards.spec import RewardSpec
 
+RELEASED = Path(__file__).parents[1] / "data/released/0.1.0"
+"""A spec with a lock of mttp 0.1.0, which digests definitions instead of files."""
 OTHER_CODE = changed("SCALE = 1.0", "SCALE = 2.0", HELPERS)
 OTHER_RULES = changed("weight: 0.3", "weight: 0.4")
 
@@ -65,13 +70,34 @@ def test_a_run_warns_of_it_once(lock, caplog):
     assert "differs from that in its lock" in records[0].getMessage()
 
 
-def test_comments_need_no_other_version(lock):
+def test_cases_need_no_other_version(lock):
     """
-    Cases, descriptions and layout do not either.
+    Line endings do not either.
     """
-    spec = load(spec=changed("max: 0.7", "max: 0.6"), helpers=f"# a comment\n{HELPERS}")
+    spec = load(spec=changed("max: 0.7", "max: 0.6"))
+    Path("specs/helpers.py").write_bytes(HELPERS.replace("\n", "\r\n").encode())
 
     assert [] == [one for one in lint(spec) if one.rule == "changed-unversioned"]
+
+
+def test_a_lock_of_another_method_is_not_comparable(caplog):
+    """
+    The check, the run and `mttp spec lock --check` say so and what to do; none says that the code changed.
+    """
+    shutil.copytree(RELEASED, "released")
+    spec = RewardSpec.load("released/spec.yaml")
+    expected = "the code of sums 1.0.0 is not comparable: a version of mttp that computes digests of code "
+    expected += "otherwise wrote the lock; run `mttp spec lock`"
+    (found,) = [one for one in lint(spec) if one.rule == "changed-unversioned"]
+
+    assert ("warning", expected) == (found.severity, f"{found.reason}; {found.fix}")
+    assert [f"released/spec.yaml: {expected}"] == [
+        record.getMessage().removeprefix(f"{Path.cwd()}/") for record in caplog.records
+    ]
+    for arguments, code in ((["--check"], 1), ([], 0), (["--check"], 0)):
+        result = CliRunner().invoke(app, ["spec", "lock", "released/spec.yaml", *arguments])
+        assert (code, code == 1) == (result.exit_code, expected in result.stdout)
+    assert [] == [*changes(read_lock(spec.path), RewardSpec.load("released/spec.yaml"))]
 
 
 def test_the_locked_version_of_an_include_is_taken():

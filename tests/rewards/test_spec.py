@@ -66,7 +66,7 @@ def test_a_spec_is_made_of_decorated_functions():
     assert [("right", "verifier", 0.75), ("short", "rubric", 0.25)] == [
         (entry.name, entry.kind, entry.weight) for entry in spec.document.components
     ]
-    assert (1.0, "full", (0.0, 1.0)) == (result.value, spec.code_coverage, spec.range)
+    assert (1.0, "partial", (0.0, 1.0)) == (result.value, spec.code_coverage, spec.range)
 
 
 def test_a_spec_is_made_of_plain_functions_and_lambdas():
@@ -81,7 +81,7 @@ def test_a_spec_is_made_of_plain_functions_and_lambdas():
     spec = made(components=components, combine=lambda values, weights: min(values.values()))
     result = spec.score(completion="8", answer="8")
 
-    assert (0.5, "full") == (result.value, spec.code_coverage)
+    assert (0.5, "partial") == (result.value, spec.code_coverage)
     assert [f"{__name__}:right", f"{__name__}:plain", None] == [
         entry.use for entry in spec.document.components
     ]
@@ -265,7 +265,6 @@ def test_an_object_that_can_be_called_is_a_component():
 
     assert (1.0, 0.0) == tuple(spec.score(completion="a", answer="").value for spec in (one, other))
     assert one.code_sha256 != other.code_sha256
-    assert "full" == one.code_coverage
     assert ["Judge"] == [entry.name for entry in named.document.components]
 
 

@@ -864,6 +864,20 @@ def test_what_can_not_be_compared_is_refused(session: mttp.Session, options: dic
         mttp.evaluate(**({"suite": "gsm", "suite_version": "1"} | options), tasks=FIVE, baseline=path)
 
 
+@pytest.mark.parametrize("method", ["", "files:0:"])
+def test_a_baseline_with_code_of_another_method_is_not_comparable(session: mttp.Session, method: str):
+    """
+    The digests of its spec's code do not say whether the code is the same; nothing says that it changed.
+    """
+    session.close()
+    facts = {"name": "exact", "version": "1", "sha256": "ab"}
+    path = before("before.jsonl", spec=Spec(**facts, code_sha256=f"{method}01", code_coverage="full"), a=0.5)
+    said = "an evaluation of gsm 1, spec exact 1 that is not comparable: .* Evaluate the baseline again"
+
+    with mttp.configure("memory://"), pytest.raises(ReadError, match=said):
+        mttp.evaluate("gsm", "1", tasks=FIVE, baseline=path, spec=Spec(**facts, code_sha256="files:1:02"))
+
+
 def test_the_last_that_ended_is_the_baseline():
     """
     An evaluation that was interrupted later is not chosen.
@@ -927,6 +941,21 @@ def test_only_the_same_evaluation_goes_on(session: mttp.Session, options: dict[s
         left = second.pending
 
     assert (is_same, ["b"] if is_same else ["a", "b"]) == (first.id == second.id, left)
+
+
+def test_an_evaluation_with_code_of_another_method_starts_anew(session: mttp.Session, caplog: Any):
+    """
+    A warning says why: whether the spec's code is the same is unknown.
+    """
+    for digest in ("01", "files:1:02"):
+        with mttp.evaluate(
+            "gsm", spec=Spec(name="exact", code_sha256=digest), tasks=["a"], resume=True
+        ) as run:
+            left = run.pending
+            run.result("a", 1)
+
+    assert ["a"] == left
+    assert "the evaluation of gsm without a version, spec exact starts anew: the digest" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ def spec_lock(
     file: SpecFile,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 if the lock is missing or differs.")
+        bool,
+        typer.Option(
+            "--check", help="Write nothing; exit with 1 if the lock is missing, differs or is not comparable."
+        ),
     ] = False,
 ) -> None:
     """
@@ -33,7 +36,7 @@ def spec_lock(
     \b
     Exit codes:
       0  Everything is fine.
-      1  With --check: the lock is missing or differs.
+      1  With --check: the lock is missing, differs or is not comparable.
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
@@ -46,8 +49,8 @@ def spec_lock(
         say(f"wrote {lock_path(Path(file))}")
         return
     lock = read_lock(spec.path) if spec.path is not None else None
-    found = [change.reason for change in changes(lock, spec)] if lock is not None else ["there is no lock"]
-    for reason in found:
+    found = [f"{one.reason}; {one.fix}" for one in changes(lock, spec)] if lock is not None else None
+    for reason in ["there is no lock"] if found is None else found:
         say(f"{file}: {reason}")
-    if found:
+    if found != []:
         raise typer.Exit(1)

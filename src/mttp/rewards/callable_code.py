@@ -14,12 +14,9 @@ from pathlib import Path, PurePath
 from types import CodeType, ModuleType
 from typing import Any
 
-from mttp.rewards.bindings import names_in
 from mttp.rewards.callables import original
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.runtime_changes import changes
-from mttp.rewards.static_analysis import Code, Coverage, Reach, code_of, tree_of
-from mttp.rewards.syntax import normal
+from mttp.rewards.source_files import Code, Coverage, code_of, source_of
 
 __all__ = ["of_function"]
 
@@ -103,25 +100,20 @@ class _FunctionReader:
         """Read a Python function, found in its module by name or by line."""
         name, code = _name(function), function.__code__
         module = _module_of(function)
-        found = _nodes(module, code) if module is not None else []
-        if module is None or len(found) != 1:
-            reason = "is on one line with functions of the same form" if found else _NO_SOURCE
+        nodes = _nodes(module, code) if module is not None else 0
+        if module is None or nodes != 1:
+            reason = "is on one line with functions of the same form" if nodes else _NO_SOURCE
             self.opaque.append(f"{name} {reason}")
         elif "<" not in name and not hasattr(function, "__wrapped__"):
             self._take(code_of(module, name.partition(".")[0], *self._declared))
         else:
-            self._local(function, name, module, found[0])
+            self._local(function, name, module)
 
-    def _local(self, function: Any, name: str, module: Module, node: ast.AST) -> None:
-        """Read a lambda or a nested function: its own code, the names that it uses, and its closure."""
-        reach = Reach(module, *self._declared)
-        self.parts.add(("function", normal(node)))
-        chains, imported = names_in(node)
-        for chain in sorted(chains):
-            if chain[0] not in function.__code__.co_freevars:
-                reach.use(module.name, chain, imported)
-        reach.gaps |= set(changes(reach))
-        self._take(Code(tuple(reach.parts.items()), "partial" if reach.gaps else "full", tuple(reach.gaps)))
+    def _local(self, function: Any, name: str, module: Module) -> None:
+        """Read a lambda or a nested function: its file, its place in it, and its closure."""
+        place = f"{name}:{function.__code__.co_firstlineno}:{','.join(_arguments(function.__code__))}"
+        self.parts.add(("function", place))
+        self._take(code_of(module, None, *self._declared))
         before = len(self.gaps)
         self._hold(name, "closes over", dict(_held_by(function)))
         if len(self.gaps) > before:
@@ -220,7 +212,7 @@ def _is_named(function: Any) -> bool:
 def _is_in_source(function: Any) -> bool:
     """Return whether a function's source file has it at its line."""
     code, module = getattr(function, "__code__", None), _module_of(function)
-    return code is not None and module is not None and len(_nodes(module, code)) == 1
+    return code is not None and module is not None and _nodes(module, code) == 1
 
 
 def _is_own(kind: type) -> bool:
@@ -241,15 +233,17 @@ def _module_of(found: Any) -> Module | None:
     return Module(Path(file).stem, Path(file), Path(file).resolve().parent)
 
 
-def _nodes(module: Module, code: CodeType) -> list[ast.AST]:
-    """Return the distinct functions in a module's source that may be compiled to this code."""
-    tree = tree_of(module.path)
-    found = {
-        normal(node): node
-        for node in ast.walk(tree or ast.Module([], []))
-        if _first_line(node, code.co_name) == code.co_firstlineno and _takes(node, code)
-    }
-    return list(found.values())
+def _nodes(module: Module, code: CodeType) -> int:
+    """Return the number of distinct functions in a module's source that may be compiled to this code."""
+    source = source_of(module.path)
+    nodes = ast.walk(source.tree) if source is not None and source.tree is not None else ()
+    return len(
+        {
+            ast.dump(node)
+            for node in nodes
+            if _first_line(node, code.co_name) == code.co_firstlineno and _takes(node, code)
+        }
+    )
 
 
 def _first_line(node: ast.AST, name: str) -> int | None:
@@ -264,7 +258,11 @@ def _first_line(node: ast.AST, name: str) -> int | None:
 def _takes(node: Any, code: CodeType) -> bool:
     """Return whether a function in source has the arguments of compiled code."""
     arguments = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    return arguments == list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    return arguments == _arguments(code)
+
+
+def _arguments(code: CodeType) -> list[str]:
+    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _array_digest(value: Any) -> str:

@@ -39,7 +39,7 @@ class Difference:
     """One change between two specs."""
 
     what: str
-    """The changed item, such as `components.math.weight` or `code.graders:scale`."""
+    """The changed item, such as `components.math.weight` or `code.graders.py`."""
     bump: Bump
     """The part of the version that the change requires to raise."""
     before: Any = None
@@ -116,21 +116,22 @@ def _parts(key: str, named: str, old: list[Any], new: list[Any]) -> Iterator[Dif
 
 
 def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
-    """Yield changed definitions; if there are none, a change of the code digest for another reason."""
-    old, new = _definitions(before), _definitions(after)
+    """Yield changed files; if there are none, a change of the code digest for another reason."""
+    old, new = _files(before), _files(after)
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     for name in changed:
         yield Difference(f"code.{name}", "minor", _there(name, old), _there(name, new))
     if not changed and before.own_code_sha256 != after.own_code_sha256:
-        yield Difference("code", "minor", before.own_code_sha256[:12], after.own_code_sha256[:12])
+        one, other = (spec.own_code_sha256.rpartition(":")[2][:12] for spec in (before, after))
+        yield Difference("code", "minor", one, other)
 
 
-def _definitions(spec: RewardSpec) -> dict[str, str]:
+def _files(spec: RewardSpec) -> dict[str, str]:
     return {name: text for code in spec.codes.values() for name, text in code.parts}
 
 
-def _there(name: str, definitions: Mapping[str, str]) -> str | None:
-    return "defined" if name in definitions else None
+def _there(name: str, files: Mapping[str, str]) -> str | None:
+    return files[name][:12] if name in files else None
 
 
 def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:

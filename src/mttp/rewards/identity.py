@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from mttp.errors import MissingExtra, SpecError
 from mttp.otlp import regular_files
+from mttp.rewards.code_digests import METHOD
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument, SpecInclude
 from mttp.rewards.modules import version_of
 from mttp.rewards.reward_range import floor, stated_or_reachable
-from mttp.rewards.static_analysis import Code, Coverage
+from mttp.rewards.source_files import Code, Coverage
 
 __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
 
@@ -73,21 +74,20 @@ def code_digest(
     fail: Callable[[str, str], SpecError],
 ) -> str:
     """
-    Return the SHA-256 of the scoring code.
+    Return the digest of the scoring code: its method, a colon and a SHA-256.
 
     `codes` is by target, `included` has the includes' digests by name, `files` are those under `depends`.
     `fail` returns the error for a key and a message, such as a missing file or distribution.
     """
-    return digest(
-        canonical_json(
-            {
-                "targets": {target: [list(part) for part in code.parts] for target, code in codes.items()},
-                "include": dict(included),
-                "depends": _file_digests(files, fail),
-                "distributions": {name: _version(name, fail) for name in distributions},
-            }
-        )
+    text = canonical_json(
+        {
+            "targets": {target: [list(part) for part in code.parts] for target, code in codes.items()},
+            "include": dict(included),
+            "depends": _file_digests(files, fail),
+            "distributions": {name: _version(name, fail) for name in distributions},
+        }
     )
+    return f"{METHOD}:{digest(text)}"
 
 
 def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:

@@ -364,6 +364,7 @@ def _is_gate(part: ComponentEntry, document: SpecDocument) -> bool:
 
 
 def _code(spec: RewardSpec) -> Iterator[_Fault]:
+    told: set[tuple[str, ...]] = set()
     for name, use, stated, at in _functions(spec):
         code = spec.codes[use or name]
         if code.coverage == "full" or stated is not None:
@@ -372,7 +373,8 @@ def _code(spec: RewardSpec) -> Iterator[_Fault]:
         if code.coverage == "opaque":
             reason = f"the code of {name} can't be read ({gaps}), so changes to it go undetected"
             yield _Fault(reason, "make it a plain function of a module, or set its `version`", at)
-        else:
+        elif code.gaps not in told:  # functions of one module share its gaps
+            told.add(code.gaps)
             reason = f"some code of {name} is not in the digest: {gaps}"
             fix = "list it under `depends` or `distributions`, or set its `version`"
             yield _Fault(reason, fix, at, "warning")
@@ -390,13 +392,11 @@ def _functions(spec: RewardSpec) -> Iterator[tuple[str, str | None, str | None, 
 def _lock(spec: RewardSpec) -> Iterator[_Fault]:
     lock = read_lock(spec.path) if spec.path is not None else None
     for change in changes(lock, spec) if lock is not None else ():
-        if change.kind == "stale":
-            fix = "run `mttp spec lock` if the change is intended"
-            yield _Fault(change.reason, fix, ("version",), "warning")
+        if change.kind in ("method", "stale"):
+            yield _Fault(change.reason, change.fix, ("version",), "warning")
         else:
-            fix = "change the version, then run `mttp spec lock`"
             reason = f"{change.reason}, so rewards under one version differ"
-            yield _Fault(reason, fix, ("version",))
+            yield _Fault(reason, change.fix, ("version",))
 
 
 def _cases(spec: RewardSpec) -> Iterator[_Fault]:

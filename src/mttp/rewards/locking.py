@@ -12,6 +12,7 @@ from mttp.errors import SpecError
 from mttp.model.log import log
 from mttp.otlp import regular_files
 from mttp.otlp.whole_files import replacing
+from mttp.rewards.code_digests import is_same_method
 from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
 
@@ -34,7 +35,14 @@ FORMAT: Final = "reward-lock/1"
 _warned: set[tuple[str, str, str]] = set()
 _is_silent = False
 
-_ChangeKind: TypeAlias = Literal["code", "spec", "stale"]
+_ChangeKind: TypeAlias = Literal["code", "method", "spec", "stale"]
+
+_FIXES: Final[dict[_ChangeKind, str]] = {
+    "code": "change the version, then run `mttp spec lock`",
+    "method": "run `mttp spec lock`",
+    "spec": "change the version, then run `mttp spec lock`",
+    "stale": "run `mttp spec lock` if the change is intended",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,19 @@ class Change:
     """A difference between a spec and its lock."""
 
     kind: _ChangeKind
-    """code or spec: the digest changed and the version did not; stale: other versions or includes."""
+    """
+    code or spec: the digest changed and the version did not; method: the lock's digest of the code was made
+    by another method and can't be compared; stale: other versions or includes.
+    """
     name: str
     """The spec's name."""
     reason: str
     """The difference as a message."""
+
+    @property
+    def fix(self) -> str:
+        """What to do about it."""
+        return _FIXES[self.kind]
 
 
 def lock_path(path: Path) -> Path:
@@ -135,6 +151,9 @@ def changes(lock: Lock, spec: LockedSpec) -> Iterator[Change]:
             yield Change("stale", name, f"{name} is {found.version}, and {then.version} in the lock")
         elif then.sha256 != found.sha256:
             yield Change("spec", name, f"the rules of {name} {found.version} differ from those in its lock")
+        elif not is_same_method(then.code_sha256, found.code_sha256):
+            reason = "a version of mttp that computes digests of code otherwise wrote the lock"
+            yield Change("method", name, f"the code of {name} {found.version} is not comparable: {reason}")
         elif then.code_sha256 != found.code_sha256:
             yield Change("code", name, f"the code of {name} {found.version} differs from that in its lock")
 
@@ -146,15 +165,11 @@ def silence() -> None:
 
 
 def warn(spec: LockedSpec) -> None:
-    """Log once if a spec or its code differs from its lock under the same version."""
+    """Log once if a spec or its code differs from its lock, or can't be compared, under the same version."""
     if _is_silent or spec.path is None or (lock := read_lock(spec.path)) is None:
         return
     key = (str(spec.path), spec.sha256, spec.code_sha256)
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]
     if changed and key not in _warned:
         _warned.add(key)
-        log.warning(
-            "%s: %s; change the version, then run `mttp spec lock`",
-            spec.path,
-            "; ".join(one.reason for one in changed),
-        )
+        log.warning("%s: %s", spec.path, "; ".join(f"{one.reason}; {one.fix}" for one in changed))

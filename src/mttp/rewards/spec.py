@@ -22,7 +22,7 @@ from mttp.rewards.includes import choose, refuse_version
 from mttp.rewards.loading import document_of
 from mttp.rewards.parsing import SpecSource, parse, read
 from mttp.rewards.plan import Component, ScoringPlan
-from mttp.rewards.static_analysis import Code, Coverage, of_target
+from mttp.rewards.source_files import Code, Coverage, of_target
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
 
@@ -236,13 +236,13 @@ class RewardSpec:
 
     @cached_property
     def code_sha256(self) -> str:
-        """The SHA-256 of the scoring code, 64 hex digits; computing it imports nothing."""
+        """The digest of the scoring code, `files:1:` and 64 hex digits; computing it imports nothing."""
         included = {name: spec.code_sha256 for name, spec in self.included.items()}
         return self._code_digest(included)
 
     @cached_property
     def own_code_sha256(self) -> str:
-        """The SHA-256 of the scoring code without that of included specs, 64 hex digits."""
+        """The digest of the scoring code without that of included specs, as `code_sha256`."""
         return self._code_digest({})
 
     @cached_property

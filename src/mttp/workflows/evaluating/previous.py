@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from mttp.codec.plain import number, scalar_text
 from mttp.errors import ConfigureError, ReadError
 from mttp.model.evaluations import FAILED, Evaluation, TaskResult
+from mttp.model.log import log
+from mttp.rewards.code_digests import is_same_method
 
 if TYPE_CHECKING:
     from mttp.reading import Recording
@@ -25,6 +27,10 @@ Resumable: TypeAlias = "bool | Source"
 _WHOLE = ("completed", "unknown")
 _SAME = ("suite", "suite_version", "spec", "policy", "policy_version")
 """The fields that must be equal to resume an evaluation."""
+_OTHER_METHOD = (
+    "the digest of the spec's code is of a version of mttp that computes it otherwise, so whether the code "
+    "is the same is unknown"
+)
 
 
 def compared(stated: Evaluation, baseline: Baseline) -> tuple[Evaluation, dict[str, float]]:
@@ -59,11 +65,18 @@ def chosen(evals: Sequence[Evaluation], stated: Evaluation, *, where: str) -> Ev
     """
     Return the last evaluation of the same suite, version and spec as `stated`, preferring completed ones.
 
-    Raises ReadError with the evaluations that there are when none matches.
+    Raises ReadError with the evaluations that there are when none matches, or when the digest of the code of
+    a matching one can't be compared.
     """
     others = [found for found in evals if found.id != stated.id]
     comparable = [found for found in others if _is_comparable(found, stated)]
     if not comparable:
+        same_but_method = [found for found in others if _is_comparable(_with_code_of(found, stated), stated)]
+        if same_but_method:
+            raise ReadError(
+                f"{where} has an evaluation of {_label(stated)} that is not comparable: {_OTHER_METHOD}. "
+                "Evaluate the baseline again, or pass it as a dict from task to score"
+            )
         known = ", ".join(dict.fromkeys(map(_label, others))) or "no other"
         raise ReadError(
             f"{where} has no evaluation of {_label(stated)} to compare with; it has: {known}. To compare "
@@ -76,6 +89,16 @@ def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
     if (one.suite, one.suite_version) != (other.suite, other.suite_version):
         return False
     return one.spec is None or other.spec is None or one.spec == other.spec
+
+
+def _with_code_of(one: Evaluation, other: Evaluation) -> Evaluation:
+    """Return an evaluation with the code of another one's spec, if their digests are of different methods."""
+    if one.spec is None or other.spec is None or not one.spec.code_sha256 or not other.spec.code_sha256:
+        return one
+    if is_same_method(one.spec.code_sha256, other.spec.code_sha256):
+        return one
+    code = {name: getattr(other.spec, name) for name in ("code_sha256", "code_coverage")}
+    return replace(one, spec=replace(one.spec, **code))
 
 
 def _label(evaluation: Evaluation) -> str:
@@ -99,8 +122,11 @@ def resumed(
         return stated, {}
     source = _own(session) if isinstance(resume, bool) else resume
     trusted = not isinstance(resume, bool) and stated.run_name is None
-    matching = [found for found in _evaluations(source) if _is_same(found, stated, any_run=trusted)]
+    evaluations = _evaluations(source)
+    matching = [found for found in evaluations if _is_same(found, stated, any_run=trusted)]
     if not matching:
+        if any(_is_same(_with_code_of(found, stated), stated, any_run=trusted) for found in evaluations):
+            log.warning("the evaluation of %s starts anew: %s", _label(stated), _OTHER_METHOD)
         return stated, {}
     last = max(matching, key=lambda found: found.start_time or 0)
     if last.samples > stated.samples:
