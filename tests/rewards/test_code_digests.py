@@ -44,7 +44,7 @@ def given(function: Callable[..., Any]) -> RewardSpec:
 
 def parts(spec: RewardSpec) -> dict[str, str]:
     """Return the digests of the first component's files by name."""
-    return dict(next(iter(spec.codes.values())).parts)
+    return {name: text for name, text in next(iter(spec.codes.values())).parts if text}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,7 @@ def test_graders_of_mttp_have_its_version():
         ("from helpers import right", "full", ""),
         ("GRADERS = {}\ndef register(f): GRADERS[f.__name__] = f" + USE + "GRADERS", "full", ""),
         (f"def right(completion): return 1{' + 1' * 700}", "full", ""),
+        (f"X = 1{' + 1' * 1500}" + USE + "X", "opaque", ""),
         ("from math import sqrt as right", "opaque", "math:sqrt has no Python source"),
         ("exec('def right(completion): return 1.0')", "opaque", "is defined at run time"),
         ("def right(completion) return 1", "opaque", "can't be parsed as Python"),
@@ -273,7 +274,7 @@ def test_the_digest_names_its_method_and_is_this_one():
     """
     It is equal on every machine and Python version; files are named from the spec's directory.
     """
-    expected = "files:1:b4a63c7ca57526cc2c1b4e6e20ed334ee6f5da18489753f170be2c6cc612678f"
+    expected = "files:1:a55f57893fb74e3917f2efa732a3ca174aba96af08a09179cd62abe943a3e52a"
 
     assert expected == load("here").code_sha256 == load("there").code_sha256
 
@@ -281,6 +282,11 @@ def test_the_digest_names_its_method_and_is_this_one():
 def graded(completion: str) -> float:
     """A grader of this module."""
     return float(len(completion)) * WEIGHT
+
+
+def other(completion: str) -> float:
+    """Another grader of this module."""
+    return 1.0
 
 
 WEIGHT = 2.0
@@ -305,6 +311,13 @@ class Judge:
 
     def __call__(self, completion):
         return float(completion in self.words)
+
+    def opposite(self, completion):
+        return 1.0 - self(completion)
+
+
+class Critic(Judge):
+    """Another grader with the same state."""
 
 
 def defaulting(value):
@@ -331,6 +344,12 @@ def defaulting(value):
         (functools.partial(Judge(["a"])), functools.partial(Judge(["b"]))),
         (functools.cache(scaled(graded, 2)), functools.cache(scaled(graded, 3))),
         (functools.partial(Judge, ["a"]), functools.partial(Judge, ["b"])),
+        (graded, other),
+        (functools.partial(graded, 1), functools.partial(other, 1)),
+        (scaled(graded, 1), scaled(other, 1)),
+        (scaled(graded, graded), scaled(graded, other)),
+        (Judge(["a"]), Critic(["a"])),
+        (Judge(["a"]).__call__, Judge(["a"]).opposite),
     ],
 )
 def test_what_a_function_holds_is_in_its_code(one, other):
@@ -377,6 +396,22 @@ def test_what_cannot_be_read_is_named(function, coverage, gap):
 
     assert coverage == spec.code_coverage
     assert gap in "; ".join(spec.code_gaps)
+
+
+def test_a_module_that_runs_as_the_main_one_has_the_same_files():
+    """
+    `python -m` runs it as `__main__`; the files keep their names.
+    """
+    code = "import mttp, pkg.helpers\n\ndef right(completion):\n    return 1.0\n"
+    code += "spec = mttp.RewardSpec(name='a', version='1.0.0', components=[\n"
+    code += "    {'name': 'it', 'kind': 'rubric', 'use': right}])\n"
+    code += "print(*[name for name, _ in spec.codes.popitem()[1].parts])\n"
+    spec("pkg.train:right", pkg__init="", pkg__train=code, pkg__helpers="")
+    command = [sys.executable, "-m", "pkg.train"]
+    done = subprocess.run(command, cwd="specs", capture_output=True, text=True, check=True)
+
+    files = ["pkg.train:right", "pkg/__init__.py", "pkg/helpers.py", "pkg/train.py"]
+    assert files == done.stdout.split()
 
 
 def test_what_exec_made_is_opaque():
@@ -480,7 +515,8 @@ def test_a_given_function_and_its_target_have_one_code():
             sys.modules.pop(name, None)
 
     assert {"graders.py", "helpers.py"} == set(parts(load())) == set(parts(given(graders.math_reward)))
-    assert parts(load()) == parts(given(graders.math_reward))
+    codes = [load().codes["graders:math_reward"], given(graders.math_reward).codes["graders:math_reward"]]
+    assert codes[0] == codes[1]
 
 
 def test_another_process_has_the_same_digests():

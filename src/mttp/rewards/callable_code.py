@@ -16,7 +16,7 @@ from typing import Any
 
 from mttp.rewards.callables import original
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.source_files import Code, Coverage, code_of, source_of
+from mttp.rewards.source_files import Code, Coverage, code_of, tree_of
 
 __all__ = ["of_function"]
 
@@ -65,7 +65,7 @@ class _FunctionReader:
                 self._hold(_name(function), "holds", vars_of(function.__self__))
             self.read(function.__func__)
         elif _is_named(function) and (module := _module_of(original(function))) is not None:
-            self._take(code_of(module, _name(original(function)).partition(".")[0], *self._declared))
+            self._take(code_of(module, _name(original(function)), *self._declared))
         elif inspect.isfunction(function):
             self._function(function)
         elif inspect.isclass(function):
@@ -94,7 +94,7 @@ class _FunctionReader:
         if module is None or "<" in kind.__qualname__:
             self.opaque.append(f"{kind.__qualname__} {_NO_SOURCE}")
         else:
-            self._take(code_of(module, kind.__qualname__.partition(".")[0], *self._declared))
+            self._take(code_of(module, kind.__qualname__, *self._declared))
 
     def _function(self, function: Any) -> None:
         """Read a Python function, found in its module by name or by line."""
@@ -105,14 +105,14 @@ class _FunctionReader:
             reason = "is on one line with functions of the same form" if nodes else _NO_SOURCE
             self.opaque.append(f"{name} {reason}")
         elif "<" not in name and not hasattr(function, "__wrapped__"):
-            self._take(code_of(module, name.partition(".")[0], *self._declared))
+            self._take(code_of(module, name, *self._declared))
         else:
             self._local(function, name, module)
 
     def _local(self, function: Any, name: str, module: Module) -> None:
         """Read a lambda or a nested function: its file, its place in it, and its closure."""
-        place = f"{name}:{function.__code__.co_firstlineno}:{','.join(_arguments(function.__code__))}"
-        self.parts.add(("function", place))
+        place = f"{function.__code__.co_firstlineno}({', '.join(_arguments(function.__code__))})"
+        self.parts.add((f"{module.name}:{name}:{place}", ""))
         self._take(code_of(module, None, *self._declared))
         before = len(self.gaps)
         self._hold(name, "closes over", dict(_held_by(function)))
@@ -162,7 +162,7 @@ class _FunctionReader:
             self._class(value)
         else:
             self.read(value)
-        return f"{kind.__module__}.{kind.__qualname__}"
+        return f"{kind.__module__}.{kind.__qualname__}:{_name(value) if is_function else ''}"
 
 
 def vars_of(value: object) -> dict[str, object] | None:
@@ -227,7 +227,9 @@ def _module_of(found: Any) -> Module | None:
     file = code.co_filename if code is not None else getattr(module, "__file__", None)
     if not file or not str(file).endswith(".py") or not Path(file).is_file():
         return None
-    located = locate(str(getattr(found, "__module__", "")), None)
+    name = str(getattr(found, "__module__", ""))
+    spec = getattr(module, "__spec__", None) if name == "__main__" else None
+    located = locate(name if spec is None else spec.name, None)  # `python -m` runs a module as `__main__`
     if located is not None and located.path is not None and located.path.resolve() == Path(file).resolve():
         return located
     return Module(Path(file).stem, Path(file), Path(file).resolve().parent)
@@ -235,8 +237,7 @@ def _module_of(found: Any) -> Module | None:
 
 def _nodes(module: Module, code: CodeType) -> int:
     """Return the number of distinct functions in a module's source that may be compiled to this code."""
-    source = source_of(module.path)
-    nodes = ast.walk(source.tree) if source is not None and source.tree is not None else ()
+    nodes = ast.walk(tree_of(module.path) or ast.Module([], []))
     return len(
         {
             ast.dump(node)

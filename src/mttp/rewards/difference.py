@@ -127,7 +127,7 @@ def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
 
 
 def _files(spec: RewardSpec) -> dict[str, str]:
-    return {name: text for code in spec.codes.values() for name, text in code.parts}
+    return {name: text for code in spec.codes.values() for name, text in code.parts if text}
 
 
 def _there(name: str, files: Mapping[str, str]) -> str | None:

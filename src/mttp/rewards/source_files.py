@@ -17,7 +17,7 @@ from mttp.otlp import regular_files
 from mttp.rewards.folder import MAX_SOURCE
 from mttp.rewards.modules import LIBRARY, Module, locate, version_of
 
-__all__ = ["Code", "Coverage", "code_of", "of_target", "source_of"]
+__all__ = ["Code", "Coverage", "code_of", "of_target", "tree_of"]
 
 Coverage: TypeAlias = Literal["full", "partial", "opaque"]
 """How much of the user's code was read: all, some, or none."""
@@ -45,7 +45,10 @@ class Code:
     """The code of one component."""
 
     parts: tuple[tuple[str, str], ...] = ()
-    """Sorted pairs: the path of a source file from its package's directory, and the SHA-256 of its text."""
+    """
+    Sorted pairs: the path of a source file from its package's directory, and the SHA-256 of its text; and
+    `module:name` of the function, with an empty text.
+    """
     coverage: Coverage = "full"
     """How much of the code is in `parts`."""
     gaps: tuple[str, ...] = ()
@@ -58,8 +61,8 @@ class _Source:
 
     sha256: str
     """The digest of the text, with the line endings of Unix."""
-    tree: ast.Module | None = None
-    """The syntax tree; None for a text that is not Python."""
+    is_python: bool = False
+    """Whether it can be parsed."""
     imports: tuple[ast.Import | ast.ImportFrom, ...] = ()
     """The import statements."""
     dynamic: frozenset[str] = frozenset()
@@ -76,7 +79,7 @@ def of_target(
     module = locate(name, folder)
     if module is None or module.path is None:
         return Code(coverage="opaque", gaps=(f"{use} has no Python source",))
-    return code_of(module, attribute.partition(".")[0], distributions, depends)
+    return code_of(module, attribute, distributions, depends)
 
 
 def code_of(module: Module, name: str | None, distributions: Iterable[str], depends: Iterable[str]) -> Code:
@@ -84,13 +87,17 @@ def code_of(module: Module, name: str | None, distributions: Iterable[str], depe
     if module.name.partition(".")[0] == LIBRARY:
         gap = f"{module.name} belongs to mttp, of which the digest has the version and no code"
         return Code(((LIBRARY, str(version_of(LIBRARY))),), "partial", (gap,))
-    source = source_of(module.path)
-    if source is None or source.tree is None:
+    tree = tree_of(module.path)
+    if tree is None:
         return Code(coverage="opaque", gaps=(f"{module.path} can't be parsed as Python",))
-    files = _Files(module, distributions, depends)
-    opacity = _opacity(module, source.tree, name) if name is not None else ()
+    try:
+        files = _Files(module, distributions, depends)
+        opacity = _opacity(module, tree, name.partition(".")[0]) if name is not None else ()
+    except RecursionError:
+        return Code(coverage="opaque", gaps=(f"the code of {module.name} is nested too deeply",))
     coverage: Coverage = "opaque" if opacity else "partial" if files.gaps else "full"
-    return Code(tuple(sorted(files.parts.items())), coverage, (*opacity, *sorted(files.gaps)))
+    named = {} if name is None else {f"{module.name}:{name}": ""}
+    return Code(tuple(sorted((files.parts | named).items())), coverage, (*opacity, *sorted(files.gaps)))
 
 
 class _Files:
@@ -111,12 +118,13 @@ class _Files:
             passed.add(name)
 
     def _add(self, name: str, path: Path) -> None:
-        source = source_of(path)
-        if source is None:
+        text = _text_of(path)
+        if text is None:
             self.gaps.add(f"{name} can't be read")
             return
+        source = _source(text)
         self.parts[f"{name.replace('.', '/')}{'/__init__' * _is_package(path)}.py"] = source.sha256
-        if source.tree is None:
+        if not source.is_python:
             self.gaps.add(f"{name} can't be parsed as Python")
         self.gaps |= {f"{name} uses {one}, which can reach any code" for one in source.dynamic}
         for texts in source.reads:
@@ -142,15 +150,17 @@ class _Files:
                 self._import(part)
 
     def _import(self, name: str) -> None:
-        top = name.partition(".")[0]
         if self._module.owns(name):
             self._waiting += _with_packages(name)
             if self._is_compiled(name):
                 self.gaps.add(f"{name} has no Python source")
-            return
-        distributions = {_key(one) for one in _distributions().get(top, [top])}
-        if top not in (*sys.stdlib_module_names, LIBRARY) and not self._distributions & distributions:
+        elif not self._is_listed(top := name.partition(".")[0]):
             self.gaps.add(f"it uses {top}, which is not listed under `distributions`")
+
+    def _is_listed(self, package: str) -> bool:
+        if package in sys.stdlib_module_names or package == LIBRARY:
+            return True
+        return any(_key(name) in self._distributions for name in _distributions().get(package, [package]))
 
     def _is_compiled(self, name: str) -> bool:
         if self._module.root is None or self._module.find(name) is not None:
@@ -186,21 +196,32 @@ def _opacity(module: Module, tree: ast.Module, name: str) -> tuple[str, ...]:
     return () if is_source else (f"{origin}:{imported} has no Python source",)
 
 
-def source_of(path: Path | None) -> _Source | None:
-    """Return what a file's text shows, or None if it can't be read."""
+def tree_of(path: Path | None) -> ast.Module | None:
+    """Return the syntax tree of a file, or None if it can't be read or parsed."""
+    text = _text_of(path) if path is not None else None
+    return _parsed(text) if text is not None else None
+
+
+def _text_of(path: Path) -> bytes | None:
+    """Return the text of a file with the line endings of Unix, or None if it can't be read."""
     try:
-        text = regular_files.read(path, MAX_SOURCE) if path is not None else None
+        return regular_files.read(path, MAX_SOURCE).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     except OSError:
         return None
-    return _source(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")) if text is not None else None
 
 
-@lru_cache(maxsize=1024)
-def _source(text: bytes) -> _Source:
-    sha256 = hashlib.sha256(text).hexdigest()
+@lru_cache(maxsize=32)  # trees take much more memory than what is kept of them in a `_Source`
+def _parsed(text: bytes) -> ast.Module | None:
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # MemoryError: nested too deeply
+        return None
+
+
+@lru_cache(maxsize=2048)
+def _source(text: bytes) -> _Source:
+    sha256, tree = hashlib.sha256(text).hexdigest(), _parsed(text)
+    if tree is None:
         return _Source(sha256)
     body = [*_imported_statements(tree.body)]
     nodes = [node for statement in body for node in ast.walk(statement)]
@@ -209,11 +230,10 @@ def _source(text: bytes) -> _Source:
     imported = {alias.asname or alias.name.partition(".")[0] for alias in aliases}
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    dynamic = (
-        names & (_DYNAMIC - imported) | (attributes | {alias.name for alias in aliases}) & _DYNAMIC_ATTRIBUTES
-    )
+    attributes |= {alias.name for alias in aliases}
+    dynamic = names & (_DYNAMIC - imported) | attributes & _DYNAMIC_ATTRIBUTES
     dynamic |= {"sys.modules" for node in nodes if _is_modules(node)}
-    return _Source(sha256, tree, imports, frozenset(dynamic), tuple(_reads(body, imported)))
+    return _Source(sha256, True, imports, frozenset(dynamic), tuple(_reads(body, imported)))
 
 
 def _is_modules(node: ast.AST) -> bool:
