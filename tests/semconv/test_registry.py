@@ -9,7 +9,7 @@ import pytest
 
 from mttp.model.evaluations import OUTCOMES
 from mttp.rewards.document import Expected
-from mttp.rewards.static_analysis import Coverage
+from mttp.rewards.source_files import Coverage
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import fits, known_values, type_of
 

@@ -49,8 +49,10 @@ def spec_lock(
         say(f"wrote {lock_path(Path(file))}")
         return
     lock = read_lock(spec.path) if spec.path is not None else None
-    found = [f"{one.reason}; {one.fix}" for one in changes(lock, spec)] if lock is not None else None
-    for reason in ["there is no lock"] if found is None else found:
+    reasons = (
+        [f"{change.reason}; {change.fix}" for change in changes(lock, spec)] if lock is not None else None
+    )
+    for reason in ["there is no lock"] if reasons is None else reasons:
         say(f"{file}: {reason}")
-    if found != []:
+    if reasons != []:
         raise typer.Exit(1)

@@ -10,6 +10,6 @@ METHOD: Final = "files:1"
 """The method of this version, before the 64 hex digits of a digest; digests of older versions have none."""
 
 
-def is_same_method(one: str, other: str) -> bool:
+def is_same_method(digest: str, other: str) -> bool:
     """Return whether two digests are made by one method, so that different digests mean different code."""
-    return one.rpartition(":")[0] == other.rpartition(":")[0]
+    return digest.rpartition(":")[0] == other.rpartition(":")[0]

@@ -122,8 +122,8 @@ def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     for name in changed:
         yield Difference(f"code.{name}", "minor", _there(name, old), _there(name, new))
     if not changed and before.own_code_sha256 != after.own_code_sha256:
-        one, other = (spec.own_code_sha256.rpartition(":")[2][:12] for spec in (before, after))
-        yield Difference("code", "minor", one, other)
+        digests = [spec.own_code_sha256.rpartition(":")[2][:12] for spec in (before, after)]
+        yield Difference("code", "minor", *digests)
 
 
 def _files(spec: RewardSpec) -> dict[str, str]:

@@ -172,4 +172,4 @@ def warn(spec: LockedSpec) -> None:
     changed = [change for change in changes(lock, spec) if change.kind != "stale"]
     if changed and key not in _warned:
         _warned.add(key)
-        log.warning("%s: %s", spec.path, "; ".join(f"{one.reason}; {one.fix}" for one in changed))
+        log.warning("%s: %s", spec.path, "; ".join(f"{change.reason}; {change.fix}" for change in changed))

@@ -108,7 +108,7 @@ class _Files:
         self.gaps: set[str] = set()
         self._module = module
         self._distributions = frozenset(map(_key, distributions))
-        self._depends = frozenset(Path(one).name for one in depends)
+        self._depends = frozenset(Path(file).name for file in depends)
         self._waiting = [*_with_packages(module.name)]
         passed: set[str] = set()
         while self._waiting:
@@ -126,7 +126,7 @@ class _Files:
         self.parts[f"{name.replace('.', '/')}{'/__init__' * _is_package(path)}.py"] = source.sha256
         if not source.is_python:
             self.gaps.add(f"{name} can't be parsed as Python")
-        self.gaps |= {f"{name} uses {one}, which can reach any code" for one in source.dynamic}
+        self.gaps |= {f"{name} uses {used}, which can reach any code" for used in source.dynamic}
         for texts in source.reads:
             self._note_read(name, *texts)
         for statement in source.imports:
@@ -134,7 +134,7 @@ class _Files:
                 for alias in statement.names:
                     self._import(alias.name)
             else:
-                self._import_from(_origin(name, path, statement), [one.name for one in statement.names])
+                self._import_from(_origin(name, path, statement), [alias.name for alias in statement.names])
 
     def _import_from(self, origin: str, names: Iterable[str]) -> None:
         if origin:

@@ -91,14 +91,14 @@ def _is_comparable(one: Evaluation, other: Evaluation) -> bool:
     return one.spec is None or other.spec is None or one.spec == other.spec
 
 
-def _with_code_of(one: Evaluation, other: Evaluation) -> Evaluation:
-    """Return an evaluation with the code of another one's spec, if their digests are of different methods."""
-    if one.spec is None or other.spec is None or not one.spec.code_sha256 or not other.spec.code_sha256:
-        return one
-    if is_same_method(one.spec.code_sha256, other.spec.code_sha256):
-        return one
-    code = {name: getattr(other.spec, name) for name in ("code_sha256", "code_coverage")}
-    return replace(one, spec=replace(one.spec, **code))
+def _with_code_of(earlier: Evaluation, stated: Evaluation) -> Evaluation:
+    """Return an evaluation with the code of the stated spec, if their digests are of different methods."""
+    spec, now = earlier.spec, stated.spec
+    if spec is None or now is None or not spec.code_sha256 or not now.code_sha256:
+        return earlier
+    if is_same_method(spec.code_sha256, now.code_sha256):
+        return earlier
+    return replace(earlier, spec=replace(spec, code_sha256=now.code_sha256, code_coverage=now.code_coverage))
 
 
 def _label(evaluation: Evaluation) -> str:
