@@ -49,10 +49,10 @@ def spec_lock(
         say(f"wrote {lock_path(Path(file))}")
         return
     lock = read_lock(spec.path) if spec.path is not None else None
-    reasons = (
-        [f"{change.reason}; {change.fix}" for change in changes(lock, spec)] if lock is not None else None
-    )
-    for reason in ["there is no lock"] if reasons is None else reasons:
+    reasons = ["there is no lock"]
+    if lock is not None:
+        reasons = [f"{change.reason}; {change.fix}" for change in changes(lock, spec)]
+    for reason in reasons:
         say(f"{file}: {reason}")
-    if reasons != []:
+    if reasons:
         raise typer.Exit(1)
