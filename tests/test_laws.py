@@ -77,7 +77,7 @@ TRANSPORTS = {"memory", "file", "otlp"}
 TRAINERS = {"art", "hud", "inspect", "openenv", "pettingzoo", "rllib", "sb3", "trl", "verifiers", "verl"}
 STORES = {"s3", "spark", "clickhouse"}
 """Extras that `all` leaves out."""
-SHARED_BY_COMMANDS = {"interrupts", "", "app", "files", "help", "output", "rendering"}
+SHARED_BY_COMMANDS = {"interrupts", "", "app", "conditions", "files", "help", "output", "rendering"}
 
 
 def modules() -> dict[str, Path]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from mttp import formats
+from mttp.cli.conditions import conditions
 from mttp.cli.files import Format, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.cli.rendering.words import count, visible
@@ -266,13 +267,12 @@ def _write_dataset(
     strict: bool,
 ) -> None:
     from mttp.reading import read, training_dataset
-    from mttp.reading.conditions import condition
 
-    conditions = [condition(one) for one in where]
+    holding = conditions(sources, where)
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(lambda episode: all(holds(episode) for holds in conditions))
+    wanted = recording.filter(lambda episode: all(holds(episode) for holds in holding))
     found = training_dataset(
         wanted,
         cast("DatasetFormat", format.value),
@@ -296,13 +296,12 @@ def _write_records(
 ) -> None:
     """Write episodes as the library saves them that they are from."""
     from mttp.reading import read
-    from mttp.reading.conditions import condition
 
-    conditions = [condition(one) for one in where]
+    holding = conditions(sources, where)
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(lambda episode: all(holds(episode) for holds in conditions))
+    wanted = recording.filter(lambda episode: all(holds(episode) for holds in holding))
     written = formats.write(target, wanted, format=format)
     reasons = [
         f"left out {count(number, 'episode')}: {reason}" for reason, number in written.left_out.items()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mttp.cli.conditions import conditions
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.errors import ReadError
 
@@ -53,7 +54,8 @@ def show(
         typer.Option(
             "--where",
             metavar="CONDITION",
-            help="Only episodes that match: a column, one of = != < <= > >= ~, and a value; may be repeated.",
+            help="Only episodes that match: a column, one of = != < <= > >= ~, and a value, or SQL; "
+            "may be repeated.",
         ),
     ] = None,
     run: Annotated[
@@ -108,12 +110,14 @@ def show(
     stop_reason, error_type, fault, spec, spec_version, verdict, failed_check, reward_status, reward, return,
     length, duration, advantage, cost_usd, seed, terminated, truncated, complete, start,
     metrics.NAME, metadata.NAME and components.NAME. ~ searches for a regular expression; none matches a
-    missing value.
+    missing value. Anything else is SQL over the columns of `mttp sql PATH episodes`, prompt and completion
+    among them.
 
     \b
     Examples:
       mttp show runs/cartpole.jsonl
       mttp show runs/ --where status=error --where 'return<0.5'
+      mttp show runs/ --where "reward > 0.5 and completion like '%sorry%'"
       mttp show runs/ --task train/17 --sort reward --reverse --limit 5
       mttp show runs/cartpole.jsonl --episode 4bf92f35
       mttp show runs/ --env support-desk --episode worst --full
@@ -126,16 +130,15 @@ def show(
       2  Wrong usage, or input that can't be read.
     """
     from mttp.reading import read
-    from mttp.reading.conditions import condition
 
     if full and episode is None:
         raise typer.BadParameter("--full needs --episode")
-    conditions = [condition(text) for text in where or ()]
+    holding = conditions(paths, where or ())
     words = {"env": env, "task": task, "outcome": outcome, "run": run}
     with progress(paths) as advance:
         recording = read(paths, progress=advance)
     _check_run(recording, run)
-    wanted = recording.filter(lambda one: all(holds(one) for holds in conditions), **words)
+    wanted = recording.filter(lambda one: all(holds(one) for holds in holding), **words)
     if episode is not None:
         found = _picked(wanted, episode, of=len(recording))
         _show_one(found, limit=0 if full and limit is None else limit, full=full, json=json)

@@ -34,7 +34,7 @@ class Spec(Value):
     sha256: Annotated[str | None, a.SPEC_SHA256] = None
     """SHA-256 of the spec document."""
     code_sha256: Annotated[str | None, a.SPEC_CODE_SHA256] = None
-    """SHA-256 of the code that the spec uses."""
+    """Digest of the code that the spec uses, with its method: `files:1:` and SHA-256."""
     code_coverage: Annotated[str | None, a.SPEC_CODE_COVERAGE] = None
     """How much of that code `code_sha256` covers: full, partial or opaque."""
 

@@ -453,7 +453,10 @@ SPEC_CODE_COVERAGE: Final = "mttp.spec.code_coverage"
 """How much of the code `mttp.spec.code_sha256` covers."""
 
 SPEC_CODE_SHA256: Final = "mttp.spec.code_sha256"
-"""SHA-256 of the source code that the reward spec uses, 64 hexadecimal digits."""
+"""
+Digest of the source code that the reward spec uses: its method, a colon and 64 hexadecimal digits of SHA-256;
+without a method, that of the first one.
+"""
 
 SPEC_DOCUMENTS: Final = "mttp.spec.documents"
 """Canonical JSON of each reward spec in use, one document per entry."""

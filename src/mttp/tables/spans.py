@@ -235,7 +235,7 @@ def batches(records: Iterable[SpanRecord], columns: Sequence[str], *, unpack: bo
         )
 
 
-def _cells(batch: Sequence[SpanRecord], sources: Mapping[str, _Source]) -> dict[str, list[Any]]:
+def _cells(batch: Sequence[SpanRecord], sources: Mapping[str, _CellSource]) -> dict[str, list[Any]]:
     """Return the values of the columns of which any of the spans has an attribute."""
     cells = {
         name: list(map(source.value, batch))
@@ -258,7 +258,7 @@ def _cells(batch: Sequence[SpanRecord], sources: Mapping[str, _Source]) -> dict[
     return cells
 
 
-class _Source(NamedTuple):
+class _CellSource(NamedTuple):
     """Where the values of a column come from."""
 
     keys: tuple[str, ...]
@@ -271,22 +271,22 @@ class _Source(NamedTuple):
         return any(key.startswith(own) if own.endswith(".") else key == own for own in self.keys)
 
 
-def _source(column: str) -> _Source:
+def _source(column: str) -> _CellSource:
     if column in DERIVED:
-        return _Source(DERIVED[column][1], DERIVED[column][2])
+        return _CellSource(DERIVED[column][1], DERIVED[column][2])
     key = column.removesuffix(JSON)
     if key != column:
-        return _Source(() if key == EXTRA else (f"{key}." if _is_template(key) else key,), _document(key))
+        return _CellSource(() if key == EXTRA else (f"{key}." if _is_template(key) else key,), _document(key))
     key = column.removesuffix(NUMBER)
     if key != column:
-        return _Source((key,), lambda record: _number(record.attributes.get(key)))
+        return _CellSource((key,), lambda record: _number(record.attributes.get(key)))
     if _is_template(column):
-        return _Source((f"{column}.",), _map(column, _text if _is_any(column) else None))
+        return _CellSource((f"{column}.",), _map(column, _text if _is_any(column) else None))
     if _is_any(column):
-        return _Source((column,), lambda record: _text(record.attributes.get(column)))
+        return _CellSource((column,), lambda record: _text(record.attributes.get(column)))
     if column_type(column).endswith("[]"):
-        return _Source((column,), lambda record: _listed(record.attributes.get(column)))
-    return _Source((column,), None)
+        return _CellSource((column,), lambda record: _listed(record.attributes.get(column)))
+    return _CellSource((column,), None)
 
 
 def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
