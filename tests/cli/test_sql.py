@@ -69,7 +69,7 @@ def test_the_source_of_a_table_is_sql_that_runs(path: str) -> None:
     source = sql("--source", "updates").stdout
 
     assert "SELECT" in source
-    assert sql(path, source).exit_code == 0
+    assert sql("--", path, source).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ def sql(
     \b
     Examples:
       mttp sql runs/ episodes
-      mttp sql runs/ 'select task, avg(reward) from episodes where counts group by task order by 2'
-      mttp sql runs/ "select prompt, completion from episodes where completion like '%sorry%'"
-      mttp sql runs/ 'select component, avg(value) from components group by 1' --csv
+      mttp sql runs/ 'select task, avg(reward) from episodes group by 1'
+      mttp sql runs/ "select prompt from episodes where completion like '%sorry%'"
+      mttp sql runs/ 'select loss, kl from updates' --csv
       mttp sql --source episodes
 
     \b

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
-from mttp.codec import columns, fields, left_out, other_calls
+from mttp.codec import columns, left_out, other_calls
 from mttp.codec.translating import Translator
 from mttp.model.chat import from_text
+from mttp.model.declarations import DOCUMENTS
 from mttp.model.nesting import MAX_DEPTH, is_deep, is_deep_json
 from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
@@ -26,7 +27,7 @@ __all__ = ["Conformity", "Misfit", "is_conforming"]
 _OWN = "mttp."
 _REMOVED: Final = object()
 """Marks a value that is removed."""
-_DOCUMENTS = fields.DOCUMENTS | {a.SPEC_DOCUMENTS}
+_DOCUMENTS = DOCUMENTS | {a.SPEC_DOCUMENTS}
 """Text attributes with JSON, which readers parse."""
 _OR_TEXT = frozenset({a.GEN_AI_RESPONSE_FINISH_REASONS})
 """Text lists that some libraries write as one text."""

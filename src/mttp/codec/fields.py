@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from mttp.codec import templates
 from mttp.codec.plain import Faults, Plain, number, plain, scalar_text, seed, text, to_json
 from mttp.errors import MttpError
-from mttp.model.declarations import Field, keys, table
+from mttp.model.declarations import DOCUMENTS, Field, keys, table
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Spec, Step, Tokens
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.nesting import from_json
@@ -25,7 +25,6 @@ from mttp.semconv import attributes as a
 from mttp.semconv.registry import INT64, wanted
 
 __all__ = [
-    "DOCUMENTS",
     "OF_SPANS",
     "checked",
     "checked_text",
@@ -126,8 +125,6 @@ _BY_TYPE: dict[str, _Converter] = {
 """Converters by the registry's types."""
 _EXACT = {"double": float, "boolean": bool}
 """Types whose values need no conversion."""
-DOCUMENTS = frozenset({a.ENV_KWARGS, a.ENV_SPACES, a.INPUTS_JSON, a.REWARD_EVIDENCE, a.RUN_CONFIG_JSON})
-"""Text attributes with the JSON of a value of any type."""
 
 
 def convert(name: str, converter: _Converter, value: Any, faults: Faults) -> Any:

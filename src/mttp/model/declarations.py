@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 from mttp.semconv import attributes as a
 
-__all__ = ["Field", "columns", "keys", "table"]
+__all__ = ["DOCUMENTS", "Field", "columns", "keys", "table"]
+
+DOCUMENTS = frozenset({a.ENV_KWARGS, a.ENV_SPACES, a.INPUTS_JSON, a.REWARD_EVIDENCE, a.RUN_CONFIG_JSON})
+"""Text attributes with the JSON of a value of any type."""
 
 
 class Field(NamedTuple):
