@@ -19,6 +19,7 @@ import mttp
 from mttp import cli
 from mttp.cli.app import COMMANDS, app
 from mttp.mist.messages import HealthPing, Message
+from mttp.tables import TABLES
 from mttp.testing import Behaviour, OtlpReceiver
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\nc\rd\x08e\x7ff\x9b31mg\x85h\u2028i\u202ej\u2066k\u061cl|`m`<b>n</b>[red]o"
@@ -50,6 +51,11 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--json"],
         [f"{NAME}.jsonl", "--where", f"{EVIL}=1"],
         [f"{NAME}.missing"],
+    ],
+    "sql": [
+        *([f"{NAME}.jsonl", table, *options] for table in TABLES for options in ([], ["--csv"], ["--json"])),
+        [f"{NAME}.jsonl", f"select '{EVIL}' as \"{EVIL}\""],
+        [f"{NAME}.jsonl", EVIL],
     ],
     "summary": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown", "--strict"]],
     "check": [[f"{NAME}.jsonl"], [f"{NAME}.jsonl", "--json"], [f"{NAME}.jsonl", "--markdown"]],
