@@ -573,6 +573,30 @@ def test_texts_are_loaded_when_they_are_asked_for():
         assert [{"prompt": "question"}] == database.sql("SELECT prompt FROM episodes").rows()
 
 
+@pytest.mark.parametrize("lacks", [None, names.EPISODE, names.REWARD])
+def test_rows_of_steps_in_columns_change_nothing(lacks: str | None):
+    """
+    Other tables need them; steps, rewards and missing spans are counted by their blocks.
+    """
+    with mttp.configure("file://a.jsonl"):
+        for number in range(3):
+            with mttp.episode(steps="packed") as opened:
+                for _ in range(number + 2):
+                    with opened.step() as step:
+                        step.reward(0.5)
+                opened.reward(1.0)
+    spans = [span for span in mttp.scan("a.jsonl", arrays=True) if span.name != lacks]
+    source = write("b.jsonl", spans)
+    with Database(source) as database:
+        steps = len(database.sql("SELECT * FROM steps"))
+        beside = database.sql("SELECT * FROM episodes").rows()
+    with Database(source) as database:
+        alone = database.sql("SELECT * FROM episodes").rows()
+
+    assert (9, alone) == (steps, beside)
+    assert {lacks is None} == {row["complete"] for row in assert_equal(source)}
+
+
 def test_each_column_has_a_comment():
     """
     A line before it says what it is, of which the reference of columns is made.

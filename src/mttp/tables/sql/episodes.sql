@@ -3,55 +3,11 @@
 -- Later facts are settled: annotations, groups, parts that other processes recorded. Numbers that are NaN are null.
 WITH RECURSIVE
 
--- Which span has the identity of an episode: its root, else its start marker, else its earliest span.
-origins AS (
-    SELECT
-        trace_id,
-        arg_min(
-            place,
-            (
-                CASE type WHEN 'episode' THEN 0 WHEN 'episode.start' THEN 1 ELSE 2 END,
-                CASE WHEN type IN ('episode', 'episode.start') THEN 0 ELSE start_time END,
-                place
-            )
-        ) AS place,
-        arg_min(
-            parent_id,
-            (
-                CASE type
-                    WHEN 'segment' THEN 0
-                    WHEN 'segment.start' THEN 1
-                    WHEN 'agent' THEN 2
-                    WHEN 'step' THEN 3
-                    ELSE 4
-                END,
-                place
-            )
-        ) FILTER (
-            type IN ('segment', 'segment.start', 'agent')
-            OR (type IN ('step', 'steps') AND "mttp.agent.id" IS NULL)
-        ) AS parent_of_parts
-    FROM spans
-    WHERE "mttp.episode.id" IS NOT NULL
-    GROUP BY trace_id
-),
-
+-- The span with the identity of an episode.
 started AS (
-    SELECT
-        spans.*,
-        type = 'episode' AS is_finished,
-        CASE
-            WHEN type = 'episode' THEN span_id
-            WHEN type = 'episode.start' THEN parent_id
-            ELSE coalesce(parent_of_parts, parent_id)
-        END AS root_id
-    FROM origins
+    SELECT spans.*, roots.is_finished
+    FROM roots
     JOIN spans USING (trace_id, place)
-),
-
-roots AS (
-    SELECT trace_id, root_id
-    FROM started
 ),
 
 -- Spans that were found and recorded of each process's part.
@@ -65,7 +21,7 @@ parts AS (
             ELSE arg_min(coalesce("mttp.segment.span_count", 0), place) FILTER (type = 'segment')
         END AS recorded
     FROM spans
-    WHERE "mttp.episode.id" IS NOT NULL AND "mttp.run.id" IS NOT NULL
+    WHERE "mttp.episode.id" IS NOT NULL AND "mttp.run.id" IS NOT NULL AND NOT contains(span_id, ':')
     GROUP BY trace_id, "mttp.segment.id"
 ),
 
@@ -75,8 +31,9 @@ whole AS (
     GROUP BY trace_id
 ),
 
--- Steps, and blocks of steps in columns without the steps that have a span.
-taken AS (
+-- Steps, and blocks of steps in columns without the steps that have a span. Other tables need a row for each step in
+-- columns, whose id has a colon; here its block has it.
+single_steps AS (
     SELECT
         trace_id,
         span_id,
@@ -90,10 +47,10 @@ taken AS (
         "mttp.step.reward" IS NOT NULL OR "mttp.step.reward_status" IS DISTINCT FROM 'error' AS is_known,
         "scores"
     FROM spans
-    WHERE type = 'step'
+    WHERE type = 'step' AND NOT contains(span_id, ':')
 ),
 
-packed AS (
+step_blocks AS (
     SELECT
         trace_id,
         span_id,
@@ -111,24 +68,24 @@ packed AS (
 ),
 
 repeated AS (
-    SELECT packed.place, count(*) AS number
-    FROM packed
-    JOIN taken
-        ON packed.trace_id = taken.trace_id
-        AND packed.part = taken.part
-        AND packed.agent IS NOT DISTINCT FROM taken.agent
-        AND taken."index" >= packed."index"
-        AND taken."index" < packed."index" + packed.number
-    GROUP BY packed.place
+    SELECT step_blocks.place, count(*) AS number
+    FROM step_blocks
+    JOIN single_steps
+        ON step_blocks.trace_id = single_steps.trace_id
+        AND step_blocks.part = single_steps.part
+        AND step_blocks.agent IS NOT DISTINCT FROM single_steps.agent
+        AND single_steps."index" >= step_blocks."index"
+        AND single_steps."index" < step_blocks."index" + step_blocks.number
+    GROUP BY step_blocks.place
 ),
 
-played AS (
-    FROM taken
+all_steps AS (
+    FROM single_steps
     UNION ALL BY NAME
-    SELECT packed.* REPLACE (packed.number - coalesce(repeated.number, 0) AS number)
-    FROM packed
+    SELECT step_blocks.* REPLACE (step_blocks.number - coalesce(repeated.number, 0) AS number)
+    FROM step_blocks
     LEFT JOIN repeated USING (place)
-    WHERE packed.number > coalesce(repeated.number, 0)
+    WHERE step_blocks.number > coalesce(repeated.number, 0)
 ),
 
 -- Steps of the process that started the episode do not count in `other_` columns.
@@ -143,13 +100,13 @@ sums AS (
         fsum(reward) FILTER (agent IS NULL AND part <> '') AS other_reward,
         bool_or(isinf(reward)) FILTER (agent IS NULL AND part <> '') AS has_other_infinite,
         bool_and(is_known) FILTER (agent IS NULL AND part <> '') AS are_others_known
-    FROM played
+    FROM all_steps
     GROUP BY trace_id
 ),
 
 longest AS (
     SELECT trace_id, max(number) AS length
-    FROM (SELECT trace_id, agent, sum(number) AS number FROM played GROUP BY trace_id, agent)
+    FROM (SELECT trace_id, agent, sum(number) AS number FROM all_steps GROUP BY trace_id, agent)
     GROUP BY trace_id
 ),
 
@@ -159,7 +116,7 @@ tokens AS (
         coalesce(sum("mttp.token.prompt_count"), 0) AS prompt_tokens,
         coalesce(sum("mttp.token.count"), 0) AS completion_tokens
     FROM spans
-    WHERE type = 'step' AND ("mttp.token.count" IS NOT NULL OR "mttp.token.encoding" IS NOT NULL)
+    WHERE type = 'step' AND NOT contains(span_id, ':') AND ("mttp.token.count" IS NOT NULL OR "mttp.token.encoding" IS NOT NULL)
     GROUP BY trace_id
 ),
 
@@ -188,10 +145,10 @@ reachable AS (
 below AS (
     SELECT
         reachable.*,
-        taken.place AS step,
+        single_steps.place AS step,
         [(reachable.start_time, reachable.end_time, reachable.place)] AS path
     FROM reachable
-    JOIN taken ON reachable.trace_id = taken.trace_id AND reachable.parent_id = taken.span_id
+    JOIN single_steps ON reachable.trace_id = single_steps.trace_id AND reachable.parent_id = single_steps.span_id
     UNION ALL
     SELECT
         reachable.*,
@@ -249,20 +206,20 @@ texts AS (
         string_agg(completion, chr(10) || chr(10) ORDER BY "index", start_time, place) AS completion
     FROM (
         SELECT
-            played.trace_id,
-            played."index",
-            played.start_time,
-            played.place,
+            all_steps.trace_id,
+            all_steps."index",
+            all_steps.start_time,
+            all_steps.place,
             coalesce(spans."prompt", of_calls.prompt) AS prompt,
             coalesce(spans."completion", of_calls.completion) AS completion
-        FROM played
+        FROM all_steps
         JOIN spans USING (trace_id, place)
         LEFT JOIN (
             SELECT step, arg_min(prompt, path) AS prompt, arg_max(completion, path) AS completion
             FROM called
             WHERE operation <> 'execute_tool'
             GROUP BY step
-        ) AS of_calls ON played.place = of_calls.step
+        ) AS of_calls ON all_steps.place = of_calls.step
     )
     GROUP BY trace_id
 ),
@@ -293,7 +250,7 @@ totals AS (
         FROM spans
         WHERE type = 'reward'
     ) AS spans
-        ON roots.trace_id = spans.trace_id AND roots.root_id = spans.parent_id
+        ON roots.trace_id = spans.trace_id AND roots.span_id = spans.parent_id
 ),
 
 effective AS (
@@ -350,15 +307,14 @@ annotated AS (
                 THEN substr("mttp.annotation.key", length('mttp.metadata.') + 1)
             ELSE "mttp.annotation.key"
         END AS key,
-        "mttp.annotation.value" AS value,
-        "mttp.annotation.value.number" AS number,
-        "label"
+        "label" AS value,
+        "mttp.annotation.value.number" AS number
     FROM roots
     JOIN spans ON roots.trace_id = "mttp.annotation.target_trace_id"
     WHERE
         spans.type = 'annotate'
         AND "mttp.step.index" IS NULL
-        AND coalesce("mttp.annotation.target_span_id", '') IN ('', roots.root_id)
+        AND coalesce("mttp.annotation.target_span_id", '') IN ('', roots.span_id)
         AND kind IN ('outcome', 'score', 'advantage', 'fact')
         AND (kind = 'fact' OR kind = key)
     QUALIFY row_number() OVER (
@@ -406,7 +362,7 @@ scorings_in_order AS (
     FROM scored
     UNION ALL
     SELECT trace_id, place, NULL, NULL, false, ("index", start_time, place)
-    FROM played
+    FROM all_steps
     WHERE scores IS NOT NULL
     UNION ALL
     SELECT trace_id, place, trace_id, span_id, false, "order"
@@ -415,12 +371,12 @@ scorings_in_order AS (
             spans.trace_id,
             spans.place,
             spans.span_id,
-            (taken."index", taken.start_time, taken.place) AS "order"
+            (single_steps."index", single_steps.start_time, single_steps.place) AS "order"
         FROM spans
-        JOIN taken ON spans.trace_id = taken.trace_id AND spans.parent_id = taken.span_id
-        WHERE spans.type = 'reward' AND taken.scores IS NULL
+        JOIN single_steps ON spans.trace_id = single_steps.trace_id AND spans.parent_id = single_steps.span_id
+        WHERE spans.type = 'reward' AND single_steps.scores IS NULL
         QUALIFY row_number() OVER (
-            PARTITION BY taken.place
+            PARTITION BY single_steps.place
             ORDER BY spans.start_time DESC, spans.end_time DESC, spans.place DESC
         ) = 1
     )
@@ -566,7 +522,7 @@ labelled AS (
                 JOIN spans USING (trace_id, place)
             )
             UNION ALL
-            SELECT trace_id, key, label, (-1, 0, 0)
+            SELECT trace_id, key, value, (-1, 0, 0)
             FROM annotated
             WHERE kind = 'fact'
         )

@@ -20,7 +20,7 @@ found AS (
         arg_min(
             {
                 'run_id': run_id, 'span_id': span_id, 'parent_id': parent_id, 'rank': rank,
-                'start_time': start_time
+                'start_time': start_time, 'place': place
             },
             [rank, CASE rank WHEN 2 THEN start_time END, place]
         ) AS first,
@@ -40,5 +40,9 @@ SELECT
         ELSE coalesce(parent_of_children, first.parent_id)
     END AS span_id,
     -- Start in nanoseconds since the Unix epoch.
-    first.start_time AS start_time
+    first.start_time AS start_time,
+    -- Whether its end was found.
+    first.rank = 0 AS is_finished,
+    -- Place in `spans` of its root, else of its start marker, else of the span that started first.
+    first.place AS place
 FROM found
