@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reading.recorded import record_environment, record_everything, record_training
+from reading.recorded import Walk, record_environment, record_everything, record_training
 from reading.recorded_kinds import every_kind, every_way
 from reading.traces import START, episode, part, scattered, span_id, trace_id, write
 from released import FOLDER, Held
@@ -268,6 +268,29 @@ def test_parts_of_other_processes(
     assert_equal([write("a.jsonl", ours[:-1]), *paths[1:]])
 
 
+@pytest.mark.parametrize("rewards", [[1.0, 2.0], [1.0, math.nan], []])
+@pytest.mark.parametrize("lacks_end", [True, False])
+def test_a_part_with_steps_in_columns(rewards: list[float], lacks_end: bool):
+    """
+    Its block has the number of its steps and the sum of their rewards.
+    """
+    with mttp.configure("file://a.jsonl"), mttp.episode(steps="packed") as opened:
+        for reward in (*rewards, None):
+            with opened.step() as step:
+                step.reward(reward) if reward is not None else None
+    (block,) = [span for span in mttp.scan("a.jsonl", arrays=True) if span.name == names.STEPS]
+    *_, end = part(0, rewards=[])
+    ours = {
+        **block.attributes,
+        **{key: end.attributes[key] for key in (a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID)},
+    }
+    theirs = replace(block, trace_id=trace_id(0), parent_id=span_id(0, 0), attributes=ours)
+    spans = [*(episode(0)[:-1] if lacks_end else episode(0)), theirs, end]
+    (row,) = assert_equal(write("b.jsonl", spans))
+
+    assert row["steps"] == 2 + len(rewards) + 1
+
+
 def test_calls_tokens_metrics_and_metadata_of_other_processes():
     """
     Those of the episode win over those of another process.
@@ -410,19 +433,30 @@ def test_which_episodes_count(kind: str, has_task: bool, has_update: bool):
     assert ({"evaluation", "cut_off"} <= reasons) == (has_update or (kind == "train" and not has_task))
 
 
+class Paid(Walk):
+    """A walk that returns reward components, one of them now and then."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One further."""
+        observation, reward, terminated, truncated, _ = super().step(action)
+        rewards = {"Right Way": self.at / 7, **({"b": 1.0} if self.at % 2 else {})}
+        return observation, reward, terminated, truncated, {"rewards": rewards}
+
+
 def test_components_of_steps_in_columns():
     """
-    They are summed by exact name, as are those of steps that have spans.
+    They are summed by exact name.
     """
     with mttp.configure("file://a.jsonl"):
-        for way in ("packed", "spans"):
-            with mttp.episode(steps=way) as opened:
-                for index in range(3):
-                    with opened.step() as step:
-                        step.reward(0.5, components={"Right Way": index / 7, "b": 1.0})
-    packed, spans = assert_equal("a.jsonl")
+        env = mttp.wrap(Paid())
+        env.reset()
+        while not env.step(1)[2]:
+            pass
+        env.close()
+    (row,) = assert_equal("a.jsonl")
 
-    assert {"Right Way": pytest.approx(3 / 7), "b": 3.0} == packed["components"] == spans["components"]
+    assert names.STEPS in {span.name for span in mttp.scan("a.jsonl")}
+    assert {"Right Way": pytest.approx(3.0), "b": 3.0} == row["components"]
 
 
 def test_scorings_of_steps():
