@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mttp
-from mttp.errors import ReadError
+from mttp.errors import MissingExtra, ReadError
 from mttp.tables import TABLES, Database, statement
 
 
@@ -118,6 +119,33 @@ def test_python_variables_are_no_tables(recording: Path) -> None:
 def test_a_source_that_is_no_recording_is_an_error(tmp_path: Path) -> None:
     with Database(tmp_path / "no.jsonl") as database, pytest.raises(ReadError, match=r"no\.jsonl"):
         database.sql("select * from spans")
+
+
+def test_a_source_that_could_not_be_read_is_read_again(recording: Path) -> None:
+    text = recording.read_bytes()
+    with Database(recording) as database:
+        database.sql("select count(*) from spans")
+        recording.unlink()
+        for _ in range(2):  # the second time, too, though the columns are known
+            with pytest.raises(ReadError):
+                database.sql("""select "mttp.env.id" from spans""")
+        recording.write_bytes(text)
+
+        assert len(database.sql("""select "mttp.env.id" from spans where type = 'episode'""")) == 2
+
+
+def test_a_data_frame_without_its_package_says_what_to_install(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with Database(recording) as database:
+        table = database.sql("select 1 as a")
+
+    with pytest.raises(MissingExtra, match="pip install polars"):
+        table.pl()
+    with pytest.raises(MissingExtra, match="pip install pandas"):
+        table.df()
 
 
 def test_problems_of_the_source_are_listed(recording: Path) -> None:

@@ -104,12 +104,20 @@ class Table:
         return list(table.to_pylist(maps_as_pydicts="lossy"))
 
     def df(self) -> Any:
-        """Return a pandas data frame; needs pandas."""
+        """Return a pandas data frame; raises MissingExtra without pandas."""
+        _required("pandas")
         return self._table.to_pandas()
 
     def pl(self) -> Any:
-        """Return a polars data frame; needs polars."""
-        return import_module("polars").from_arrow(self._table)
+        """Return a polars data frame; raises MissingExtra without polars."""
+        return _required("polars").from_arrow(self._table)
+
+
+def _required(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingExtra(package=package, extra=None, purpose="a data frame of it") from error
 
 
 class Database:
@@ -138,9 +146,8 @@ class Database:
         self._source = source
         self._progress = progress
         self._tables: set[str] = set()
-        self._columns: set[str] = set()
+        self._columns: set[str] | None = None
         self._unpacks = False
-        self._has_spans = False
         self.problems: list[Problem] = []
         """Problems of the spans that were read."""
 
@@ -162,18 +169,15 @@ class Database:
         A query can neither write nor reach files or the network.
         Raises ReadError for anything else than one select, and for one that is wrong, with its place.
         """
-        self._check(query)
-        self._load(query)
         try:
+            self._check(query)
+            self._load(query)
             return Table(self._connection.sql(query).to_arrow_table())
         except self._errors as error:
             raise ReadError(f"{query!r:.200}: {error}") from error
 
     def _check(self, query: str) -> None:
-        try:
-            statements = self._connection.extract_statements(query)
-        except self._errors as error:
-            raise ReadError(f"{query!r:.200}: {error}") from error
+        statements = self._connection.extract_statements(query)
         kinds = [str(each.type).rpartition(".")[2] for each in statements]
         if kinds != ["SELECT"]:
             named = ", ".join(kinds) or "nothing"
@@ -187,13 +191,13 @@ class Database:
         if not _asks_for_content(parsed):
             columns -= CONTENT
         unpacks = not _UNPACKS.isdisjoint(tables)
-        if not self._has_spans or not columns <= self._columns or unpacks > self._unpacks:
-            types = _types(self._columns | columns)
-            self._columns |= columns
+        if self._columns is None or not columns <= self._columns or unpacks > self._unpacks:
+            types = _types(columns | (self._columns or set()))
+            self._columns = None  # until all of them are read
             self._unpacks |= unpacks
             self._tables.clear()
             self._load_spans(types)
-            self._has_spans = True
+            self._columns = {*types}
         for table in tables:
             if table not in self._tables:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
