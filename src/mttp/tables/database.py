@@ -31,7 +31,9 @@ TABLES: Final = (
     "evaluations",
 )
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
-_BELOW: Final = ("roots", "played", "targets", "judgements", "marks")
+_BELOW: Final = (
+    *("roots", "parts", "called", "effective", "played", "targets", "judgements", "marks", "gradings"),
+)
 """Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
 _NAMES = re.compile(r'"column_names":(\[[^]]*\])')

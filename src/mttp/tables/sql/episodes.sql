@@ -1,28 +1,13 @@
 -- One row for each episode, in order of start: also of those that did not end, and of those that do not count.
 --
 -- Later facts are settled: annotations, groups, parts that other processes recorded. Numbers that are NaN are null.
-WITH RECURSIVE
+WITH
 
 -- The span with the identity of an episode.
 started AS (
     SELECT spans.*, roots.is_finished
     FROM roots
     JOIN spans USING (trace_id, place)
-),
-
--- Spans that were found and recorded of each process's part.
-parts AS (
-    SELECT
-        trace_id,
-        sum(CASE WHEN "mttp.steps.count" > 0 THEN "mttp.steps.count" ELSE 1 END) AS found,
-        CASE
-            WHEN coalesce("mttp.segment.id", '') = ''
-                THEN arg_min(coalesce("mttp.episode.span_count", 0), place) FILTER (type = 'episode')
-            ELSE arg_min(coalesce("mttp.segment.span_count", 0), place) FILTER (type = 'segment')
-        END AS recorded
-    FROM spans
-    WHERE "mttp.episode.id" IS NOT NULL AND "mttp.run.id" IS NOT NULL AND NOT contains(span_id, ':')
-    GROUP BY trace_id, "mttp.segment.id"
 ),
 
 whole AS (
@@ -120,66 +105,6 @@ tokens AS (
     GROUP BY trace_id
 ),
 
--- Calls below steps: directly, or below spans of other libraries, of which several may record one response.
-reachable AS (
-    SELECT
-        trace_id,
-        span_id,
-        parent_id,
-        place,
-        start_time,
-        end_time,
-        "mttp.run.id" IS NULL AS is_foreign,
-        type IN ('', 'call')
-        AND "gen_ai.operation.name" IS NOT NULL
-        AND (
-            "mttp.run.id" IS NOT NULL
-            OR "gen_ai.operation.name" IN (
-                'chat', 'text_completion', 'generate_content', 'embeddings', 'retrieval', 'execute_tool'
-            )
-        ) AS is_call
-    FROM spans
-    WHERE "mttp.run.id" IS NULL OR type = 'call'
-),
-
-below AS (
-    SELECT
-        reachable.*,
-        single_steps.place AS step,
-        [(reachable.start_time, reachable.end_time, reachable.place)] AS path
-    FROM reachable
-    JOIN single_steps ON reachable.trace_id = single_steps.trace_id AND reachable.parent_id = single_steps.span_id
-    UNION ALL
-    SELECT
-        reachable.*,
-        below.step,
-        list_append(below.path, (reachable.start_time, reachable.end_time, reachable.place)) AS path
-    FROM reachable
-    JOIN below ON reachable.trace_id = below.trace_id AND reachable.parent_id = below.span_id
-    WHERE below.is_foreign AND NOT below.is_call
-),
-
-called AS (
-    SELECT
-        below.trace_id,
-        below.step,
-        below.path,
-        below.end_time - below.start_time AS nanoseconds,
-        "gen_ai.operation.name" AS operation,
-        "gen_ai.response.time_to_first_chunk" AS first_chunk,
-        "prompt",
-        "completion"
-    FROM below
-    JOIN spans USING (trace_id, place)
-    WHERE is_call
-    QUALIFY
-        NOT is_foreign
-        OR "gen_ai.response.id" IS NULL
-        OR row_number() OVER (
-            PARTITION BY below.step, is_foreign, "gen_ai.response.id" ORDER BY below.path
-        ) = 1
-),
-
 model_calls AS (
     SELECT
         trace_id,
@@ -222,41 +147,6 @@ texts AS (
         ) AS of_calls ON all_steps.place = of_calls.step
     )
     GROUP BY trace_id
-),
-
--- Scorings of the whole episode in order: the owner's last counts if it states a total, else the last of others
--- that does, else the last.
-totals AS (
-    SELECT
-        roots.trace_id,
-        spans.place,
-        coalesce("mttp.segment.id", '') AS part,
-        states_total,
-        CASE
-            WHEN NOT states_total THEN 0
-            WHEN part <> '' THEN 1
-            WHEN row_number() OVER (
-                PARTITION BY roots.trace_id, part = ''
-                ORDER BY spans.start_time DESC, spans.end_time DESC, spans.place DESC
-            ) = 1 THEN 2
-            ELSE 0
-        END AS precedence,
-        (spans.start_time, spans.end_time, spans.place) AS "order"
-    FROM roots
-    JOIN (
-        SELECT
-            *,
-            "mttp.reward.value" IS NOT NULL OR coalesce("mttp.reward.status" = 'error', false) AS states_total
-        FROM spans
-        WHERE type = 'reward'
-    ) AS spans
-        ON roots.trace_id = spans.trace_id AND roots.span_id = spans.parent_id
-),
-
-effective AS (
-    SELECT *
-    FROM totals
-    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY precedence DESC, "order" DESC) = 1
 ),
 
 -- Return and sum of step rewards, with those of other processes; a sum without a value is no number.
@@ -351,7 +241,7 @@ scored AS (
             kind = 'score'
             AND basis_of_parts IS NULL
             AND NOT has_rewards
-            AND annotated.trace_id NOT IN (SELECT trace_id FROM totals)
+            AND annotated.trace_id NOT IN (SELECT trace_id FROM effective)
     ) AS chosen
     JOIN spans USING (place)
 ),
