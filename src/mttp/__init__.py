@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mttp.integrations.instrumentation import instrument, wrap
     from mttp.model.episodes import Episode, Step, Tokens
     from mttp.model.scorings import Reward
-    from mttp.reading import Recording, read, scan, summarize
+    from mttp.reading import Recording, read, scan
     from mttp.reading.checking import check
     from mttp.recording.configuration import configure, current_session, episode, step
     from mttp.recording.current import current_episode, current_step
@@ -112,7 +112,7 @@ _MODULES = {
     "RewardSpec": "rewards.spec",
     "read": "reading",
     "scan": "reading",
-    "summarize": "reading",
+    "summarize": "tables",
     "check": "reading.checking",
     "Recording": "reading",
     "compare": "study.comparing",

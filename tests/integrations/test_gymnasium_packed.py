@@ -19,10 +19,10 @@ from mttp.otlp.json import encode_records
 from mttp.reading import parquet
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.source_aggregation import read_figures
-from mttp.reading.summary import Summary
 from mttp.reading.value_aggregation import episode_figures
 from mttp.recording import configuration
 from mttp.semconv import attributes as a
+from mttp.tables.summary import Summary
 from mttp.testing import OtlpReceiver, assert_same
 
 gymnasium = pytest.importorskip("gymnasium")

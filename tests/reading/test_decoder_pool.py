@@ -22,8 +22,8 @@ from mttp.model.spans import SpanRecord
 from mttp.otlp import processes
 from mttp.reading import decoder_pool, scanning
 from mttp.reading.scanning import Scan
-from mttp.reading.summary import Labels
 from mttp.semconv import attributes as a
+from mttp.tables.summary import Labels
 
 BROKEN = b'{"resourceSpans": nonsense}\n'
 BAD_SPAN = b'{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"1"}]}]}]}\n'

@@ -37,8 +37,8 @@ from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import Trend
-from mttp.reading.summary import Returns, Summary
 from mttp.semconv import attributes as a
+from mttp.tables.summary import Returns, Summary
 
 DATA = Path(__file__).parent / "data"
 

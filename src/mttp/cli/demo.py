@@ -60,7 +60,7 @@ def demo(
       2  Wrong usage, or input that can't be read.
     """
     from mttp.cli.rendering.summary import document, render
-    from mttp.reading import summarize
+    from mttp.tables import summarize
 
     example = _example()
     path = _unused() if out == Path() else out

@@ -59,19 +59,23 @@ def eval_show(
     from mttp.cli.rendering.evals import document, evals_table, grader_documents
     from mttp.cli.rendering.problems import problem_lines
     from mttp.reading.evals import evaluations
+    from mttp.tables import Database
+    from mttp.tables.graders import graders_of_evaluation
 
     with progress(paths) as advance:
         found = evaluations(paths, progress=advance)
+    with Database(paths) as database:
+        graders = {evaluation.id: graders_of_evaluation(database, evaluation) for evaluation in found.evals}
     evals = found.evals if baseline is None else _compared(found.evals, baseline)
     if json:
-        documents = [document(one, graders=found.graders[one.id], sizes=sizes or ()) for one in evals]
+        documents = [document(each, graders=graders[each.id], sizes=sizes or ()) for each in evals]
         print_json({"evals": documents, "problems": found.problems})
     else:
         out = console()
         out.print(evals_table(evals) if evals else "no evaluations")
         for evaluation in evals:
-            graders = grader_documents(evaluation, found.graders[evaluation.id])
-            _print_details(out, evaluation, graders, sizes or (), tasks=tasks)
+            of_evaluation = grader_documents(evaluation, graders[evaluation.id])
+            _print_details(out, evaluation, of_evaluation, sizes or (), tasks=tasks)
         if found.problems:
             out.print("", problem_lines(found.problems), sep="\n")
     finish(found.problems, strict=strict)

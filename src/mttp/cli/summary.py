@@ -61,7 +61,7 @@ def summary(
       2  Wrong usage, or input that can't be read.
     """
     from mttp.cli.rendering.summary import document, markdown, render
-    from mttp.reading import summarize
+    from mttp.tables import summarize
 
     words = fail_on(fail_on_, strict=strict)
     with progress(paths) as advance:

@@ -57,8 +57,8 @@ Children: TypeAlias = Mapping[str, Sequence[SpanRecord]]
 _NO_CHILDREN: Children = {}
 _MAX_STEPS = 1000
 """The maximum number of steps in a block."""
-_FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
-_OMISSIONS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.OMISSIONS}"
+FAULTS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.FAULTS}"
+OMISSIONS_OF_STEPS = f"{a.STEPS_COLUMN}.{a.OMISSIONS}"
 _DOCUMENTS = (a.RUN_CONFIG_JSON, a.ENV_KWARGS)
 """Attributes with JSON, of which an omission may name a member."""
 _MERGED = {
@@ -335,7 +335,7 @@ def updated(record: SpanRecord) -> Updated:
 def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the kind of each fault of a span, including those of a block's steps."""
     yield from map(fault_kind, _listed(attributes.get(a.FAULTS)))
-    column = _listed(attributes.get(_FAULTS_OF_STEPS))
+    column = _listed(attributes.get(FAULTS_OF_STEPS))
     if column:
         times = count(attributes, a.STEPS_COUNT) if _is_same_for_all(attributes, a.FAULTS) else 1
         for fault in (fault for entry in column for fault in _listed(entry)):
@@ -345,7 +345,7 @@ def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
 def omitted(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of a span's omitted values, including those of a block's steps."""
     yield from map(omitted_name, _listed(attributes.get(a.OMISSIONS)))
-    column = _listed(attributes.get(_OMISSIONS_OF_STEPS))
+    column = _listed(attributes.get(OMISSIONS_OF_STEPS))
     if column:
         same = _is_same_for_all(attributes, a.OMISSIONS)
         times = count(attributes, a.STEPS_COUNT) if same else 1

@@ -11,18 +11,15 @@ if TYPE_CHECKING:
     from mttp.reading.problems import Problem
     from mttp.reading.recording import Recording, read
     from mttp.reading.scanning import Scan, scan
-    from mttp.reading.summary import Summary, summarize
     from mttp.workflows.curves import write_curves
 
 __all__ = [
     "Problem",
     "Recording",
     "Scan",
-    "Summary",
     "TrainingDataset",
     "read",
     "scan",
-    "summarize",
     "training_dataset",
     "write_curves",
 ]
@@ -35,8 +32,6 @@ __getattr__, __dir__ = exports(
         "read": "recording",
         "Scan": "scanning",
         "scan": "scanning",
-        "Summary": "summary",
-        "summarize": "summary",
         "TrainingDataset": "datasets",
         "training_dataset": "datasets",
         "write_curves": "workflows.curves",

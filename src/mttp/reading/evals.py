@@ -11,13 +11,11 @@ from mttp.codec import evals as codec
 from mttp.codec import kinds
 from mttp.codec.duplicates import fuller
 from mttp.model.evaluations import Evaluation
-from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.call_times import StreamedCalls, timed
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
-from mttp.reading.scorings import EpisodeScorings
 from mttp.reading.sources import Source
 
 __all__ = ["Evaluations", "EvaluationPart", "evaluations", "merged", "part"]
@@ -42,25 +40,21 @@ class Evaluations:
     """Problems of the recording, without those that only `mttp.read` detects."""
     sources: list[Path]
     """Paths of the files that were read, in order."""
-    graders: dict[str, tuple[GraderHealth, ...]]
-    """The health of the graders of each evaluation's episodes, by the evaluation's id."""
 
 
 def evaluations(source: Source, *, progress: Progress | None = None) -> Evaluations:
     """The evaluations of `source`; the arguments and errors are those of `mttp.read`."""
     scan = Scan(source, arrays=True, progress=progress)
     traces: defaultdict[str, dict[str, SpanRecord]] = defaultdict(dict)
-    calls, scorings = StreamedCalls(), EpisodeScorings()
+    calls = StreamedCalls()
     for record in scan:
         if kinds.is_evaluation(record):
             trace = traces[record.trace_id]
             trace[record.span_id] = fuller(trace.get(record.span_id, record), record)
         else:
             calls.add(record)
-            scorings.add(record)
     found = merged([part(list(spans.values())) for spans in traces.values()], scan)
-    graders = {evaluation.id: scorings.health(evaluation) for evaluation in found}
-    return Evaluations(timed(found, calls.of), scan.problems, scan.sources, graders)
+    return Evaluations(timed(found, calls.of), scan.problems, scan.sources)
 
 
 def part(records: Sequence[SpanRecord]) -> EvaluationPart:

@@ -34,8 +34,8 @@ from mttp.reading.sources import Source
 
 if TYPE_CHECKING:
     from mttp.reading.plotting import RecordingPlots
-    from mttp.reading.summary import Summary
     from mttp.reading.tables import Tables
+    from mttp.tables.summary import Summary
 
 __all__ = ["Recording", "read", "read_without"]
 
@@ -141,8 +141,8 @@ class Recording:
 
         Model calls outside of steps are not part of the values: only `mttp.summarize` counts them.
         """
-        from mttp.reading.summary import summed
         from mttp.reading.value_aggregation import aggregate_values
+        from mttp.tables.summary import summed
 
         aggregate = aggregate_values(
             self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations

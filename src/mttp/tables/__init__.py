@@ -1,5 +1,25 @@
 """The tables of a recording as SQL over its spans: episodes, steps, calls, scorings and so on."""
 
-from mttp.tables.database import TABLES, Database, Table, statement
+from __future__ import annotations
 
-__all__ = ["TABLES", "Database", "Table", "statement"]
+from typing import TYPE_CHECKING
+
+from mttp.model.exports import exports
+
+if TYPE_CHECKING:
+    from mttp.tables.database import TABLES, Database, Table, statement
+    from mttp.tables.summary import Summary, summarize
+
+__all__ = ["TABLES", "Database", "Summary", "Table", "statement", "summarize"]
+
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "TABLES": "database",
+        "Database": "database",
+        "Table": "database",
+        "statement": "database",
+        "Summary": "summary",
+        "summarize": "summary",
+    },
+)

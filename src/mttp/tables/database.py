@@ -8,15 +8,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from mttp.codec import kinds
 from mttp.errors import MissingExtra, ReadError
+from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
-from mttp.reading.problems import Problem
+from mttp.reading.problems import Kind, Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 from mttp.tables.spans import CONTENT, DERIVED, SPAN_COLUMNS, batches, column_type, needs_arrays
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mttp.model.episodes import Run
 
 __all__ = ["TABLES", "Database", "Table", "statement"]
 
@@ -43,6 +53,10 @@ _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
 _MEMORY: Final = "2GB"
+_OWN = "type <> '' AND NOT contains(span_id, ':')"
+_DUPLICATES = f"""
+SELECT (SELECT count(*) FROM arrivals WHERE {_OWN}) - (SELECT count(*) FROM spans WHERE {_OWN})
+"""
 
 
 @cache
@@ -130,13 +144,14 @@ class Database:
     open. Raises MissingExtra if DuckDB is not installed, and ReadError if the source can't be read.
     """
 
-    def __init__(self, source: Source, *, progress: Progress | None = None) -> None:
+    def __init__(self, source: Source, *, strict: bool = False, progress: Progress | None = None) -> None:
         try:
             import duckdb
             import pyarrow  # noqa: F401
         except ImportError as error:
             package = str(error.name).partition(".")[0]
             raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+        self._scan = Scan(source, arrays=False, strict=strict)
         self._errors: type[Exception] = duckdb.Error
         self._folder = TemporaryDirectory(prefix="mttp-")
         settings: Any = {"memory_limit": _MEMORY, "temp_directory": self._folder.name}
@@ -146,12 +161,54 @@ class Database:
             "SET lock_configuration = true"
         )
         self._source = source
+        self._strict = strict
         self._progress = progress
+        self._run_records: list[SpanRecord] = []
         self._tables: set[str] = set()
         self._columns: set[str] | None = None
         self._unpacks = False
-        self.problems: list[Problem] = []
+        self.duplicates = 0
+        """Number of repeated spans of mttp that were dropped."""
+
+    @property
+    def problems(self) -> list[Problem]:
         """Problems of the spans that were read."""
+        return self._scan.problems
+
+    @property
+    def sources(self) -> list[Path]:
+        """Paths of the files, in order."""
+        return self._scan.sources
+
+    @property
+    def stores(self) -> list[str]:
+        """Trace stores, as `scheme:url`, and datasets, in order."""
+        return self._scan.stores
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs in order of start, one per process; one that can't be decoded is a problem."""
+        from mttp.codec import runs as run_codec  # imports all values
+
+        self._load_tables(["roots"], [], content=False)
+        traces: dict[str, dict[str, SpanRecord]] = {}
+        for record in self._run_records:
+            traces.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
+        runs = []
+        for trace_id, records in traces.items():
+            try:
+                runs.append(run_codec.decode([*records.values()]))
+            except Exception as error:
+                self.add_problem("broken_trace", undecodable(trace_id, error), trace_id=trace_id)
+        return sorted(runs, key=lambda run: (run.start_time or 0, run.id))
+
+    def add_problem(self, kind: Kind, message: str, *, trace_id: str | None = None) -> None:
+        """Add a problem of the spans."""
+        self._scan.add_problem(kind, message, trace_id=trace_id)
+
+    def add_missing_episodes(self, runs: Iterable[Run], episodes: Mapping[str, int]) -> None:
+        """Add a problem for each run of which episodes are missing; `episodes` are their numbers by run id."""
+        self._scan.add_missing_episodes(runs, episodes)
 
     def __enter__(self) -> Database:
         return self
@@ -185,12 +242,36 @@ class Database:
             named = ", ".join(kinds) or "nothing"
             raise ReadError(f"{query!r:.200} is {named}; write one select, such as select * from episodes")
 
+    def prepare(self, *queries: str) -> None:
+        """Compute the tables that queries of this package name, reading the source once for all of them."""
+        tables = [name for query in queries for name in _TABLE.findall(query)]
+        self._load_tables(tables, queries, content=False)
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a query of this package, for which `prepare` was called."""
+        result = self._connection.execute(query, parameters or {})
+        names = [name for name, *_ in result.description]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+    def arrays(self, query: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of such a query; a number that is null is NaN."""
+        import numpy as np
+
+        columns = self._connection.execute(query).fetchnumpy()
+        return {
+            name: column.filled(np.nan) if isinstance(column, np.ma.MaskedArray) else column
+            for name, column in columns.items()
+        }
+
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""
         parsed = self._parsed(query)
-        tables = _in_order(map(str.lower, _TABLES.findall(parsed)))
-        columns = {name for text in (*map(statement, tables), query) for name in _COLUMN.findall(text)}
-        if not _asks_for_content(parsed):
+        self._load_tables(_TABLES.findall(parsed), [query], content=_asks_for_content(parsed))
+
+    def _load_tables(self, names: Iterable[str], queries: Iterable[str], *, content: bool) -> None:
+        tables = _in_order(map(str.lower, names))
+        columns = {name for text in (*map(statement, tables), *queries) for name in _COLUMN.findall(text)}
+        if not content:
             columns -= CONTENT
         unpacks = not _UNPACKS.isdisjoint(tables)
         if self._columns is None or not columns <= self._columns or unpacks > self._unpacks:
@@ -217,18 +298,26 @@ class Database:
         table = {**fixed, **types, **_types(CONTENT)}
         described = ", ".join(f'"{name}" {type_}' for name, type_ in table.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE arrivals (place BIGINT, {described})")
-        scan = Scan(self._source, arrays=needs_arrays(columns) or self._unpacks, progress=self._progress)
+        arrays = needs_arrays(columns) or self._unpacks
+        self._scan = Scan(self._source, arrays=arrays, strict=self._strict, progress=self._progress)
+        self._run_records = []
         place = 0
-        for batch in batches(scan, columns, unpack=self._unpacks):
+        for batch in batches(self._noting_runs(self._scan), columns, unpack=self._unpacks):
             self._connection.register("batch", batch)
             self._connection.execute(
                 f"INSERT INTO arrivals BY NAME SELECT {place} + row_number() OVER () AS place, * FROM batch"
             )
             self._connection.unregister("batch")
             place += len(batch)
-        self.problems = scan.problems
         self._connection.execute(f"CREATE OR REPLACE TABLE spans AS {statement('spans')}")
+        ((self.duplicates,),) = self._connection.execute(_DUPLICATES).fetchall()
         self._connection.execute("DROP TABLE arrivals")
+
+    def _noting_runs(self, records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
+        for record in records:
+            if a.RUN_ID in record.attributes and kinds.kind(record) in (names.RUN, names.RUN_START):
+                self._run_records.append(record)
+            yield record
 
     def columns(self, table: str) -> Iterator[tuple[str, str]]:
         """Yield the columns of a table with their types."""

@@ -21,8 +21,9 @@ from mttp.codec import (
 )
 from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.duplicates import copy_key, fullness
-from mttp.codec.summary_fields import step_scorings
+from mttp.codec.summary_fields import FAULTS_OF_STEPS, OMISSIONS_OF_STEPS, faults, omitted, step_scorings
 from mttp.model.chat import message_lines, messages
+from mttp.model.gradings import gradings
 from mttp.model.nesting import from_json
 from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
 from mttp.reading.episode_figures import labels, summed_scores
@@ -142,6 +143,25 @@ def _content_text(value: object) -> str | None:
     return _text(value)
 
 
+GRADINGS: Final = (
+    'STRUCT("index" BIGINT, component VARCHAR, status VARCHAR, error_type VARCHAR, value DOUBLE)[]'
+)
+"""Results of graders for the steps of a block: the total, whose component is empty, and the components."""
+
+
+def _step_gradings(record: SpanRecord) -> list[dict[str, Any]] | None:
+    if a.STEPS_COUNT not in record.attributes:
+        return None
+    return [
+        {
+            "index": index,
+            **{name: getattr(grading, name) for name in ("component", "status", "error_type", "value")},
+        }
+        for _, index, scored in step_scorings(record)
+        for grading in gradings(scored, scope="step")
+    ]
+
+
 DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]]]] = {
     "scores": ("MAP(VARCHAR, DOUBLE)", (f"{a.REWARD_SCORE}.", SCORE_COLUMN), _scores),
     "score_statuses": ("MAP(VARCHAR, VARCHAR)", (f"{a.REWARD_SCORE_STATUS}.",), _score_statuses),
@@ -149,6 +169,13 @@ DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]
         "MAP(VARCHAR, DOUBLE)",
         (f"{a.REWARD_WEIGHT}.",),
         lambda record: [*components.decode(a.REWARD_WEIGHT, record.attributes).items()],
+    ),
+    "step_gradings": (GRADINGS, (SCORE_COLUMN,), _step_gradings),
+    "fault_kinds": ("VARCHAR[]", (a.FAULTS, FAULTS_OF_STEPS), lambda record: [*faults(record.attributes)]),
+    "omitted_names": (
+        "VARCHAR[]",
+        (a.OMISSIONS, OMISSIONS_OF_STEPS),
+        lambda record: [*omitted(record.attributes)],
     ),
     "labels": ("MAP(VARCHAR, VARCHAR)", (f"{a.METADATA}.",), _labels),
     "label": ("VARCHAR", (a.ANNOTATION_VALUE,), lambda record: _label(record.attributes[a.ANNOTATION_VALUE])),
@@ -161,7 +188,9 @@ Columns that are computed from a span: their type, attributes that it has if it 
 `scores` are those of components by exact name, of a block of steps their sums; `score_statuses` has the
 statuses of components without a score, and `weights` the weights. `labels` has the user-supplied values that
 are labels as text, and null for each other value; `label` is that of an annotation. `prompt` and `completion`
-are the text of observation and action, or of the messages of a call of a model.
+are the text of observation and action, or of the messages of a call of a model. `step_gradings` are the
+results of graders for the steps of a block. `fault_kinds` and `omitted_names` have the kind of each fault and
+the attribute of each omission, also those of the steps of a block.
 """
 
 CONTENT: Final = frozenset({"prompt", "completion"})
@@ -204,6 +233,8 @@ def needs_arrays(columns: Iterable[str]) -> bool:
 
 def _is_array(column: str) -> bool:
     key = column.removesuffix(NUMBER)
+    if column in DERIVED and column not in CONTENT:
+        return False
     if key in KEPT_LISTS or key == a.ANNOTATION_VALUE:  # lists among the latter are no labels, and no numbers
         return False
     if column in CONTENT or column.endswith(JSON):
@@ -372,6 +403,10 @@ def _arrow(pa: Any, type_: str) -> Any:
         "DOUBLE": pa.float64(),
         "BOOLEAN": pa.bool_(),
     }
+    if type_ == GRADINGS:
+        fields = {"index": pa.int64(), "value": pa.float64()}
+        names_ = ("index", "component", "status", "error_type", "value")
+        return pa.list_(pa.struct([(name, fields.get(name, pa.string())) for name in names_]))
     if type_.endswith("[]"):
         return pa.list_(scalars[type_.removesuffix("[]")])
     if type_.startswith("MAP("):

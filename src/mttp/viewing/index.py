@@ -32,9 +32,9 @@ from mttp.reading.recording import Recording, read
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import size
 from mttp.reading.span_aggregation import SpanAggregator
-from mttp.reading.summary import Summary, summed
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.tables.summary import Summary, summed
 from mttp.viewing.episode_table import EpisodeTable, columns_of
 
 __all__ = ["EpisodeIndex"]

@@ -17,13 +17,14 @@ import numpy as np
 from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Episode
 from mttp.model.version import __version__
-from mttp.reading import Recording, read, summarize
+from mttp.reading import Recording, read
 from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.recording import read_without
 from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import Source
 from mttp.reading.value_aggregation import episode_figures
 from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
+from mttp.tables import summarize
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.episode_table import EpisodeTable
 from mttp.viewing.html import report_html

@@ -20,7 +20,7 @@ from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
 from mttp.reading.completeness import sampled
 from mttp.reading.jsonable import jsonable
-from mttp.reading.summary import Summary
+from mttp.tables.summary import Summary
 
 __all__ = ["document", "markdown", "render"]
 
