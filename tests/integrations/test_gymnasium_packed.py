@@ -14,14 +14,13 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import SpanProcessor
 
 import mttp
+from mttp.model.figures import EpisodeFigures
 from mttp.model.gradings import GraderHealth
 from mttp.otlp.json import encode_records
 from mttp.reading import parquet
-from mttp.reading.episode_figures import EpisodeFigures
-from mttp.reading.source_aggregation import read_figures
-from mttp.reading.value_aggregation import episode_figures
 from mttp.recording import configuration
 from mttp.semconv import attributes as a
+from mttp.tables.figures import figures_of_values, read_figures
 from mttp.tables.summary import Summary
 from mttp.testing import OtlpReceiver, assert_same
 
@@ -332,9 +331,9 @@ def test_components_with_ever_new_names_are_columns_up_to_a_number(tmp_path: Pat
 
 def figures(path: Path) -> list[EpisodeFigures]:
     """Return the figures of a file's episodes from its spans, which are those of its values."""
-    found = read_figures(path)[1]
-    assert [*map(episode_figures, mttp.read(path))] == [*found]
-    return [*found]
+    found = read_figures(path)
+    assert figures_of_values(mttp.read(path)) == found
+    return found
 
 
 def graders(summary: Summary) -> list[GraderHealth]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from reading.recorded_kinds import every_kind, every_way
-from reading.test_episode_figures import of_spans, of_values
 from reading.test_summary import plain_document
 from reading.traces import SECOND, episode, foreign, part, trace_id, write
+from tables.test_figures import of_spans, of_values
 from typer.testing import CliRunner
 
 import mttp

@@ -15,10 +15,6 @@ from mttp.reading.following import Follower
 from mttp.reading.scanning import Scan
 
 
-def never_open(_: str) -> bool:
-    return False
-
-
 def lines(count: int = 6) -> list[bytes]:
     """The lines of a recording of that many episodes."""
     with mttp.configure("file://written.jsonl"):
@@ -46,7 +42,7 @@ def test_each_line_is_read_once() -> None:
     written = lines()
     path, half = Path("run.jsonl"), len(written[1]) // 2
     path.write_bytes(written[0] + written[1][:half])
-    follower = Follower(["run.jsonl"], is_open=never_open)
+    follower = Follower(["run.jsonl"])
 
     first = spans(follower)
     again = spans(follower)
@@ -56,7 +52,7 @@ def test_each_line_is_read_once() -> None:
 
     Path("whole.jsonl").write_bytes(b"".join(written))
     assert [] == again
-    assert spans(Follower(["whole.jsonl"], is_open=never_open)) == first + rest
+    assert spans(Follower(["whole.jsonl"])) == first + rest
     assert [] == follower.problems
 
 
@@ -70,7 +66,7 @@ def test_parts_of_a_large_file_are_places_where_lines_are_found_again(
     Path("run.jsonl").write_bytes(b"".join(written))
     for size in (1, 100, 1000, 5000):
         monkeypatch.setattr(following, "_PART", size)
-        arrived = [*Follower(["run.jsonl"], is_open=never_open).poll()]
+        arrived = [*Follower(["run.jsonl"]).poll()]
 
         parts = [one.part for one in arrived if one.part is not None]
         content = Path("run.jsonl").read_bytes()
@@ -86,7 +82,7 @@ def test_a_renamed_file_is_not_read_again() -> None:
     written = lines()
     Path("runs").mkdir()
     Path("runs/run.jsonl").write_bytes(b"".join(written[:3]))
-    follower = Follower(["runs"], is_open=never_open)
+    follower = Follower(["runs"])
     first = spans(follower)
     Path("runs/run.jsonl").rename("runs/run.1.jsonl")
     Path("runs/run.jsonl").write_bytes(b"".join(written[3:]))
@@ -103,7 +99,7 @@ def test_a_file_that_is_written_anew_is_read_anew() -> None:
     """
     written = lines()
     Path("run.jsonl").write_bytes(b"".join(written))
-    follower = Follower(["run.jsonl"], is_open=never_open)
+    follower = Follower(["run.jsonl"])
     before = spans(follower)
     Path("run.jsonl").write_bytes(b"".join(written[:2]))
 
@@ -125,7 +121,7 @@ def test_a_compressed_file_is_read_again_after_a_change(name: str) -> None:
             parquet.write(Path(name), Scan("part.jsonl", arrays=True, as_written=True))
 
     write(3)
-    follower = Follower([name], is_open=never_open)
+    follower = Follower([name])
     first, again = {*spans(follower)}, spans(follower)
     write(len(written))
 
@@ -145,8 +141,7 @@ def test_messages_are_followed() -> None:
     ]
     Path("run.mttp.jsonl").write_bytes(b"".join(message.to_bytes() + b"\n" for message in messages))
     of_messages, of_lines = (
-        {trace_id for trace_id, _ in spans(Follower([name], is_open=never_open))}
-        for name in ("run.mttp.jsonl", "written.jsonl")
+        {trace_id for trace_id, _ in spans(Follower([name]))} for name in ("run.mttp.jsonl", "written.jsonl")
     )
 
     assert of_lines == of_messages
@@ -158,7 +153,7 @@ def test_a_broken_line_is_a_problem() -> None:
     """
     written = lines()
     Path("run.jsonl").write_bytes(written[0] + b'{"resourceSpans": 3}\n' + b"".join(written[1:]))
-    follower = Follower(["run.jsonl"], is_open=never_open)
+    follower = Follower(["run.jsonl"])
 
     assert len(spans(follower)) >= len(written) - 1
     assert 1 == len(follower.problems)
@@ -169,4 +164,4 @@ def test_what_does_not_exist_is_an_error() -> None:
     A session can't be followed either.
     """
     with pytest.raises(ReadError, match=r"none\.jsonl does not exist"):
-        spans(Follower(["none.jsonl"], is_open=never_open))
+        spans(Follower(["none.jsonl"]))

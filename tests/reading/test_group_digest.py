@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from reading.recorded_kinds import every_kind, every_way
-from reading.test_episode_figures import of_spans, of_values
 from reading.test_summary import plain_document
 from reading.traces import episode, foreign, part, write
+from tables.test_figures import of_spans, of_values
 
 import mttp
 from mttp.model.spans import SpanRecord

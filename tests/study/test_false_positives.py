@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import mttp
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.design import Design
 from mttp.model.statistics.metric_comparison import MetricComparison
 from mttp.model.statistics.metrics import metric
 from mttp.model.statistics.verdicts import corrected
-from mttp.reading.episode_figures import EpisodeFigures
-from mttp.reading.value_aggregation import episode_figures
 from mttp.study.sample import Sample
+from mttp.tables.figures import figures_of_values
 
 DRAWS = 2_000
-EMPTY = episode_figures(mttp.Episode(env="maths", return_=0.0))
+(EMPTY,) = figures_of_values([mttp.Episode(env="maths", return_=0.0)])
 METRICS = ("return", "tokens", "duration", "cost", "success", "reward")
 
 

@@ -20,14 +20,15 @@ from reading.recorded_kinds import every_kind, every_way
 from reading.traces import START, episode, part, scattered, span_id, trace_id, write
 from released import FOLDER, Held
 from specimen import episodes as any_episodes
+from tables.oracle import expected_figures, known
 from training_runs import record as record_training_run
 
 import mttp
 from mttp.mist import span_messages
+from mttp.model.nesting import from_json
 from mttp.model.spans import SpanRecord
 from mttp.otlp.protobuf_decode import decode_message
 from mttp.reading.counted import reasons_of, training_of
-from mttp.reading.value_aggregation import episode_figures
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.tables import Database
@@ -48,6 +49,7 @@ FIELDS = (
         "index",
         "attempt",
         "env",
+        "env_version",
         "task",
         "split",
         "group",
@@ -67,14 +69,9 @@ FIELDS = (
 """Columns that are fields of the value."""
 
 
-def known(number: float | None) -> float | None:
-    """The number; None if it is NaN."""
-    return None if number is None or math.isnan(number) else number
-
-
 def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
     """The rows as the values and the figures of studies say."""
-    figures = [*map(episode_figures, recording.episodes)]
+    figures = [*map(expected_figures, recording.episodes)]
     training = training_of(recording.runs, figures, {update.run_id for update in recording.updates})
     rows = []
     for value, known_figures, reason in zip(
@@ -84,6 +81,10 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
         counts = reason == "counted"
         row = {name: getattr(value, NAMED_OTHERWISE.get(name, name)) for name in FIELDS}
         row |= {
+            "env_kwargs": known_figures.env_kwargs,
+            "env_spaces": known_figures.env_spaces,
+            "env_wrappers": list(value.env_wrappers),
+            "inputs": None if value.inputs is None else from_json(str(known_figures.inputs_json)),
             "seed": known_figures.seed,
             "slices": list(value.slices),
             "success": known_figures.success,
@@ -95,11 +96,16 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
             "verdict": known_figures.verdict,
             "spec_name": known_figures.spec[0] or None,
             "spec_version": known_figures.spec[1] or None,
+            "spec_sha256": known_figures.spec[2] or None,
+            "graders": [
+                {"name": name or None, "version": version or None} for name, version in known_figures.graders
+            ],
+            "failed_checks": list(known_figures.failed_checks),
             "advantage": known(value.advantage),
             "prompt_tokens": known_figures.prompt_tokens,
             "completion_tokens": known_figures.completion_tokens,
             "calls": known_figures.call_count,
-            "call_seconds": known_figures.call_nanoseconds / 1e9,
+            "call_seconds": known_figures.call_seconds,
             "time_to_first_token": known_figures.time_to_first_token,
             "cost_usd": known_figures.cost,
             "components": dict(known_figures.components),
@@ -121,6 +127,7 @@ def computed(source: Any) -> list[dict[str, Any]]:
         rows = database.sql(f"SELECT {columns} FROM episodes").rows()
     for row in rows:
         row |= {name: dict(row[name]) for name in MAPS}
+        row["inputs"] = from_json(row["inputs"]) if row["inputs"] is not None else None
         row["counted_return"] = row["return"] if row.pop("return_counts") else None
         row["counted_reward"] = row["reward"] if row.pop("reward_counts") else None
     return rows

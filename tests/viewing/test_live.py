@@ -20,6 +20,7 @@ import mttp
 from mttp.errors import ConfigureError, ReadError
 from mttp.reading import following, parquet
 from mttp.reading.scanning import Scan
+from mttp.viewing import index as index_module
 from mttp.viewing.index import EpisodeIndex
 from mttp.viewing.live import LivePages
 
@@ -347,6 +348,7 @@ def test_what_is_read_so_far_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         record(f"{part}.jsonl", 10, start=10 * part)
     Path("run.jsonl").write_bytes(b"".join(Path(f"{part}.jsonl").read_bytes() for part in range(3)))
     monkeypatch.setattr(following, "_PART", 2_000)
+    monkeypatch.setattr(index_module, "_STORE_SECONDS", 0.0)
     pages = LivePages(["run.jsonl"])
     seen = []
     store = pages._index._store

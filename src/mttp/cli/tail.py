@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Annotated, NamedTuple
 
 import typer
@@ -15,7 +16,8 @@ from mttp.cli.output import Sources, console, is_discarded, say, working
 from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
 from mttp.model.estimates import mean
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.model.figures import EpisodeFigures
+from mttp.model.spans import SpanRecord
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
 
@@ -23,6 +25,8 @@ __all__ = ["tail"]
 
 _POLL_SECONDS = 0.5
 _WINDOW = 100
+_ROOM = 100_000
+"""Number of spans after which their episodes are computed, so that those of a large file need little room."""
 
 
 def tail(
@@ -60,22 +64,21 @@ def tail(
       2  Wrong usage, or input that can't be read.
     """
     from mttp.reading.following import Follower
-    from mttp.reading.span_aggregation import SpanAggregator
 
     ended = _EndedEpisodes()
-    spans = SpanAggregator(figures=True, rows=ended)
-    follower = Follower(paths, is_open=spans.has_open)
+    follower = Follower(paths)
     means = _RunningMeans(window)
     show = _print_json if json else _print
     shown: deque[_EpisodeLine] = deque(maxlen=lines)  # of those that ended before the command began
 
     def poll() -> None:
         for arrived in follower.poll():
-            for one in arrived.spans:
-                spans.add(one)
-            shown.extend(means.line(one) for one in ended.take())
+            ended.add(arrived.spans)
+            if ended.new >= _ROOM:
+                shown.extend(means.line(one) for one in ended.take())
+        shown.extend(means.line(one) for one in ended.take())
 
-    with until_interrupted():
+    with closing(ended), until_interrupted():
         with working("reading"):
             poll()
         while True:
@@ -91,28 +94,38 @@ def tail(
 
 
 class _EndedEpisodes:
-    """The figures of episodes that ended since they were last taken."""
+    """The figures of episodes that ended since they were last taken; each is taken once."""
 
     def __init__(self) -> None:
-        self._new: list[EpisodeFigures] = []
-        self.count = 0
+        from mttp.tables.growing import GrowingEpisodes
 
-    def __iter__(self) -> Iterator[EpisodeFigures]:
-        return iter(self._new)
+        self._growing = GrowingEpisodes()
+        self._taken: set[str] = set()
 
-    def append(self, figures: EpisodeFigures, /) -> None:
-        self._new.append(figures)
-        self.count += 1
+    @property
+    def count(self) -> int:
+        """Number of episodes that were taken."""
+        return len(self._taken)
 
-    def __getitem__(self, row: int, /) -> EpisodeFigures:
-        raise LookupError(f"episode {row} was taken")
+    def close(self) -> None:
+        """Free disk."""
+        self._growing.close()
 
-    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None:
-        raise LookupError(f"episode {row} was taken")
+    @property
+    def new(self) -> int:
+        """Number of spans that arrived since."""
+        return self._growing.new
+
+    def add(self, spans: Sequence[SpanRecord]) -> None:
+        """Add spans that were read."""
+        self._growing.add(spans)
 
     def take(self) -> list[EpisodeFigures]:
-        """The new ones."""
-        new, self._new = self._new, []
+        """The new ones, in the order in which they ended."""
+        changed = self._growing.changed()
+        new = [figures for figures in changed if figures.trace_id not in self._taken]
+        self._taken.update(figures.trace_id for figures in new)
+        self._growing.forget([figures.trace_id for figures in changed])
         return new
 
 

@@ -13,9 +13,9 @@ from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
 from mttp.reading.episode_figures import (
     NO_REWARD,
-    EpisodeFigures,
     FigureCounts,
     ScoreFigures,
+    SummaryFigures,
     known,
     labels,
     reward_figures,
@@ -187,11 +187,11 @@ class PartialEpisode:
             scope=scope,
         )
 
-    def _figures(self, row: EpisodeRow, scored: Scored | None, counted: FigureCounts) -> EpisodeFigures:
+    def _figures(self, row: EpisodeRow, scored: Scored | None, counted: FigureCounts) -> SummaryFigures:
         found = self.place.attributes
         prompt_tokens, completion_tokens = counted.tokens or (None, None)
         calls = counted.calls()
-        return EpisodeFigures(
+        return SummaryFigures(
             trace_id=row.trace_id,
             run=row.run,
             start_time=row.start_time,

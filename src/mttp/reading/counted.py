@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from mttp.model.counting import LEFT_OUT, Reason, counting, training_runs
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.model.figures import EpisodeFigures
 
 if TYPE_CHECKING:
     from mttp.model.episodes import Run

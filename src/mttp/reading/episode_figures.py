@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_REWARD",
-    "EpisodeFigures",
+    "SummaryFigures",
     "FigureCounts",
     "ScoreFigures",
     "is_model_call",
@@ -144,7 +144,7 @@ class FigureCounts:
         return {**found, **own}
 
 
-class EpisodeFigures(NamedTuple):
+class SummaryFigures(NamedTuple):
     """What a study uses of one episode; None where the recording does not state it."""
 
     trace_id: str
@@ -275,7 +275,7 @@ class EpisodeFigures(NamedTuple):
             return self.env, self.task
         return None if self.seed is None else (self.env, f"seed {self.seed}")
 
-    def as_counted(self) -> EpisodeFigures:
+    def as_counted(self) -> SummaryFigures:
         """
         Return the figures for statistics: without the numbers that do not count.
 
@@ -295,7 +295,7 @@ class EpisodeFigures(NamedTuple):
         return (*self[:-2], tuple(self.reward_scores), tuple(self.step_scores))
 
     @classmethod
-    def of_plain(cls, values: Sequence[Any]) -> EpisodeFigures:
+    def of_plain(cls, values: Sequence[Any]) -> SummaryFigures:
         """The figures from the result of `plain`."""
         return cls._make((*values[:-2], _scores_of_plain(values[-2]), _scores_of_plain(values[-1])))
 
@@ -348,7 +348,7 @@ def mean_known(values: Iterable[float | None]) -> float | None:
 
 
 def reward_figures(reward: Reward | Scored) -> dict[str, Any]:
-    """The fields of `EpisodeFigures` from the reward of the episode."""
+    """The fields of `SummaryFigures` from the reward of the episode."""
     return {
         "reward": known(reward.value),
         "reward_status": reward.status,

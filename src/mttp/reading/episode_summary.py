@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, Grading
 from mttp.model.spans import Scope
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.episode_figures import SummaryFigures
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -136,7 +136,7 @@ class EpisodeSummary(NamedTuple):
     """Whether a reward of the episode or of a step is recorded; known with figures."""
     has_unplaced_calls: bool = False
     """Whether the step of a model call is not known; known with figures."""
-    figures: EpisodeFigures | None = None
+    figures: SummaryFigures | None = None
     """The figures for a study, if they are wanted."""
     scope: Scope = Scope()
     name: str = ""
@@ -161,7 +161,7 @@ class EpisodeSummary(NamedTuple):
         if undecided is not None:
             undecided = UndecidedScoring(undecided[0], _gradings(undecided[1]))
         structured = EpisodeRow(*row), Counts(*counts), _gradings(gradings), undecided
-        figures = values[-1] and EpisodeFigures.of_plain(values[-1])
+        figures = values[-1] and SummaryFigures.of_plain(values[-1])
         return cls._make((*structured, *values[_STRUCTURED_FIELDS:-1], figures, scope, ""))
 
 

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mttp.errors import ReadError
+from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import File, is_parquet
 from mttp.otlp.streams import FilePart, is_compressed
 from mttp.reading import lines
-from mttp.reading.episode_summary import IsOpen
 from mttp.reading.problems import Problem, Problems
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find
@@ -29,8 +29,8 @@ class Arrived(NamedTuple):
     path: Path
     part: FilePart | None
     """Where in the file they are; None for a file that is read from its start."""
-    spans: Sequence[Any]
-    """Span records without arrays, and `EpisodeSummary`s."""
+    spans: Sequence[SpanRecord]
+    """The spans without arrays."""
 
 
 @dataclass(slots=True)
@@ -49,12 +49,10 @@ class Follower:
 
     Lines of plain files are read once, a line that is not finished yet when it is. Compressed files and
     Parquet are read again from their start after each change, so that their spans repeat.
-    `is_open` is that of `Scan`.
     """
 
-    def __init__(self, sources: Sequence[str], *, is_open: IsOpen) -> None:
+    def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
-        self._is_open = is_open
         self._followed: dict[tuple[int, int], _Followed] = {}
         """By device and inode, by which a file is known again after it is renamed."""
         self._problems = Problems(strict=False)
@@ -95,7 +93,7 @@ class Follower:
         if status.st_size < known.position:
             known.position = 0  # the file was truncated and written anew
         for part in _parts(item.path, known.position, status.st_size):
-            decoded = lines.decode(item.path, arrays=False, part=part, is_open=self._is_open, figures=True)
+            decoded = lines.decode(item.path, arrays=False, part=part)
             spans = [
                 span for block in lines.read_blocks(_unnamed(item), decoded, self._problems) for span in block
             ]
@@ -104,8 +102,8 @@ class Follower:
             yield Arrived(item.path, part, spans)
 
     def _whole(self, item: File) -> Iterator[Arrived]:
-        scan = Scan(str(item.path), arrays=False, is_open=self._is_open, figures=True)
-        batch: list[Any] = []
+        scan = Scan(str(item.path), arrays=False)
+        batch: list[SpanRecord] = []
         try:
             for record in scan:
                 batch.append(record)

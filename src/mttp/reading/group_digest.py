@@ -12,7 +12,7 @@ from mttp.codec.conformity import Conformity
 from mttp.model.gradings import Grading
 from mttp.model.spans import Scope, SpanRecord, without_arrays
 from mttp.reading.digest import digested
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.episode_figures import SummaryFigures
 from mttp.reading.episode_summary import Counts, EpisodeRow, EpisodeSummary, IsOpen, UndecidedScoring
 from mttp.reading.lines import Decoded
 from mttp.reading.worker import pack, unpack
@@ -51,7 +51,7 @@ class PlainSummary(NamedTuple):
     invalid_step_rewards: int
     is_rewarded: bool
     has_unplaced_calls: bool
-    figures: EpisodeFigures | None
+    figures: SummaryFigures | None
 
 
 _Spans: TypeAlias = "tuple[list[Any], list[Any], list[Any]]"
@@ -77,7 +77,7 @@ class GroupDigest(NamedTuple):
 
 
 _DECODER = msgspec.msgpack.Decoder(_Plain)
-_FIGURES = msgspec.msgpack.Decoder(EpisodeFigures)
+_FIGURES = msgspec.msgpack.Decoder(SummaryFigures)
 
 
 def encode(records: Sequence[SpanRecord]) -> bytes:
@@ -116,12 +116,12 @@ def encode_items(items: Iterable[SpanRecord | EpisodeSummary], misfits: Iterable
         return b""
 
 
-def encode_figures(figures: EpisodeFigures) -> bytes:
+def encode_figures(figures: SummaryFigures) -> bytes:
     """The figures of an episode as bytes."""
     return msgspec.msgpack.encode(figures)
 
 
-def decode_figures(data: bytes) -> EpisodeFigures:
+def decode_figures(data: bytes) -> SummaryFigures:
     """The figures from the result of `encode_figures`; raises ValueError if it is not valid."""
     return _FIGURES.decode(data)
 

@@ -29,13 +29,12 @@ from mttp.reading.drawing import (
     show_legend,
     show_message,
 )
-from mttp.reading.value_aggregation import episode_figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.model.figures import EpisodeFigures
     from mttp.reading.recording import Recording
 
 __all__ = ["RecordingPlots"]
@@ -96,9 +95,11 @@ class RecordingPlots:
     @cached_property
     def _counted(self) -> tuple[list[EpisodeFigures], str]:
         """The episodes that count or are missing, and how many others there are."""
+        from mttp.tables.figures import figures_of_values  # which computes them from rows of this recording
+
         recording = self._recording
         updated = {update.run_id for update in recording.updates}
-        figures, left_out = counted_figures(map(episode_figures, recording), recording.runs, updated)
+        figures, left_out = counted_figures(figures_of_values(recording), recording.runs, updated)
         return figures, "; ".join(f"{count:,} {NOT_COUNTED[reason]}" for reason, count in left_out.items())
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mttp.codec import summary_fields
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
-from mttp.reading.episode_figures import EpisodeFigures, is_model_call
+from mttp.reading.episode_figures import SummaryFigures, is_model_call
 from mttp.reading.episode_summary import Counts
 from mttp.reading.garbage import gc_disabled
 from mttp.reading.problems import Problem, undecodable
@@ -60,7 +60,7 @@ def aggregate_source(
 
 def read_figures(
     source: Source, *, progress: Progress | None = None
-) -> tuple[AggregatedSource, list[EpisodeFigures]]:
+) -> tuple[AggregatedSource, list[SummaryFigures]]:
     """
     The aggregated source, and the figures of its episodes, in the order in which they ended.
 

@@ -16,7 +16,7 @@ from mttp.model.gradings import Scored, gradings
 from mttp.model.spans import SpanRecord
 from mttp.reading.aggregate import VERDICT_SOURCE, Aggregate
 from mttp.reading.assembly import Assembler, EpisodePlace, PartialEpisode, spec, when
-from mttp.reading.episode_figures import EpisodeFigures, FigureCounts, known, labels, reward_figures
+from mttp.reading.episode_figures import FigureCounts, SummaryFigures, known, labels, reward_figures
 from mttp.reading.episode_summary import Counts, EpisodeSummary, UndecidedScoring
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -49,14 +49,14 @@ _BASES = {None: 0, "episode": _TOTAL}
 class FigureRows(Protocol):
     """The figures of episodes by row, such as a list."""
 
-    def __iter__(self) -> Iterator[EpisodeFigures]: ...
+    def __iter__(self) -> Iterator[SummaryFigures]: ...
 
-    def append(self, figures: EpisodeFigures, /) -> None:
+    def append(self, figures: SummaryFigures, /) -> None:
         """Add a row."""
 
-    def __getitem__(self, row: int, /) -> EpisodeFigures: ...
+    def __getitem__(self, row: int, /) -> SummaryFigures: ...
 
-    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None: ...
+    def __setitem__(self, row: int, figures: SummaryFigures, /) -> None: ...
 
 
 class SpanAggregator:
@@ -74,7 +74,7 @@ class SpanAggregator:
         self, *, figures: bool = False, counts: bool | None = None, rows: FigureRows | None = None
     ) -> None:
         self.aggregate = Aggregate()
-        self.figures: FigureRows = list[EpisodeFigures]() if rows is None else rows
+        self.figures: FigureRows = list[SummaryFigures]() if rows is None else rows
         """The figures of each closed episode, by row; complete after `finish`."""
         self._has_counts = not figures if counts is None else counts
         self._unplaced: set[str] = set()

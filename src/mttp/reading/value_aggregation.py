@@ -14,7 +14,7 @@ from mttp.model.episodes import Agent, Annotation, Episode, Group, Step, Update
 from mttp.model.gradings import Grading, gradings, label
 from mttp.reading.aggregate import Aggregate
 from mttp.reading.episode_figures import (
-    EpisodeFigures,
+    SummaryFigures,
     known,
     labels,
     mean_known,
@@ -56,7 +56,7 @@ def aggregate_values(
     return aggregate
 
 
-def episode_figures(episode: Episode) -> EpisodeFigures:
+def episode_figures(episode: Episode) -> SummaryFigures:
     """The figures of an episode for a study, equal to those of its spans."""
     blocks = [step.tokens for step in episode.steps if step.tokens is not None]
     calls = [
@@ -66,7 +66,7 @@ def episode_figures(episode: Episode) -> EpisodeFigures:
         if call.operation != EXECUTE_TOOL and call.start_time is not None and call.end_time is not None
     ]
     durations = [call.end_time - call.start_time for call in calls]  # type: ignore[operator]  # not None
-    return EpisodeFigures(
+    return SummaryFigures(
         trace_id=episode.trace_id,
         run=episode.run_id,
         start_time=episode.start_time or 0,

@@ -222,10 +222,9 @@ def _treated(sides: Gated, words: str) -> str:
 
 def _fails(one: EpisodeFigures, rule: SafetyRule) -> bool | None:
     """Return whether an episode fails the check; None where it was not scored by it."""
-    scores = one.scores
-    if rule.check in scores.failed_checks or rule.check in scores.component_statuses:
+    if rule.check in one.failed_checks or rule.check in one.component_statuses:
         return True
-    score = scores.components.get(rule.check)
+    score = one.components.get(rule.check)
     return None if score is None else score < rule.below
 
 

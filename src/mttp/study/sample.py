@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from mttp.errors import ReadError
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED, Reason
 from mttp.model.episodes import Run
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.inference import ValueRange
-from mttp.reading import Recording, read
-from mttp.reading.aggregate import Aggregate, Trend
+from mttp.reading import Recording
 from mttp.reading.completeness import missing_episodes, sampled
 from mttp.reading.counted import reasons_of, training_of
-from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
-from mttp.reading.source_aggregation import read_figures
+from mttp.reading.source_aggregation import aggregate_source
 from mttp.reading.sources import RecordedSpans
-from mttp.reading.value_aggregation import aggregate_values, episode_figures
+from mttp.semconv import attributes as a
+from mttp.tables import Database
+from mttp.tables.figures import FIGURES, figures_of, figures_of_values
 
 __all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load", "run_entropies"]
 
@@ -65,8 +68,8 @@ class Sample:
     """What was left out, in words."""
     updates: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Start times of policy updates by run id, in order."""
-    entropies: Mapping[str, Sequence[Trend]] = field(default_factory=dict)
-    """The policy's entropy over the updates by run id, of each recording that states it."""
+    entropies: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The policy's entropy at each update that states it, by run id."""
     training: frozenset[str] = frozenset()
     """Ids of the runs whose episodes are a learning curve."""
     identity: SampleIdentity = SampleIdentity()
@@ -106,12 +109,12 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     parts = [_part(source, progress) for source in _sources(side)]
     name = ", ".join(part.name for part in parts if part.name) or "memory"
     updates: defaultdict[str, list[int]] = defaultdict(list)
-    entropies: defaultdict[str, list[Trend]] = defaultdict(list)
+    entropies: defaultdict[str, list[float]] = defaultdict(list)
     for part in parts:
         for run, times in part.updates.items():
             updates[run] += times
-        for run, trends in part.entropies.items():
-            entropies[run] += trends
+        for run, values in part.entropies.items():
+            entropies[run] += values
     runs = tuple(run for part in parts for run in part.runs)
     read_episodes = sorted(
         (episode for part in parts for episode in part.episodes), key=attrgetter("start_time", "trace_id")
@@ -133,7 +136,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
         sampled=_sampled(parts, distinct),
         notes=(*notes, *left_out),
         updates={run: sorted({*times}) for run, times in updates.items()},
-        entropies={run: trends for run, trends in entropies.items() if run in training},
+        entropies={run: values for run, values in entropies.items() if run in training},
         training=training,
         identity=SampleIdentity(
             runs=tuple(sorted(played)),
@@ -204,29 +207,36 @@ def _sources(side: Side) -> Iterable[Any]:
 
 
 def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:
-    if isinstance(source, (str, os.PathLike)):
-        return _of_spans(source, progress)
-    return _of_values(source if isinstance(source, Recording) else read(source, progress=progress))
+    return _of_values(source) if isinstance(source, Recording) else _of_source(source, progress)
 
 
-def _of_spans(source: str | os.PathLike[str], progress: Callable[[int], object] | None) -> Sample:
-    recording, episodes = read_figures(source, progress=progress)
+def _of_source(source: Any, progress: Callable[[int], object] | None) -> Sample:
+    with Database(source, progress=progress) as database:
+        rows, updates = database.select(f"{FIGURES} FROM episodes", _UPDATES)
+    recording = aggregate_source(source)
     return Sample(
         name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
-        episodes=tuple(episodes),
+        episodes=tuple(figures_of(rows.arrow())),
         **_of_problems(recording.problems),
-        **_of_updates(recording.spans.aggregate),
+        **_of_updates((row["run"], row["start"], row["entropy"]) for row in updates.rows()),
     )
 
 
+_UPDATES = (
+    f"""SELECT coalesce("{a.RUN_ID}", '') AS run, start_time AS start, "{a.UPDATE_ENTROPY}" AS entropy """
+    "FROM spans WHERE type = 'update' ORDER BY start_time, span_id"
+)
+
+
 def _of_values(recording: Recording) -> Sample:
+    updates = ((update.run_id, update.start_time or 0, update.entropy) for update in recording.updates)
     return Sample(
         name=", ".join([*map(str, recording.sources), *recording.stores]),
         runs=tuple(recording.runs),
-        episodes=tuple(map(episode_figures, recording.episodes)),
+        episodes=tuple(figures_of_values(recording.episodes)),
         **_of_problems(recording.problems),
-        **_of_updates(aggregate_values((), updates=recording.updates)),
+        **_of_updates(updates),
     )
 
 
@@ -237,19 +247,17 @@ def _of_problems(problems: Sequence[Problem]) -> dict[str, Any]:
     return {"problems": tuple(message for message in others if message not in missing), "sampled": missing}
 
 
-def _of_updates(aggregate: Aggregate) -> dict[str, Any]:
-    """Return the fields of a sample about updates."""
-    trends = {run: counts.trends()["entropy"] for run, counts in aggregate.runs.items()}
-    return {
-        "updates": {run: counts.update_times for run, counts in aggregate.runs.items()},
-        "entropies": {run: [trend] for run, trend in trends.items() if trend is not None},
-    }
+def _of_updates(updates: Iterable[tuple[str, int, float | None]]) -> dict[str, Any]:
+    """Return the fields of a sample about updates, from run, start and entropy of each."""
+    times: defaultdict[str, list[int]] = defaultdict(list)
+    entropies: defaultdict[str, list[float]] = defaultdict(list)
+    for run, start, entropy in updates:
+        times[run].append(start)
+        if entropy is not None and math.isfinite(entropy):
+            entropies[run].append(entropy)
+    return {"updates": times, "entropies": entropies}
 
 
 def run_entropies(*sides: Sample) -> dict[str, float]:
     """Return the policy's mean entropy over the updates of each training run that states it."""
-    return {
-        run: sum(trend.count * trend.mean for trend in trends) / sum(trend.count for trend in trends)
-        for side in sides
-        for run, trends in side.entropies.items()
-    }
+    return {run: fmean(values) for side in sides for run, values in side.entropies.items()}

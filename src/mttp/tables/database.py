@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mttp.model.episodes import Run
 
-__all__ = ["TABLES", "Database", "Table", "statement"]
+__all__ = ["TABLES", "Database", "Table", "column_types", "in_order", "statement"]
 
 TABLES: Final = (
     "episodes",
@@ -70,13 +70,19 @@ def _needed(table: str) -> list[str]:
     """Return the tables that a table is computed from, each after its own, and the table itself."""
     text = re.sub(r"--.*", "", statement(table))
     own = {table, *_WITHIN.findall(text)}
-    return [*_in_order(name for name in _TABLE.findall(text) if name not in own), table]
+    return [*in_order(name for name in _TABLE.findall(text) if name not in own), table]
 
 
-def _in_order(tables: Iterable[str]) -> list[str]:
+def in_order(tables: Iterable[str]) -> list[str]:
     """Return these tables, each after those that it is computed from."""
     known = [name for name in dict.fromkeys(tables) if name in TABLES or name in _BELOW]
     return [*dict.fromkeys(name for table in known for name in _needed(table))]
+
+
+def column_types(tables: Iterable[str]) -> dict[str, str]:
+    """Return the types of the columns of `spans` that these tables need, without those of content."""
+    named = {name for table in tables for name in _COLUMN.findall(statement(table))}
+    return _types(named - CONTENT)
 
 
 def _types(columns: Iterable[str]) -> dict[str, str]:
@@ -228,12 +234,19 @@ class Database:
         A query can neither write nor reach files or the network.
         Raises ReadError for anything else than one select, and for one that is wrong, with its place.
         """
+        (table,) = self.select(query)
+        return table
+
+    def select(self, *queries: str) -> list[Table]:
+        """Return the result of each `select` as `sql` does; the source is read once for all of them."""
+        text = "; ".join(queries)
         try:
-            self._check(query)
-            self._load(query)
-            return Table(self._connection.sql(query).to_arrow_table())
+            for query in queries:
+                self._check(query)
+            self._load(text)
+            return [Table(self._connection.sql(query).to_arrow_table()) for query in queries]
         except self._errors as error:
-            raise ReadError(f"{query!r:.200}: {error}") from error
+            raise ReadError(f"{text!r:.200}: {error}") from error
 
     def _check(self, query: str) -> None:
         statements = self._connection.extract_statements(query)
@@ -269,7 +282,7 @@ class Database:
         self._load_tables(_TABLES.findall(parsed), [query], content=_asks_for_content(parsed))
 
     def _load_tables(self, names: Iterable[str], queries: Iterable[str], *, content: bool) -> None:
-        tables = _in_order(map(str.lower, names))
+        tables = in_order(map(str.lower, names))
         columns = {name for text in (*map(statement, tables), *queries) for name in _COLUMN.findall(text)}
         if not content:
             columns -= CONTENT

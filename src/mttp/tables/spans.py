@@ -201,14 +201,19 @@ def column_type(column: str) -> str:
     """Return the SQL type of an attribute's column; raises KeyError for one that is not registered."""
     if column in DERIVED:
         return DERIVED[column][0]
-    key = column.removesuffix(JSON)
-    if key != column and (key == EXTRA or _is_any(key) or _is_text(key)):
+    if (key := _document_key(column)) and (key == EXTRA or _is_any(key) or _is_text(key)):
         return "VARCHAR"
     if column.endswith(NUMBER) and _is_any(column.removesuffix(NUMBER)):
         return "DOUBLE"
     definition = registry.attributes()[column]
     type_ = _TYPES.get(definition.type, "VARCHAR")
     return f"MAP(VARCHAR, {type_})" if definition.is_template else type_
+
+
+def _document_key(column: str) -> str:
+    """Return the attribute that a column has as JSON; empty if it is the column of an attribute itself."""
+    is_document = column.endswith(JSON) and column not in registry.attributes()
+    return column.removesuffix(JSON) if is_document else ""
 
 
 def _is_any(key: str) -> bool:
@@ -237,7 +242,7 @@ def _is_array(column: str) -> bool:
         return False
     if key in KEPT_LISTS or key == a.ANNOTATION_VALUE:  # lists among the latter are no labels, and no numbers
         return False
-    if column in CONTENT or column.endswith(JSON):
+    if column in CONTENT or _document_key(column):
         return True
     return column_type(column).endswith("[]") or (_is_any(key) and not _is_template(key))
 
@@ -305,8 +310,7 @@ class _CellSource(NamedTuple):
 def _source(column: str) -> _CellSource:
     if column in DERIVED:
         return _CellSource(DERIVED[column][1], DERIVED[column][2])
-    key = column.removesuffix(JSON)
-    if key != column:
+    if key := _document_key(column):
         return _CellSource(() if key == EXTRA else (f"{key}." if _is_template(key) else key,), _document(key))
     key = column.removesuffix(NUMBER)
     if key != column:

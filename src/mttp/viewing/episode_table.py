@@ -9,12 +9,12 @@ import numpy as np
 
 from mttp.errors import MissingExtra
 from mttp.model.counting import LEFT_OUT, Reason, counting, is_counted, is_reward_counted, training_runs
+from mttp.model.figures import EpisodeFigures
 from mttp.reading.counted import counted_figures
-from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.recording import Recording
-from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import Source
-from mttp.reading.value_aggregation import episode_figures
+from mttp.tables import Database
+from mttp.tables.figures import FIGURES, figures_of, figures_of_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,10 +67,11 @@ class EpisodeTable:
         """The table of the episodes of a source that count or are missing, see `counted`."""
         if isinstance(source, Recording):
             updated = {update.run_id for update in source.updates}
-            return cls.of(counted_figures(map(episode_figures, source), source.runs, updated)[0])
-        found, figures = read_figures(source)
-        updated = {run for run, counts in found.spans.aggregate.runs.items() if counts.update_times}
-        return cls.of(counted_figures(figures, found.runs, updated)[0])
+            return cls.of(counted_figures(figures_of_values(source), source.runs, updated)[0])
+        left_out = ", ".join(f"'{reason}'" for reason in LEFT_OUT)
+        with Database(source) as database:
+            rows = database.sql(f"{FIGURES} FROM episodes WHERE counts_reason NOT IN ({left_out})")
+        return cls.of(figures.as_counted() for figures in figures_of(rows.arrow()))
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

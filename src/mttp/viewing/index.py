@@ -6,13 +6,12 @@ import math
 import statistics
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from mttp.codec import runs as run_codec
 from mttp.codec import summary_fields
@@ -24,8 +23,6 @@ from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart
 from mttp.reading import lines, parquet
 from mttp.reading.completeness import missing_episodes
-from mttp.reading.episode_figures import EpisodeFigures
-from mttp.reading.episode_summary import EpisodeSummary
 from mttp.reading.following import Arrived, Follower
 from mttp.reading.problems import Problem
 from mttp.reading.recording import Recording, read
@@ -34,12 +31,14 @@ from mttp.reading.sources import size
 from mttp.reading.span_aggregation import SpanAggregator
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.tables.growing import GrowingEpisodes
 from mttp.tables.summary import Summary, summed
 from mttp.viewing.episode_table import EpisodeTable, columns_of
 
 __all__ = ["EpisodeIndex"]
 
-_TABLE_COLUMNS = "* EXCLUDE (place, figures)"
+_STORE_SECONDS = 1.0
+"""Time after which episodes of a large file are shown before it is read to its end."""
 _COUNTS = f"status = '{COMPLETED}' AND reward_status IN ('ok', 'missing')"
 """Whether the reward or the return of an episode counts, see `mttp.model.counting`."""
 _LATE = frozenset({names.GROUP, names.UPDATE, names.ANNOTATE})
@@ -60,9 +59,9 @@ class EpisodeIndex:
         self._snapshots: set[Any] = set()
         """Cursors that `interrupt` interrupts."""
         self._is_stopping = False
-        self._figures = _RecentFigures(self._load)
-        self._spans = SpanAggregator(figures=True, counts=True, rows=self._figures)
-        self._follower = Follower(self.sources, is_open=self._spans.has_open)
+        self._growing = GrowingEpisodes()
+        self._spans = SpanAggregator()
+        self._follower = Follower(self.sources)
         self._files: dict[Path, int] = {}
         self._late = _LateTraces()
         self._is_created = False
@@ -80,13 +79,16 @@ class EpisodeIndex:
         Raises ReadError where there is nothing to follow, or nothing but other files.
         """
         is_changed = False
+        stored = time.monotonic()
         for arrived in self._follower.poll():
             if self._is_stopping:
                 return is_changed
             self._add(arrived)
             is_changed = is_changed or bool(arrived.spans)
-            self._store()
-            self.version += bool(arrived.spans)  # a large file shows before it is read to its end
+            if time.monotonic() - stored > _STORE_SECONDS:
+                self._store()
+                self.version += 1
+                stored = time.monotonic()
         self._spans.settle()
         self._store()
         self.version += is_changed
@@ -105,6 +107,7 @@ class EpisodeIndex:
 
         with self._lock, suppress(duckdb.Error):  # a statement that can't be interrupted keeps it open
             self._connection.close()
+        self._growing.close()
         self._directory.cleanup()
 
     # Queries.
@@ -155,7 +158,7 @@ class EpisodeIndex:
         if not self._is_created:
             return EpisodeTable.of([])
         with self._cursor() as cursor:
-            found = cursor.sql(f"SELECT {_TABLE_COLUMNS} FROM episodes ORDER BY start, episode")
+            found = cursor.sql("SELECT * FROM episodes ORDER BY start, episode")
             return EpisodeTable(found.to_arrow_table())
 
     def episode(self, trace_id: str) -> Recording:
@@ -243,6 +246,7 @@ class EpisodeIndex:
     def _add(self, arrived: Arrived) -> None:
         number = self._files.setdefault(arrived.path, len(self._files))
         places: dict[str, None] = {}
+        self._growing.add(arrived.spans)
         for one in arrived.spans:
             self._spans.add(one)
             for trace_id in self._late.about(one):
@@ -270,30 +274,20 @@ class EpisodeIndex:
             cursor.unregister("arrived")
 
     def _store(self) -> None:
-        """Write the figures that changed, and forget them."""
-        rows = self._figures.drain()
-        if not rows:
+        """Write the rows that changed."""
+        figures = self._growing.changed()
+        if not figures:
             return
-        import pyarrow as pa
-
-        table = columns_of(rows.values())
-        table = table.append_column("place", pa.array([*rows], pa.int64()))
-        packed = [msgspec.msgpack.encode(one.plain()) for one in rows.values()]
-        table = table.append_column("figures", pa.array(packed, pa.binary()))
         with self._cursor() as cursor:
-            cursor.register("arrived", table)
+            cursor.register("arrived", columns_of(figures))
             cursor.execute("BEGIN")
             cursor.execute("CREATE TABLE IF NOT EXISTS episodes AS SELECT * FROM arrived LIMIT 0")
-            cursor.execute("DELETE FROM episodes WHERE place IN (SELECT place FROM arrived)")
+            cursor.execute("DELETE FROM episodes WHERE episode IN (SELECT episode FROM arrived)")
             cursor.execute("INSERT INTO episodes SELECT * FROM arrived")
             cursor.execute("COMMIT")
             cursor.unregister("arrived")
+            ((self._stored,),) = cursor.execute("SELECT count(*) FROM episodes").fetchall()
         self._is_created = True
-        self._stored = self._figures.count
-
-    def _load(self, row: int) -> EpisodeFigures:
-        ((packed,),) = self.query("SELECT figures FROM episodes WHERE place = ?", [row])
-        return EpisodeFigures.of_plain(msgspec.msgpack.decode(packed))
 
     def _cursor(self) -> Any:
         with self._lock:
@@ -312,36 +306,6 @@ def _connect(path: Path) -> Any:
     return duckdb.connect(str(path))
 
 
-class _RecentFigures:
-    """Figures by row: the changed ones in memory, the others in the database."""
-
-    def __init__(self, load: Any) -> None:
-        self._load = load
-        self._recent: dict[int, EpisodeFigures] = {}
-        self.count = 0
-
-    def __iter__(self) -> Iterator[EpisodeFigures]:
-        return (self[row] for row in range(self.count))
-
-    def append(self, figures: EpisodeFigures, /) -> None:
-        self._recent[self.count] = figures
-        self.count += 1
-
-    def __getitem__(self, row: int, /) -> EpisodeFigures:
-        if row not in self._recent:
-            found: EpisodeFigures = self._load(row)
-            return found
-        return self._recent[row]
-
-    def __setitem__(self, row: int, figures: EpisodeFigures, /) -> None:
-        self._recent[row] = figures
-
-    def drain(self) -> dict[int, EpisodeFigures]:
-        """The rows that were added or changed since the last call."""
-        changed, self._recent = self._recent, {}
-        return changed
-
-
 @dataclass
 class _LateTraces:
     """Traces of groups, updates and annotations, by the episodes that they are about."""
@@ -353,11 +317,8 @@ class _LateTraces:
         """The traces about an episode."""
         return self._by_episode.get(trace_id, [])
 
-    def about(self, one: SpanRecord | EpisodeSummary) -> Iterator[str]:
+    def about(self, one: SpanRecord) -> Iterator[str]:
         """The trace ids of the episodes that a span is about."""
-        if isinstance(one, EpisodeSummary):
-            yield one.row.trace_id
-            return
         if (kind := summary_fields.kind(one)) not in _LATE:
             yield one.trace_id
             return

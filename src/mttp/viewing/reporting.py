@@ -16,15 +16,14 @@ import numpy as np
 
 from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Episode
+from mttp.model.figures import EpisodeFigures
 from mttp.model.version import __version__
 from mttp.reading import Recording, read
-from mttp.reading.episode_figures import EpisodeFigures
 from mttp.reading.recording import read_without
-from mttp.reading.source_aggregation import read_figures
 from mttp.reading.sources import Source
-from mttp.reading.value_aggregation import episode_figures
 from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
 from mttp.tables import summarize
+from mttp.tables.figures import figures_of_values, read_figures
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.episode_table import EpisodeTable
 from mttp.viewing.html import report_html
@@ -171,9 +170,9 @@ def report(
 
 def _figures(source: Source | Recording, progress: Callable[[int], object] | None) -> list[EpisodeFigures]:
     found = (
-        [*map(episode_figures, source)]
+        figures_of_values(source)
         if isinstance(source, Recording)
-        else read_figures(source, progress=progress)[1]
+        else read_figures(source, progress=progress)
     )
     return sorted(found, key=lambda one: (one.start_time, one.trace_id))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.model.figures import EpisodeFigures
 
 __all__ = ["select"]
 

@@ -22,7 +22,7 @@ from mttp.model.statistics.metric_comparison import MetricComparison
 from mttp.model.statistics.metrics import EpisodeMetric
 
 if TYPE_CHECKING:
-    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.model.figures import EpisodeFigures
     from mttp.study.sample import Sample
 
 __all__ = [

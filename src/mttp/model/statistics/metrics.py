@@ -19,7 +19,7 @@ from mttp.model.estimates import pass_at_k, pass_hat_k
 from mttp.model.statistics.inference import OUTCOMES, Floats, ValueRange
 
 if TYPE_CHECKING:
-    from mttp.reading.episode_figures import EpisodeFigures
+    from mttp.model.figures import EpisodeFigures
 
 __all__ = ["EpisodeMetric", "default_metrics", "metric"]
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from mttp.codec import summary_fields
 from mttp.errors import MissingExtra
 from mttp.model.spans import SpanRecord
-from mttp.reading.episode_figures import EpisodeFigures
+from mttp.reading.episode_figures import SummaryFigures
 from mttp.reading.group_digest import VERSION
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -172,7 +172,7 @@ def schema_of(table: str) -> Any:
     return pa.schema(selected | more | {"figures": pa.binary()})
 
 
-def episode_row(one: EpisodeFigures) -> dict[str, Any]:
+def episode_row(one: SummaryFigures) -> dict[str, Any]:
     """The columns of an episode by which it can be selected, and which people query."""
     return {
         "trace_id": one.trace_id,

@@ -18,10 +18,9 @@ from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
 from mttp.model.statistics.metrics import metric
 from mttp.reading import Recording
-from mttp.reading.value_aggregation import episode_figures
 from mttp.study.diagnosing.seeds import collapsed
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
-from mttp.study.sample import EpisodeFigures
+from mttp.tables.figures import figures_of_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -361,7 +360,7 @@ def _success(episode: Episode) -> float:
 
 
 def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) -> Floats:
-    counted: list[EpisodeFigures] = [episode_figures(episode) for episode in episodes]
+    counted = figures_of_values(episodes)
     try:
         chosen = metric(name, counted)
     except StudyError as error:

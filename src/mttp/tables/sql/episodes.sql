@@ -327,11 +327,42 @@ specs AS (
     SELECT
         scorings_in_order.trace_id,
         of_episode,
-        arg_max({'name': "mttp.spec.name", 'version': "mttp.spec.version"}, "order") AS spec
+        arg_max(
+            {'name': "mttp.spec.name", 'version': "mttp.spec.version", 'sha256': "mttp.spec.sha256"}, "order"
+        ) AS spec
     FROM scorings_in_order
     JOIN spans USING (place)
     WHERE source IS NOT NULL AND "mttp.spec.name" IS NOT NULL
     GROUP BY scorings_in_order.trace_id, of_episode
+),
+
+checks AS (
+    SELECT
+        scorings_in_order.trace_id,
+        of_episode,
+        list_sort(list_distinct(flatten(list("mttp.reward.failed_checks")))) AS failed_checks
+    FROM scorings_in_order
+    JOIN spans USING (place)
+    WHERE source IS NOT NULL AND "mttp.reward.failed_checks" IS NOT NULL
+    GROUP BY scorings_in_order.trace_id, of_episode
+),
+
+graders AS (
+    SELECT
+        trace_id,
+        list({'name': name, 'version': version} ORDER BY of_episode DESC, name NULLS FIRST, version NULLS FIRST) AS graders
+    FROM (
+        SELECT DISTINCT
+            scorings_in_order.trace_id,
+            of_episode,
+            nullif("mttp.grader.name", '') AS name,
+            nullif("mttp.grader.version", '') AS version
+        FROM scorings_in_order
+        JOIN spans USING (place)
+        WHERE source IS NOT NULL
+    )
+    WHERE name IS NOT NULL OR version IS NOT NULL
+    GROUP BY trace_id
 ),
 
 -- The reward of the episode has components or a spec; else those of the rewards of its steps count.
@@ -340,7 +371,8 @@ chosen_scores AS (
         trace_id,
         arg_max(scores, of_episode) FILTER (of_episode = is_of_episode) AS scores,
         arg_max(statuses, of_episode) FILTER (of_episode = is_of_episode) AS statuses,
-        arg_max(spec, of_episode) FILTER (of_episode = is_of_episode) AS spec
+        arg_max(spec, of_episode) FILTER (of_episode = is_of_episode) AS spec,
+        arg_max(failed_checks, of_episode) FILTER (of_episode = is_of_episode) AS failed_checks
     FROM (
         SELECT
             *,
@@ -349,6 +381,7 @@ chosen_scores AS (
             ) AS is_of_episode
         FROM graded
         FULL JOIN specs USING (trace_id, of_episode)
+        FULL JOIN checks USING (trace_id, of_episode)
     )
     GROUP BY trace_id
 ),
@@ -525,6 +558,14 @@ SELECT
     "mttp.episode.attempt" AS attempt,
     -- Id of the environment.
     coalesce("mttp.env.id", '') AS env,
+    -- Version of the environment.
+    "mttp.env.version" AS env_version,
+    -- Arguments of the environment's constructor, as JSON.
+    "mttp.env.kwargs" AS env_kwargs,
+    -- Observation and action space of the environment, as JSON.
+    "mttp.env.spaces" AS env_spaces,
+    -- Wrappers of the environment, outermost first.
+    coalesce("mttp.env.wrappers", []) AS env_wrappers,
     -- Id of the task.
     "mttp.task.id" AS task,
     -- Seed of the environment, as text.
@@ -533,6 +574,8 @@ SELECT
     "mttp.task.split" AS split,
     -- Names of the subsets that the task belongs to.
     coalesce("mttp.task.slices", []) AS slices,
+    -- What a reward needs besides the steps, as JSON.
+    "mttp.inputs.json" AS inputs,
     -- Id of the group: the episode's own, else that of the last group that has it as a member.
     settled."group",
     -- Id of the policy.
@@ -598,6 +641,10 @@ SELECT
     nullif(spec.name, '') AS spec_name,
     -- Version of the reward spec.
     nullif(spec.version, '') AS spec_version,
+    -- Digest of the reward spec.
+    nullif(spec.sha256, '') AS spec_sha256,
+    -- Name and version of the graders of the reward, then of those of the last rewards of its steps.
+    coalesce(graders.graders, []) AS graders,
     -- Advantage: of the last annotation, else the episode's own, else that of the last group with advantages.
     CASE WHEN NOT isnan(settled.advantage) THEN settled.advantage END AS advantage,
     -- Number of environment steps.
@@ -622,6 +669,8 @@ SELECT
     coalesce(chosen_scores.scores, MAP {}) AS components,
     -- Status of the components of the same rewards that are not ok, by name.
     coalesce(chosen_scores.statuses, MAP {}) AS component_statuses,
+    -- Names of the checks that failed, of the same rewards.
+    coalesce(chosen_scores.failed_checks, []) AS failed_checks,
     -- User-supplied numbers by name.
     coalesce(metrics.metrics, MAP {}) AS metrics,
     -- User-supplied values by name: the numbers, booleans and texts of up to 100 characters, as text.
@@ -638,6 +687,7 @@ FROM settled
 LEFT JOIN tokens USING (trace_id)
 LEFT JOIN model_calls USING (trace_id)
 LEFT JOIN chosen_scores USING (trace_id)
+LEFT JOIN graders USING (trace_id)
 LEFT JOIN metrics USING (trace_id)
 LEFT JOIN labelled USING (trace_id)
 LEFT JOIN faulty USING (trace_id)

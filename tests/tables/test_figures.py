@@ -1,10 +1,10 @@
-"""The figures of episodes for studies: from spans as from values."""
+"""The figures of episodes: the same from rows of any source as from values."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from reading.recorded_kinds import every_kind, every_way
 from reading.traces import START, episode, part, scattered, span_id, trace_id, write
 from specimen import episodes as any_episodes
+from tables.oracle import expected_figures
 
 import mttp
 from mttp.mist import span_messages
+from mttp.model.figures import EpisodeFigures
 from mttp.model.spans import SpanRecord
 from mttp.reading import decoder_pool, scanning
-from mttp.reading.episode_figures import EpisodeFigures
-from mttp.reading.source_aggregation import read_figures
-from mttp.reading.value_aggregation import episode_figures
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.tables.figures import figures_of_values, read_figures
 
 
 def plain(figures: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def plain(figures: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
     def of(value: Any) -> Any:
         if isinstance(value, float):
             return f"{value:.12g}"
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             return {key: of(item) for key, item in value.items()}
         return value
 
@@ -43,8 +43,6 @@ def plain(figures: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
         {
             **{name: of(value) for name, value in one._asdict().items() if name != "inputs_json"},
             "inputs": repr(one.inputs),
-            "reward_scores": [of(value) for value in one.reward_scores],
-            "step_scores": [of(value) for value in one.step_scores],
             "latency": one.latency,
             "success": one.success,
         }
@@ -54,12 +52,15 @@ def plain(figures: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
 
 def of_spans(source: Any) -> list[dict[str, Any]]:
     """The figures that are read without building episodes."""
-    return plain(read_figures(source)[1])
+    return plain(read_figures(source))
 
 
 def of_values(source: Any) -> list[dict[str, Any]]:
-    """The figures of the episodes that `mttp.read` returns."""
-    return plain([episode_figures(one) for one in mttp.read(source)])
+    """The figures of the episodes that `mttp.read` returns, which rows of these values have, too."""
+    episodes = mttp.read(source).episodes
+    expected = plain([*map(expected_figures, episodes)])
+    assert expected == plain(figures_of_values(episodes))
+    return expected
 
 
 @pytest.fixture
@@ -242,9 +243,9 @@ def test_step_scores_are_in_order_of_steps():
         path = write("b.jsonl", order)
 
         assert of_values(path) == of_spans(path)
-    scores = read_figures("a.jsonl")[1][0].scores
-    assert ({"a": math.fsum([0.0, 0.1, 0.2])}, {"b": "error"}) == scores[:2]
-    assert ("check 0", "check 1", "check 2") == scores.failed_checks
+    (found,) = read_figures("a.jsonl")
+    assert ({"a": math.fsum([0.0, 0.1, 0.2])}, {"b": "error"}) == (found.components, found.component_statuses)
+    assert ("check 0", "check 1", "check 2") == found.failed_checks
 
 
 def test_tokens_count_without_their_ids():
@@ -259,21 +260,30 @@ def test_tokens_count_without_their_ids():
     assert (2, 5) == (found["prompt_tokens"], found["completion_tokens"])
 
 
-def test_runs_and_updates_are_equal():
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(any_episodes(), max_size=3))
+def test_figures_of_values_that_were_not_recorded(values: list[mttp.Episode]):
     """
-    Packages and accelerators of a run are read, too.
+    Also of equal values, without times and without trace ids; in the given order.
     """
-    with mttp.configure("file://a.jsonl", run_id="r", config={"lr": 1}):
-        with mttp.episode():
-            pass
-        mttp.update(loss=1.0)
-    found, recording = read_figures("a.jsonl")[0], mttp.read("a.jsonl")
+    values = [*values, *values[:1], mttp.Episode(env="e", return_=1.0), mttp.Episode()]
+    found = figures_of_values(values)
 
-    assert recording.runs == found.runs
-    assert found.runs[0].packages
-    assert {"r": 1} == {
-        run_id: len(counts.update_times) for run_id, counts in found.spans.aggregate.runs.items()
-    }
+    assert [value.trace_id for value in values] == [row.trace_id for row in found]
+    assert plain([*map(expected_figures, values)]) == plain(found)
+    assert [None, None] == [row.duration for row in found[-2:]]
+
+
+def test_a_hundred_components_of_a_value():
+    """
+    All of them, whose names keep their capitals, count.
+    """
+    reward = mttp.Reward(
+        value=1.0, status="ok", components={f"Part {place}": place / 7 for place in range(100)}
+    )
+    (found,) = figures_of_values([mttp.Episode(reward=reward)])
+
+    assert reward.components == found.components
 
 
 def test_an_episode_without_its_root_has_the_facts_of_its_marker():

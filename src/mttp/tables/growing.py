@@ -1,0 +1,132 @@
+"""The table `episodes` of spans that keep arriving."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from mttp.codec import kinds, summary_fields
+from mttp.errors import MissingExtra
+from mttp.model.figures import EpisodeFigures
+from mttp.model.spans import SpanRecord
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
+from mttp.tables.database import column_types, in_order, statement
+from mttp.tables.figures import FIGURES, figures_of
+from mttp.tables.spans import CONTENT, SPAN_COLUMNS, batches, column_type
+
+__all__ = ["GrowingEpisodes"]
+
+_MEMORY: Final = "1GB"
+_BATCH: Final = 10_000
+"""Number of spans that wait in memory."""
+_CHANGED: Final = f"""
+    {FIGURES} FROM episodes
+    WHERE trace_id IN (
+        SELECT trace_id FROM parts WHERE coalesce(segment, '') = '' AND found >= recorded
+    )
+"""
+
+
+class GrowingEpisodes:
+    """
+    The rows of episodes whose spans arrive bit by bit; those that changed are computed again.
+
+    Spans are kept on disk. An episode has a row once the process that started it has recorded its end.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import duckdb
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            package = str(error.name).partition(".")[0]
+            raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+        self._folder = TemporaryDirectory(prefix="mttp-growing-")
+        self._connection: Any = duckdb.connect(
+            f"{self._folder.name}/spans.duckdb", config={"memory_limit": _MEMORY}
+        )
+        self._tables = in_order(["episodes", "parts"])
+        self._types = column_types(self._tables)
+        fixed = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
+        columns = {**fixed, **self._types, **{name: column_type(name) for name in CONTENT}}
+        described = ", ".join(f'"{name}" {type_}' for name, type_ in columns.items())
+        self._connection.execute(f"CREATE TABLE history (place BIGINT, {described})")
+        self._connection.execute("CREATE TABLE wanted (trace_id VARCHAR)")
+        self._connection.execute("CREATE VIEW arrivals AS FROM history SEMI JOIN wanted USING (trace_id)")
+        self._count = 0
+        self.new = 0
+        """Number of spans that arrived since `changed` was called."""
+        self._waiting: list[SpanRecord] = []
+        self._changed: dict[str, None] = {}
+        """Trace ids of the episodes of which something is new, in the order in which it arrived."""
+        self._about: dict[str, list[str]] = {}
+        """Trace ids of groups and annotations by the episodes that they are about."""
+
+    def close(self) -> None:
+        """Free memory and disk."""
+        self._connection.close()
+        self._folder.cleanup()
+
+    def add(self, records: Sequence[SpanRecord]) -> None:
+        """Add spans, in any order; they may repeat."""
+        for record in records:
+            self._waiting.append(record)
+            for trace_id in subjects(record):
+                self._changed.pop(trace_id, None)
+                self._changed[trace_id] = None
+                if trace_id != record.trace_id:
+                    self._about.setdefault(trace_id, []).append(record.trace_id)
+        self.new += len(records)
+        if len(self._waiting) >= _BATCH:
+            self._store()
+
+    def changed(self) -> list[EpisodeFigures]:
+        """Return the rows that are new or changed since the last call, in the order of their last spans."""
+        self._store()
+        self.new = 0
+        changed, self._changed = self._changed, {}
+        if not changed:
+            return []
+        self._want({*changed, *(about for trace_id in changed for about in self._about.get(trace_id, ()))})
+        for table in ("spans", *self._tables):
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
+        rows = {row.trace_id: row for row in figures_of(self._connection.sql(_CHANGED).to_arrow_table())}
+        return [rows[trace_id] for trace_id in changed if trace_id in rows]
+
+    def forget(self, trace_ids: Collection[str]) -> None:
+        """Free what is kept of episodes that are not wanted again."""
+        if trace_ids:
+            self._want(trace_ids)
+            self._connection.execute("DELETE FROM history WHERE trace_id IN (FROM wanted)")
+            for trace_id in trace_ids:
+                self._about.pop(trace_id, None)
+
+    def _want(self, trace_ids: Collection[str]) -> None:
+        import pyarrow as pa
+
+        self._connection.register("traces", pa.table({"trace_id": pa.array([*trace_ids], pa.string())}))
+        self._connection.execute("DELETE FROM wanted; INSERT INTO wanted FROM traces")
+        self._connection.unregister("traces")
+
+    def _store(self) -> None:
+        for batch in batches(self._waiting, [*self._types], unpack=False):
+            self._connection.register("batch", batch)
+            self._connection.execute(
+                f"INSERT INTO history BY NAME "
+                f"SELECT {self._count} + row_number() OVER () AS place, * FROM batch"
+            )
+            self._connection.unregister("batch")
+            self._count += len(batch)
+        self._waiting = []
+
+
+def subjects(record: SpanRecord) -> Sequence[str]:
+    """Return the trace ids of the episodes that a span belongs to or is about."""
+    kind = kinds.kind(record)
+    if kind == names.GROUP:
+        return [*summary_fields.members(record)[1]]
+    if kind == names.ANNOTATE:
+        return [str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))]
+    return [record.trace_id]
