@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +19,7 @@ from reading.traces import episode as finished_episode
 from reading.traces import write
 from specimen import episodes
 from tables.reference import columns
+from tables.values import ROWS, grades
 
 import mttp
 from mttp.model.spans import SpanRecord
@@ -32,36 +32,17 @@ pytest.importorskip("pyarrow")
 from mttp.tables import Database
 
 DATA = Path(__file__).parents[1]
-OLD = {
-    "steps": "steps",
-    "scorings": "rewards",
-    "components": "components",
-    "groups": "groups",
-    "updates": "updates",
-    "evaluations": "evals",
-}
-"""The tables of values that SQL tables replace."""
 RECORDED = {
     "scorings": "WHERE revision IS NULL",
     "components": "WHERE revision IS NULL AND part_of IS NULL",
 }
-"""The rows that the tables of values have, too: they lack scores of annotations, and parts of components."""
-_MAPS = {"metrics", "scores", "components", "component_statuses", "weights", "discarded", "tags"}
-_DOCUMENTS = {"observation", "action", "metadata", "extra", "evidence", "discarded_episodes"}
-
-
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
+"""Rows of scorings and components without scores of annotations, and without parts of components."""
+_DOCUMENTS = {"observation", "action", "metadata", "extra", "evidence", "discarded_episodes", "value"}
 
 
 def plain(column: str, value: Any) -> Any:
-    """Return a cell without the order of maps and the writing of JSON; a time in microseconds."""
-    if column in _DOCUMENTS and value is not None:
-        return json.loads(value)
-    if column in _MAPS:
-        return dict(value)
-    if isinstance(value, datetime):
-        return (value - _EPOCH) // timedelta(microseconds=1)
-    return value // 1000 if column in ("start_time", "end_time") and value is not None else value
+    """Return a cell of SQL without the writing of JSON."""
+    return json.loads(value) if column in _DOCUMENTS and isinstance(value, str) else value
 
 
 def is_same(expected: Any, found: Any) -> bool:
@@ -79,7 +60,7 @@ def assert_rows(name: str, expected: list[dict[str, Any]], found: list[dict[str,
     """Each row of the values is the row of the SQL table at its place, column by column."""
     for number, (old, new) in enumerate(zip(expected, found, strict=False)):
         for column in old:
-            pair = plain(column, old[column]), plain(column, new[column])
+            pair = old[column], plain(column, new[column])
             assert is_same(*pair), (name, number, column, *pair)
     assert len(expected) == len(found), name
 
@@ -88,9 +69,9 @@ def assert_equal(source: Any) -> None:
     """Every table of a source equals the table of its values."""
     recording = mttp.read(source)
     with Database(source) as database:
-        for name, old in OLD.items():
+        for name, rows_of in ROWS.items():
             found = database.sql(f"SELECT * FROM {name} {RECORDED.get(name, '')}").rows()
-            assert_rows(name, getattr(recording.tables, old).to_pylist(), found)
+            assert_rows(name, [*rows_of(recording)], found)
         _assert_grades(recording, database)
         _assert_annotations(recording, database)
         _assert_calls(recording, database)
@@ -102,13 +83,13 @@ def _assert_grades(recording: mttp.Recording, database: Database) -> None:
     found = database.sql(
         "SELECT *, component AS name FROM components WHERE revision IS NULL AND kind IS NOT NULL"
     ).rows()
-    expected = recording.tables.grades.to_pylist()
+    expected = [*grades(recording)]
     assert_rows("grades", sorted(expected, key=_grade_key), sorted(found, key=_grade_key))
 
 
 def _grade_key(row: dict[str, Any]) -> str:
     keys = ("trace_id", "step_index", "agent", "position", "part_of", "start_time", "end_time", "name")
-    return repr([plain(key, row[key]) for key in keys])
+    return repr([row[key] for key in keys])
 
 
 _OF_SCORES = ("value", "status", "raw", "label", "explanation", "grader", "grader_kind", "grader_version")
@@ -121,7 +102,7 @@ def _assert_annotations(recording: mttp.Recording, database: Database) -> None:
     expected = [
         {name: getattr(one.reward, name) for name in _OF_SCORES}
         | {"trace_id": one.episode, "revision": one.revision, "annotated_by": one.by}
-        | {"components": [*one.reward.components.items()], "span_id": one.span_id}
+        | {"components": one.reward.components, "span_id": one.span_id}
         for one in scores
         if one.reward is not None
     ]
@@ -434,6 +415,64 @@ def test_rows_of_any_evaluations(seed: int) -> None:
     assert_equal(write("a.jsonl", spans))
 
 
+def _played(chance: random.Random) -> Iterator[SpanRecord]:
+    """Yield the spans of an episode whose agents have steps, scorings and ends in several processes."""
+    root, *_ = spans = finished_episode(0, steps=0)
+    yield from spans
+    ids = (f"{number:016x}" for number in range(100, 1_000))
+    for agent in "ab":
+        parts = chance.sample(["", "p", "q"], chance.randrange(3))
+        for part in [*parts, *chance.choices(["", "p", "q"], k=3)]:
+            own: dict[str, Any] = {a.AGENT_ID: agent, a.SEGMENT_ID: part or None}
+            own |= {key: root.attributes[key] for key in (a.RUN_ID, a.EPISODE_ID)}
+            start = root.start_time + chance.randrange(4)
+            found = [("agent", root.span_id, _of_agent(chance))] if part in parts else []
+            found += [("step", root.span_id, _of_step(chance, index)) for index in range(chance.randrange(3))]
+            agent_id = next(ids)
+            found += [("reward", agent_id, _of_reward(chance)) for _ in range(chance.randrange(3))]
+            for name, parent, facts in found:
+                yield SpanRecord(
+                    trace_id=root.trace_id,
+                    span_id=agent_id if name == "agent" else next(ids),
+                    parent_id=parent,
+                    name=name,
+                    start_time=start,
+                    end_time=start + chance.randrange(4),
+                    status_message=chance.choice(["", "no"]) if name == "agent" else "",
+                    attributes={key: value for key, value in (own | facts).items() if value is not None},
+                    scope=root.scope,
+                )
+
+
+def _of_agent(chance: random.Random) -> dict[str, Any]:
+    names = {f"{a.METADATA}.{name}": chance.choice([None, 1, "x", [1, {"y": "z"}]]) for name in "xy"}
+    numbers = {f"{a.METRIC}.{name}": chance.choice([None, 0.5, 2.0]) for name in "kl"}
+    facts = {a.POLICY_ID: chance.choice([None, "p", "q"]), a.AGENT_RETURN: chance.choice([None, 7.0])}
+    ending = {
+        a.AGENT_TERMINATED: chance.choice([None, True, False]),
+        a.AGENT_LENGTH: chance.choice([None, 9]),
+    }
+    return names | numbers | facts | ending | {a.FAULTS: chance.choice([None, ["x: y"]])}
+
+
+def _of_step(chance: random.Random, index: int) -> dict[str, Any]:
+    status = chance.choice([None, "error"])
+    return {a.STEP_INDEX: index, a.STEP_REWARD: chance.choice([None, 0.1, 0.2]), a.STEP_REWARD_STATUS: status}
+
+
+def _of_reward(chance: random.Random) -> dict[str, Any]:
+    status, part = chance.choice([None, "error", "ok"]), chance.choice(["", "p", "q"])
+    return {a.REWARD_VALUE: chance.choice([None, 3.0, 4.0]), a.REWARD_STATUS: status, a.SEGMENT_ID: part}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_of_agents_of_several_processes(seed: int) -> None:
+    """
+    The process that began an agent states its facts; others add steps, scorings and what it lacks.
+    """
+    assert_equal(write("a.jsonl", [*_played(random.Random(seed))]))
+
+
 def test_rows_of_nested_calls_of_other_libraries() -> None:
     """
     A client's call within its framework's span is a call once, without what is below it.
@@ -478,7 +517,9 @@ def test_rows_of_nested_calls_of_other_libraries() -> None:
     assert action["action"] in ('[{"role": "assistant"}]', "[]")
 
 
-@pytest.mark.parametrize("table", ["roots", "played", "targets", "judgements", "marks", "calls", *OLD])
+@pytest.mark.parametrize(
+    "table", ["roots", "played", "targets", "judgements", "marks", "calls", "notes", *ROWS]
+)
 def test_each_column_has_a_note(table: str) -> None:
     """
     The reference of the tables is made of the notes, one before each column.

@@ -47,8 +47,9 @@ def sql(
     """
     Query the tables of a recording by SQL.
 
-    The tables are episodes, steps, calls, scorings, components, groups, updates and evaluations, and the
-    spans that they are computed from. DuckDB runs the query, which can neither write nor reach files.
+    The tables are episodes, steps, calls, scorings, components, groups, updates, evaluations, agents and
+    annotations, and the spans that they are computed from. DuckDB runs the query, which can neither write nor
+    reach files.
     With --json and --csv, --limit defaults to all.
 
     \b

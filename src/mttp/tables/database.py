@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize
 
 from mttp.codec import kinds
 from mttp.errors import MissingExtra, ReadError
@@ -39,10 +40,13 @@ TABLES: Final = (
     "groups",
     "updates",
     "evaluations",
+    "agents",
+    "annotations",
 )
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
 _BELOW: Final = (
-    *("roots", "parts", "called", "effective", "played", "targets", "judgements", "marks", "gradings"),
+    *("roots", "parts", "called", "effective", "played", "notes", "targets", "judgements", "marks"),
+    "gradings",
 )
 """Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
@@ -111,6 +115,9 @@ class Table:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
+    def __repr__(self) -> str:
+        return f"<Table of {len(self):,} rows with the columns {', '.join(self.columns)}>"
+
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
@@ -126,9 +133,16 @@ class Table:
         return list(table.to_pylist(maps_as_pydicts="lossy"))
 
     def df(self) -> Any:
-        """Return a pandas data frame; raises MissingExtra without pandas."""
-        _required("pandas")
-        return self._table.to_pandas()
+        """
+        Return a pandas data frame; maps are dicts, and integers with missing values stay exact.
+
+        Raises MissingExtra without pandas.
+        """
+        pandas = _required("pandas")
+        nullable = {"int64": pandas.Int64Dtype(), "bool": pandas.BooleanDtype()}
+        return self._table.to_pandas(
+            maps_as_pydicts="lossy", types_mapper=lambda type_: nullable.get(str(type_))
+        )
 
     def pl(self) -> Any:
         """Return a polars data frame; raises MissingExtra without polars."""
@@ -142,15 +156,29 @@ def _required(package: str) -> Any:
         raise MissingExtra(package=package, extra=None, purpose="a data frame of it") from error
 
 
+def _free(connection: Any, folder: TemporaryDirectory[str]) -> None:
+    connection.close()
+    folder.cleanup()
+
+
 class Database:
     """
     The tables of a source, each computed when a query first names it.
 
-    `source` is that of `mttp.read`. Memory is bounded: what does not fit is on disk while the database is
-    open. Raises MissingExtra if DuckDB is not installed, and ReadError if the source can't be read.
+    `source` is that of `mttp.read`, and `traces` the ids of those traces that count, by default all.
+    `database.episodes` is the whole table `episodes`, and so for each other table.
+    Memory is bounded: what does not fit is on disk while the database is open.
+    Raises MissingExtra if DuckDB is not installed, and ReadError if the source can't be read.
     """
 
-    def __init__(self, source: Source, *, strict: bool = False, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        traces: Set[str] | None = None,
+        strict: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
         try:
             import duckdb
             import pyarrow  # noqa: F401
@@ -166,8 +194,10 @@ class Database:
             "SET python_enable_replacements = false; SET enable_external_access = false; "
             "SET lock_configuration = true"
         )
+        self._free = finalize(self, _free, self._connection, self._folder)
         self._source = source
         self._strict = strict
+        self._traces = traces
         self._progress = progress
         self._run_records: list[SpanRecord] = []
         self._tables: set[str] = set()
@@ -222,10 +252,18 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __getattr__(self, name: str) -> Table:
+        """Return a whole table by its name."""
+        if name not in TABLES:
+            raise AttributeError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
+        return self.sql(f"SELECT * FROM {name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *TABLES})
+
     def close(self) -> None:
-        """Free memory and disk."""
-        self._connection.close()
-        self._folder.cleanup()
+        """Free memory and disk, as also happens when the database is no longer used."""
+        self._free()
 
     def sql(self, query: str) -> Table:
         """
@@ -322,6 +360,9 @@ class Database:
             )
             self._connection.unregister("batch")
             place += len(batch)
+        if self._traces is not None:
+            query = "DELETE FROM arrivals WHERE trace_id NOT IN (SELECT unnest(?::VARCHAR[]))"
+            self._connection.execute(query, [[*self._traces]])
         self._connection.execute(f"CREATE OR REPLACE TABLE spans AS {statement('spans')}")
         ((self.duplicates,),) = self._connection.execute(_DUPLICATES).fetchall()
         self._connection.execute("DROP TABLE arrivals")

@@ -377,6 +377,7 @@ _KNOWN: Final[dict[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     names.GROUP: (groups.KEYS, (a.METRIC, a.METADATA)),
     names.UPDATE: (updates.KEYS, updates.TEMPLATES),
     names.EVAL_RESULT: (evals.RESULT_KEYS, ()),
+    names.ANNOTATE: (annotation_codec.KEYS, annotation_codec.TEMPLATES),
 }
 """Attributes and templates that the convention has for a type of spans."""
 

@@ -5,7 +5,7 @@ WITH
 
 -- The span with the identity of an episode.
 started AS (
-    SELECT spans.*, roots.is_finished
+    SELECT spans.*, roots.is_finished, roots.span_id AS root_span_id
     FROM roots
     JOIN spans USING (trace_id, place)
 ),
@@ -679,6 +679,28 @@ SELECT
     coalesce(faulty.faults, []) AS faults,
     -- Whether the recording has all spans of the episode.
     is_finished AND coalesce(whole.has_all_spans, false) AS complete,
+    -- Span id of the root, 16 hex digits.
+    root_span_id AS span_id,
+    -- Version of the environment.
+    "mttp.env.version" AS env_version,
+    -- Index of the sub-environment in a vector environment, from 0.
+    "mttp.env.index" AS env_index,
+    -- Names of the environment's wrappers, outermost first.
+    coalesce("mttp.env.wrappers", []) AS env_wrappers,
+    -- Version of the policy at the last step.
+    "mttp.policy.version.end" AS policy_version_end,
+    -- Index of the update that made the policy.
+    "mttp.policy.update_index" AS policy_update_index,
+    -- Discount factor of the trainer.
+    CASE WHEN NOT isnan("mttp.episode.discount") THEN "mttp.episode.discount" END AS discount,
+    -- The critic's value of the final observation.
+    CASE WHEN NOT isnan("mttp.episode.final_value") THEN "mttp.episode.final_value" END AS final_value,
+    -- live, or batch if the times are those of a whole batch.
+    coalesce("mttp.episode.timing", 'live') AS timing,
+    -- Message of the exception that ended the episode.
+    nullif(status_message, '') AS error_message,
+    -- Values that were left out, as `attribute: reason`.
+    coalesce("mttp.omissions", []) AS omissions,
     -- Text of the first step's observation, such as its messages; loaded where a query asks for it.
     texts.prompt,
     -- Text of the actions; loaded where a query asks for it.

@@ -1,34 +1,20 @@
 -- One row for each annotation and each episode or step that it is about, if the episode was found.
-WITH others AS (
-    SELECT DISTINCT trace_id
-    FROM spans
-    WHERE type IN ('run', 'run.start', 'eval.run', 'eval.run.start', 'eval.result')
-),
-notes AS (
+WITH stated AS (
     SELECT
-        trace_id AS note_trace_id, span_id AS note_span_id, start_time, place,
-        coalesce("mttp.annotation.kind", 'fact') AS kind,
-        "mttp.annotation.key" AS stated_key,
-        coalesce("mttp.annotation.revision", 0) AS revision,
-        "mttp.step.index" AS step_index,
-        coalesce("mttp.annotation.target_span_id", '') AS target_span_id,
-        unnest(list_distinct(
-            [coalesce("mttp.annotation.target_trace_id", '')]
-            || coalesce("mttp.annotation.rejected_trace_ids", [])
-        )) AS target
-    FROM spans
-    WHERE type = 'annotate'
-        AND "mttp.steps.count" IS NULL
-        AND trace_id NOT IN (SELECT trace_id FROM others)
-        AND trace_id NOT IN (SELECT trace_id FROM roots)
+        trace_id AS note_trace_id, span_id AS note_span_id, start_time, place, kind, "key", revision,
+        step AS step_index,
+        step_span_id AS target_span_id,
+        unnest(list_distinct([episode] || rejected)) AS target
+    FROM notes
+    WHERE NOT is_of_several
 ),
 placed AS (
     SELECT
-        notes.* EXCLUDE (target_span_id),
+        stated.* EXCLUDE (target_span_id),
         roots.run_id,
         CASE WHEN target_span_id <> roots.span_id THEN target_span_id ELSE '' END AS target_span_id
-    FROM notes
-    JOIN roots ON roots.trace_id = notes.target
+    FROM stated
+    JOIN roots ON roots.trace_id = stated.target
 ),
 indices AS (
     SELECT
@@ -58,19 +44,7 @@ SELECT
     -- Kind of the annotation: score, outcome, advantage, label, comment, fact, preference or steps.
     kind,
     -- The kind, or the user-supplied key of a fact.
-    CASE
-        WHEN stated_key IS NULL
-            OR stated_key = CASE kind
-                WHEN 'score' THEN 'mttp.reward.value'
-                WHEN 'outcome' THEN 'mttp.episode.outcome'
-                WHEN 'advantage' THEN 'mttp.advantage'
-                WHEN 'label' THEN 'gen_ai.evaluation.score.label'
-                WHEN 'comment' THEN 'gen_ai.evaluation.explanation'
-            END
-        THEN kind
-        WHEN starts_with(stated_key, 'mttp.metadata.') THEN substr(stated_key, length('mttp.metadata.') + 1)
-        ELSE stated_key
-    END AS "key",
+    "key",
     -- Trace id of the annotation.
     note_trace_id,
     -- Id of the annotation's row in `spans`.
