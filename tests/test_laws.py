@@ -66,6 +66,7 @@ UPWARD = {
         "integrations.ruler",
         "workflows.ruler",
     ): "specs name RULER by this module, and hash the code from here",
+    ("reading.recording", "tables"): "a recording has the tables of its source",
 }
 """
 The imports that break a law, and why.

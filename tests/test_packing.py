@@ -97,7 +97,7 @@ def test_tables_and_summary_are_those_of_spans(ending: str) -> None:
 
             parquet.write(f"{steps}.parquet", scan(f"{steps}.jsonl", arrays=True))
 
-    apart, packed = (mttp.read(f"{steps}.{ending}").tables.steps for steps in ("spans", "packed"))
+    apart, packed = (mttp.read(f"{steps}.{ending}").tables.steps.arrow() for steps in ("spans", "packed"))
     figures = [mttp.summarize(f"{steps}.{ending}") for steps in ("spans", "packed")]
     own = ["trace_id", "span_id", "start_time", "end_time"]
     assert apart.drop_columns(own).equals(packed.drop_columns(own))

@@ -33,8 +33,8 @@ def test_a_name_is_the_same_from_the_spec_to_the_column(transport):
     assert {"no-F": 0.5} == read.reward.components
     assert {"no-F": 1.0} == read.reward.weights
     assert ["no-F"] == [grade.name for grade in read.reward.grades]
-    assert [("no-F", 0.5)] == recording.tables.rewards.column("components")[0].as_py()
-    assert ["no-F"] == recording.tables.grades.column("name").to_pylist()
+    assert [{"no-F": 0.5}] == [row["components"] for row in recording.tables.scorings.rows()]
+    assert ["no-F"] == [row["component"] for row in recording.tables.components.rows()]
     assert ["", "no-F"] == [one.component for one in mttp.summarize(source).graders]
 
 

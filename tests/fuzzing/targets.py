@@ -26,6 +26,7 @@ from mttp.otlp.http_client import Reply
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf_decode import decode_message
 from mttp.reading.stores import query
+from mttp.tables import TABLES
 
 __all__ = ["TARGETS", "Target"]
 
@@ -74,7 +75,7 @@ def _summarize(data: bytes) -> None:
 def _tables(data: bytes) -> None:
     Path("tables.jsonl").write_bytes(data)
     tables = mttp.read("tables.jsonl").tables
-    for name in ("episodes", "steps", "rewards", "evals"):
+    for name in TABLES:
         getattr(tables, name)
 
 

@@ -16,7 +16,7 @@ from mttp.codec import fields
 from mttp.codec.fields import DOCUMENTS
 from mttp.codec.fields import OF_SPANS as OF_SPANS_WITH_ATTRIBUTES
 from mttp.model.curves import UPDATE_NUMBERS
-from mttp.model.declarations import columns, keys, table
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import (
     Agent,
     Annotation,
@@ -200,21 +200,3 @@ def test_a_field_is_listed_once() -> None:
     }
 
     assert USES.keys() == files
-
-
-def test_columns_follow_from_the_types_of_fields() -> None:
-    """
-    Maps, lists, times and JSON; members such as steps have tables of their own.
-    """
-    episodes, updates = columns(Episode), columns(Update)
-
-    assert ("string", "int64", "double", "bool") == tuple(
-        episodes[name] for name in ("seed", "length", "return", "terminated")
-    )
-    assert ("list<string>", "map<string, double>", "json", "timestamp[us, UTC]") == tuple(
-        episodes[name] for name in ("env_wrappers", "metrics", "inputs", "start_time")
-    )
-    assert ("map<string, int64>", "json", "list<string>") == tuple(
-        updates[name] for name in ("discarded", "discarded_episodes", "sampled_versions")
-    )
-    assert set() == {"steps", "agents", "reward", "annotations"} & episodes.keys()

@@ -523,29 +523,29 @@ def test_reports_say_what_was_learned_and_stated():
 
 def test_tables_have_a_row_for_each():
     """
-    Columns have the names of the fields.
+    Preferences are annotations, and the scores of annotations are scorings, too.
     """
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("duckdb")
     tables = read(everything()).tables
 
-    (of_group,), (of_update,) = tables.groups.to_pylist(), tables.updates.to_pylist()
+    (of_group,), (of_update,) = tables.groups.rows(), tables.updates.rows()
     assert ("g", [TRACE, OTHER], [0.5, -0.5]) == (
         of_group["id"],
         of_group["episodes"],
         of_group["advantages"],
     )
-    assert (3, ["g"], [("stale", 2)]) == (of_update["index"], of_update["groups"], of_update["discarded"])
-    rows = tables.annotations.to_pylist()
-    assert [("score", 1.0, "a", None), ("score", 0.5, "a", 1), ("preference", None, None, None)] == [
-        (row["kind"], row["number"], row["grader"], row["step"]) for row in rows[:3]
+    assert (3, ["g"], {"stale": 2}) == (of_update["index"], of_update["groups"], of_update["discarded"])
+    rows = tables.annotations.rows()
+    assert [("score", 1.0, None), ("score", 0.5, 1), ("preference", None, None)] == [
+        (row["kind"], row["number"], row["step"]) for row in rows[:3]
     ]
     assert '"fine"' == rows[3]["value"]
-    assert [(TRACE, OTHER, "me")] == [
-        (row["chosen"], row["rejected"], row["by"]) for row in tables.preferences.to_pylist()
-    ]
-    first = tables.episodes.to_pylist()[0]
-    assert ([3], [("a", 1.0)], 0.5) == (first["consumed_by"], first["scores"], first["advantage"])
-    assert [[], [("a", 0.5)]] == [row["scores"] for row in tables.steps.to_pylist()[:2]]
+    preferences = "select episode, unnest(rejected) as other, annotated_by from annotations"
+    assert [{"episode": TRACE, "other": OTHER, "annotated_by": "me"}] == tables.sql(preferences).rows()
+    assert 0.5 == tables.episodes.rows(1)[0]["advantage"]
+    assert [{}, {"a": 0.5}] == [row["scores"] for row in tables.steps.rows(2)]
+    current = "select grader, value from scorings where is_current and step_index is null"
+    assert [{"grader": "a", "value": 1.0}] == tables.sql(current).rows()
 
 
 def test_a_recording_says_how_many_there_are():

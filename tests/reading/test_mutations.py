@@ -22,8 +22,9 @@ from reading.recorded import record_environment, record_everything, record_train
 import mttp
 from mttp.cli.files import Format, writer
 from mttp.errors import ReadError
+from mttp.tables import TABLES
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 FILES = 20_000
@@ -109,8 +110,8 @@ def looked_at(path: str, *, closely: bool) -> tuple[str, mttp.Recording]:
         except ReadError:
             return "error", mttp.Recording([])
         if closely:
-            found = [getattr(recording.tables, name) for name in ("episodes", "steps", "rewards", "evals")]
-            assert len(found[0]) == len(recording)
+            tables = {name: getattr(recording.tables, name) for name in TABLES}
+            assert len(tables["episodes"]) == len(recording)
             list(mttp.scan(path))
         return "problem" if recording.problems else "values", recording
 

@@ -1,337 +1,164 @@
-"""Episodes as Arrow tables."""
+"""The tables of a recording: those of its source, reduced to what the recording has."""
 
 from __future__ import annotations
 
-import json
-import re
+import gc
+import pickle
 import sys
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
+from reading.recorded_kinds import every_way
 from reading.traces import episode, write
-from specimen import EVERYTHING
 
 import mttp
-from mttp.errors import MissingExtra
-from mttp.model.episodes import Agent, Episode, Grade, Reward, Step, Tokens
-from mttp.reading.schemas import AGENTS, COMPONENTS, EPISODES, GRADES, REWARDS, STEPS, TOKENS
-from mttp.reading.tables import Tables
+from mttp.errors import MissingExtra, ReadError
+from mttp.reading.recording import read_without
+from mttp.tables import TABLES, Database
 
-pyarrow = pytest.importorskip("pyarrow")
-
-COLUMNS = {
-    "episodes": EPISODES,
-    "agents": AGENTS,
-    "steps": STEPS,
-    "rewards": REWARDS,
-    "components": COMPONENTS,
-    "grades": GRADES,
-    "tokens": TOKENS,
-}
-EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
-
-every_table = pytest.mark.parametrize("name", COLUMNS)
+pytest.importorskip("duckdb")
+pytest.importorskip("pyarrow")
 
 
-def rows(name: str) -> list[dict[str, object]]:
-    """The specimen's rows of one table."""
-    return getattr(Tables([EPISODE]), name).to_pylist()  # type: ignore[no-any-return]
+@pytest.fixture
+def recorded() -> mttp.Recording:
+    """Two runs, each with a group of two episodes, an update, a score and an evaluation."""
+    for name in ("first", "second"):
+        with mttp.configure(f"file://runs/{name}.jsonl", run=name, run_id=name):
+            members = []
+            for number in range(2):
+                with mttp.episode(env=name, task=f"t{number}") as member:
+                    with member.step() as step:
+                        step.action("left")
+                    member.reward(float(number), components={"x": 1.0})
+                members.append(member)
+            mttp.group(name, members, rewards=[0.0, 1.0]).end()
+            mttp.update(loss=0.5, groups=[name])
+            mttp.score(members[1], 0.5, grader="late")
+            with mttp.evaluate(name, tasks=["a"], progress=False) as evaluation:
+                evaluation.map(lambda _: 1.0)
+    return mttp.read("runs")
 
 
-@every_table
-def test_columns_are_there_even_when_nothing_fills_them(name: str):
+def counts(recording: mttp.Recording) -> dict[str, int]:
+    """The number of rows of each table."""
+    return {name: len(getattr(recording.tables, name)) for name in TABLES}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_are_those_of_the_source(session: mttp.Session, table: str) -> None:
     """
-    The schema of a table does not depend on what is in it.
+    Of episodes of several processes, agents and late facts.
     """
-    tables = [getattr(Tables(episodes), name) for episodes in ([], [Episode()], [EPISODE])]
+    every_way(session)
+    recording = mttp.read(session)
 
-    assert [list(COLUMNS[name])] * 3 == [table.column_names for table in tables]
-    assert 1 == len({str(table.schema) for table in tables})
+    with Database(session) as database:
+        expected = database.sql(f"select * from {table}").rows()
+    assert repr(expected) == repr(getattr(recording.tables, table).rows())
 
 
-@every_table
-def test_the_documentation_lists_every_column(name: str):
+def test_a_filtered_recording_has_its_own_tables(recorded: mttp.Recording) -> None:
     """
-    Names and types in the reading guide are those of the tables.
+    Episodes that match, the groups, scores and evaluations of these, and the updates of their runs.
     """
-    guide = (Path(__file__).parents[2] / "docs" / "reading.md").read_text()
-    section = guide.partition(f"### `tables.{name}`")[2].partition("\n#")[0]
-    documented = re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE)
+    of_second = recorded.filter(run="second")
+    one = of_second.filter(task="t0")
 
-    assert [(column, f"`{type_}`") for column, type_ in COLUMNS[name].items()] == documented
+    assert {name: count / 2 for name, count in counts(recorded).items()} == counts(of_second)
+    of_one = dict.fromkeys(("episodes", "steps", "scorings", "components", "groups", "updates"), 1)
+    assert dict.fromkeys(TABLES, 0) | of_one == counts(one)
+    assert [{"task": "t0", "group": "second"}] == one.tables.sql('select task, "group" from episodes').rows()
+    assert 0 == sum(counts(recorded.filter(env="third")).values())
 
 
-def test_every_field_of_an_episode_has_a_column():
+def test_a_recording_without_some_traces_has_tables_without_them(recorded: mttp.Recording) -> None:
+    left_out = {recorded[0].trace_id}
+
+    assert len(recorded) - 1 == len(read_without("runs", left_out).tables.episodes)
+
+
+def test_traces_that_were_recorded_later_are_not_in_the_tables() -> None:
+    with mttp.configure("memory://") as session:
+        with mttp.episode():
+            pass
+        recording = mttp.read(session)
+        with mttp.episode():
+            pass
+
+        assert (1, 2) == (len(recording.tables.episodes), len(mttp.read(session).tables.episodes))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda recording: mttp.Recording(recording.episodes),
+        lambda recording: replace(recording, episodes=recording.episodes[:1]),
+        lambda recording: mttp.Recording(recording.episodes).filter(task="t0"),
+        lambda recording: pickle.loads(pickle.dumps(recording)),
+    ],
+)
+def test_values_without_a_source_have_no_tables(
+    recorded: mttp.Recording, changed: Callable[[mttp.Recording], mttp.Recording]
+) -> None:
     """
-    What a value holds is in a table: a new field gets its column.
+    Tables of the source would not be those of the values; the error says what to do.
     """
-    names = {field.name.rstrip("_") for field in fields(Episode)}
-
-    own = {"reward_status", "reward_components", "duration", "scores"}
-    assert names - {"steps", "agents", "rewards", "annotations", "results"} | own == set(EPISODES)
+    with pytest.raises(ReadError, match=r"by hand has no spans.*record its episodes with session\.record"):
+        _ = changed(recorded).tables
 
 
-def test_every_field_of_an_agent_has_a_column():
-    """
-    So it is with agents; their scorings aside.
-    """
-    names = {field.name.rstrip("_") for field in fields(Agent)} - {"rewards"}
+def test_values_that_are_recorded_have_tables(recorded: mttp.Recording) -> None:
+    with mttp.configure("memory://") as session:
+        for value in recorded:
+            session.record(value)
 
-    assert names | {"reward_status", "trace_id", "run_id"} == set(AGENTS)
-
-
-def test_every_field_of_a_step_has_a_column():
-    """
-    So it is with steps; tokens, scorings, calls and annotations aside.
-    """
-    names = {field.name for field in fields(Step)}
-
-    assert names - {"tokens", "rewards", "calls", "annotations"} | {"trace_id", "run_id", "scores"} == set(
-        STEPS
-    )
-
-
-def test_every_field_of_a_scoring_has_a_column():
-    """
-    So it is with scorings, the spec's parts being columns of their own, grades and calls aside.
-    """
-    names = {field.name for field in fields(Reward)} - {"spec", "grades", "calls"}
-    spec = {f"spec_{field.name}" for field in fields(mttp.model.Spec)}
-
-    assert names | spec | {"trace_id", "run_id", "step_index", "agent", "position"} == set(REWARDS)
-
-
-def test_every_field_of_a_grade_has_a_column():
-    """
-    So it is with grades, parts being rows of their own, and calls aside.
-    """
-    names = {field.name for field in fields(Grade)} - {"parts", "calls"}
-
-    place = {"trace_id", "run_id", "step_index", "agent", "position", "part_of"}
-    assert names | place == set(GRADES)
-
-
-def test_every_field_of_a_token_block_has_a_column():
-    """
-    So it is with token blocks, the parent being two columns.
-    """
-    names = {field.name for field in fields(Tokens)} - {"parent"}
-
-    place = {"trace_id", "run_id", "step_index", "agent"}
-    assert names | {"parent_step", "parent_length"} | place == set(TOKENS)
-
-
-def test_an_episode_is_a_row():
-    """
-    Fields keep their names and values; free-form content is JSON.
-    """
-    (row,) = rows("episodes")
-
-    expected = {
-        "trace_id": "ab" * 16,
-        "env": "toy-math",
-        "env_wrappers": ["TimeLimit", "OrderEnforcing"],
-        "slices": ["algebra", "日本"],
-        "seed": "3",
-        "return": 0.9,
-        "reward": 0.9,
-        "reward_status": EPISODE.reward.status,
-        "terminated": True,
-        "length": 12,
-        "duration": 5.0,
-        "faults": [],
-        "error_type": None,
-    }
-
-    assert expected == {name: row[name] for name in expected}
-    assert {"answer": "4", "state": {"board": [[0, 1], [2, 3]], "big": 2**70, "float": 0.1}} == json.loads(
-        str(row["inputs"])
-    )
-    assert [[0, 1, 2], [3, 4, 5]] == json.loads(str(row["final_observation"]))
-
-
-def test_times_are_timestamps():
-    """
-    Nanoseconds since the epoch become timestamps in UTC, to the microsecond, as Python's own.
-    """
-    column = Tables([EPISODE]).episodes["start_time"]
-
-    assert (pyarrow.timestamp("us", tz="UTC"), [EPISODE.start_time // 1000]) == (
-        column.type,
-        column.cast(pyarrow.int64()).to_pylist(),
-    )
-    assert Tables([EPISODE]).episodes.to_pylist()
-
-
-def test_a_step_is_a_row():
-    """
-    Steps name their episode; what is absent is null.
-    """
-    first, second, third, *of_agents = rows("steps")
-
-    assert ("ab" * 16, 0, '"2+2=?"', 0.25, None) == tuple(
-        first[name] for name in ("trace_id", "index", "observation", "reward", "reward_raw")
-    )
-    assert ([[1, 2], [3, 4]], "error", None, "nan") == (
-        json.loads(str(second["observation"])),
-        second["reward_status"],
-        second["reward"],
-        second["reward_raw"],
-    )
-    assert {"text": "hi", "grid": [[1, 2], [3, 4]], "mask": None} == json.loads(str(third["observation"]))
-    assert [(3, "player_0", -1.0), (3, "日本 1", 1.0)] == [
-        (row["index"], row["agent"], row["reward"]) for row in of_agents
+    assert [one.trace_id for one in recorded] == [
+        row["trace_id"] for row in mttp.read(session).tables.episodes.rows()
     ]
 
 
-def test_an_agent_is_a_row():
+def test_a_data_frame_has_dicts_and_exact_integers() -> None:
     """
-    Of an episode with several; its steps and scorings name it.
+    As floats, nanoseconds since 1970 would be rounded.
     """
-    first, second = rows("agents")
+    pytest.importorskip("pandas")
+    with mttp.configure("memory://") as session:
+        with mttp.episode() as first:
+            first.reward(1.0, components={"x": 0.5})
+        mttp.score(first, 1.0, grader="a", revision=2**62 + 1)
+    tables = mttp.read(session).tables
+    scorings, annotations = tables.scorings.df(), tables.annotations.df()
 
-    assert ("ab" * 16, "player_0", "White", -1.0, 7, True, None) == tuple(
-        first[name] for name in ("trace_id", "id", "name", "return", "length", "terminated", "reward")
-    )
-    assert ("日本 1", 0.5, 0.5, "ok") == tuple(
-        second[name] for name in ("id", "return", "reward", "reward_status")
-    )
-
-
-def test_a_grade_is_a_row():
-    """
-    One row per component, those of included specs below the component that they are part of.
-    """
-    grades = rows("grades")
-
-    expected = [
-        (1, None, "answer", 1.0),
-        (1, None, "no-leak", 1.0),
-        (1, None, "style", 0.5),
-        (1, "style", "length", 0.5),
-        (1, "style", "words", 1.0),
-        (1, "words", "nouns", 1.0),
-        (1, None, "taste", None),
-    ]
-    assert expected == [(r["position"], r["part_of"], r["name"], r["value"]) for r in grades]
-    assert json.loads(str(grades[0]["evidence"])) == {"expected": "4", "found": ["4", 4.0]}
+    assert {2**62 + 1} == {*scorings["revision"].dropna()}
+    assert annotations["step"].isna().all()
+    assert [{"x": 0.5}, {}] == [*scorings["components"]]
 
 
-def test_a_scoring_is_a_row():
-    """
-    One row per scoring, components and weights as maps, so that totals can be summed.
-    """
-    whole = [row for row in rows("rewards") if row["step_index"] is None and row["agent"] is None]
-    of_agents = [row for row in rows("rewards") if row["step_index"] is None and row["agent"] is not None]
-    of_steps = [row for row in rows("rewards") if row["step_index"] is not None]
-
-    assert [(0, None, "abstained"), (1, 1.0, "ok"), (2, 0.9, "ok")] == [
-        (r["position"], r["value"], r["status"]) for r in whole
-    ]
-    assert {"correct": 0.8, "format": 0.2, "part_39": 0.0} == dict(whole[2]["weights"])  # type: ignore[call-overload]
-    assert ("math", "1.2.0", [0.0, 1.0]) == tuple(
-        whole[2][name] for name in ("spec_name", "spec_version", "range")
-    )
-    assert [(0, None, 0.25, [("close", 0.25)]), (3, "player_0", -1.0, [("mate", -1.0)])] == [
-        (r["step_index"], r["agent"], r["value"], r["components"]) for r in of_steps
-    ]
-    assert [("日本 1", 0, None), ("日本 1", 1, 0.5)] == [
-        (r["agent"], r["position"], r["value"]) for r in of_agents
-    ]
+def test_a_table_that_there_is_not_is_an_error_that_says_what_there_is(recorded: mttp.Recording) -> None:
+    with pytest.raises(AttributeError, match="there is no table 'rewards'; the tables are episodes, steps"):
+        _ = recorded.tables.rewards
+    assert {*TABLES} < {*dir(recorded.tables)}
 
 
-def test_a_component_is_a_row():
-    """
-    Each with its value, weight and status; one without a number has none, and says what kind of error it is.
-    """
-    with mttp.configure(transport="memory://") as session, mttp.episode() as made:
-        with made.step() as step:
-            step.reward(1.0, components={"moved": 1.0})
-        made.reward(2.0, components={"x": 2.0, "y": float("nan"), "z": None}, weights={"x": 1.0, "y": 0.5})
-    found = mttp.read(session).tables.components.to_pylist()
+def test_tables_outlive_the_recording_and_free_their_disk(recorded: mttp.Recording) -> None:
+    tables: Any = mttp.read("runs").tables
+    folder = Path(tables._folder.name)
+    gc.collect()
 
-    shown = ("step_index", "component", "value", "weight", "status", "error_type")
-    assert [
-        (None, "x", 2.0, 1.0, "ok", None),
-        (None, "y", None, 0.5, "error", "invalid_value"),
-        (None, "z", None, None, "missing", None),
-        (0, "moved", 1.0, None, "ok", None),
-    ] == [tuple(row[name] for name in shown) for row in found]
+    assert (6, True) == (len(tables.episodes), folder.is_dir())
+    del tables
+    gc.collect()
+    assert not folder.exists()
 
 
-def test_a_component_of_a_spec_has_the_type_of_its_error():
-    """
-    The class of the exception, and the spec's name and version.
-    """
+@pytest.mark.parametrize("package", ["duckdb", "pyarrow"])
+def test_without_a_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    recording = mttp.read(write("a.jsonl", episode(0)))
+    monkeypatch.setitem(sys.modules, package, None)
 
-    def judge(completion: str) -> float:
-        raise TimeoutError
-
-    component = {"name": "judge", "kind": "rubric", "use": judge}
-    spec = mttp.RewardSpec(name="slow", version="1.2.0", components=[component])
-    with mttp.configure(transport="memory://") as session, mttp.episode() as made:
-        made.reward(spec.score(completion="x"))
-    (row,) = mttp.read(session).tables.components.to_pylist()
-
-    shown = ("component", "value", "status", "error_type", "spec_name", "spec_version")
-    expected = ("judge", None, "error", "TimeoutError", "slow", "1.2.0")
-    assert expected == tuple(row[name] for name in shown)
-
-
-def test_a_token_block_is_a_row():
-    """
-    Arrays are lists, of doubles even where they came as float32.
-    """
-    first, second = rows("tokens")
-
-    assert ([11, 12, 2**31], 0, 2, None) == tuple(
-        first[name] for name in ("ids", "parent_step", "parent_length", "omitted_reason")
-    )
-    assert np.array([-0.1, -0.2], np.float32).tolist() == first["trainer_logprobs"][:2]  # type: ignore[index]
-    assert (None, 9000, "too long") == tuple(second[name] for name in ("ids", "count", "omitted_reason"))
-
-
-def test_a_recording_has_its_tables():
-    """
-    They are made when they are asked for.
-    """
-    tables = mttp.read(write("a.jsonl", episode(0, steps=3))).tables
-
-    assert (1, 3, 0, 0) == (
-        tables.episodes.num_rows,
-        tables.steps.num_rows,
-        tables.rewards.num_rows,
-        tables.tokens.num_rows,
-    )
-    assert tables.steps is tables.steps
-
-
-def test_sql_runs_on_the_tables():
-    """
-    DuckDB takes Arrow tables as they are, maps included.
-    """
-    duckdb = pytest.importorskip("duckdb")
-    made = [episode(n, components={"correct": n / 10}) for n in range(3)]
-    tables = mttp.read(write("a.jsonl", [span for one in made for span in one])).tables
-    connection = duckdb.connect()
-    connection.register("rewards", tables.rewards)
-    connection.register("episodes", tables.episodes)
-    query = """
-        select round(sum(components['correct']), 9), count(*)
-        from rewards join episodes using (trace_id) where env = 'CartPole-v1'
-    """
-
-    assert [(0.3, 3)] == connection.execute(query).fetchall()
-
-
-def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
-    """
-    Tables are an extra, and the error says which.
-    """
-    found = mttp.read(write("a.jsonl", episode(0)))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-
-    with pytest.raises(MissingExtra, match=r"recording.tables needs pyarrow: pip install 'mttp\[study\]'"):
-        _ = found.tables
+    with pytest.raises(MissingExtra, match=rf"needs {package}: pip install 'mttp\[study\]'"):
+        _ = recording.tables

@@ -2,12 +2,11 @@
 The table of fields: each field of a value with its declared type and its attribute.
 
 A field is declared once, on its class, as `name: Annotated[TYPE, a.ATTRIBUTE]`. Its attribute, its value from
-an attribute, its column in tables and the check of arguments follow from that.
+an attribute and the check of arguments follow from that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from mttp.semconv import attributes as a
 
-__all__ = ["DOCUMENTS", "Field", "columns", "keys", "table"]
+__all__ = ["DOCUMENTS", "Field", "keys", "table"]
 
 DOCUMENTS = frozenset({a.ENV_KWARGS, a.ENV_SPACES, a.INPUTS_JSON, a.REWARD_EVIDENCE, a.RUN_CONFIG_JSON})
 """Text attributes with the JSON of a value of any type."""
@@ -56,24 +55,3 @@ def keys(kind: Any, *names: str) -> Mapping[str, str]:
     """Return the attribute of each field that has one, or of the fields with these names."""
     known = {field.name: field.attribute for field in table(kind) if field.attribute}
     return {name: known[name] for name in names} if names else known
-
-
-def columns(kind: Any) -> dict[str, str]:
-    """Return the type of each column that the fields of a class make in a table; not of members."""
-    types = {field.name.rstrip("_"): _column_type(field) for field in table(kind)}
-    return {name: type_ for name, type_ in types.items() if type_ is not None}
-
-
-def _column_type(field: Field) -> str | None:
-    if field.name.endswith("_time"):
-        return "timestamp[us, UTC]"
-    if field.declared.startswith("Mapping["):
-        return _MAPS.get(field.declared, "json")
-    item = re.fullmatch(r"(?:tuple|list)\[(\w+)(?:, (?:\.\.\.|\1))?\]", field.declared)
-    of = _COLUMNS.get(field.declared if item is None else item[1])
-    return of if item is None or of is None else f"list<{of}>"
-
-
-_COLUMNS = {"str": "string", "int": "int64", "float": "double", "bool": "bool"}
-_COLUMNS |= {"int | str": "string", "Any": "json"}
-_MAPS = {f"Mapping[str, {name}]": f"map<string, {_COLUMNS[name]}>" for name in ("float", "int", "str")}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 from mttp.codec import annotations as annotation_codec
 from mttp.codec import episodes as episode_codec
@@ -34,7 +34,7 @@ from mttp.reading.sources import Source
 
 if TYPE_CHECKING:
     from mttp.reading.plotting import RecordingPlots
-    from mttp.reading.tables import Tables
+    from mttp.tables import Database
     from mttp.tables.summary import Summary
 
 __all__ = ["Recording", "read", "read_without"]
@@ -73,6 +73,7 @@ class Recording:
     """Trace stores, as `scheme:url`, and datasets that were read, in order."""
     duplicates: int = 0
     """Number of repeated spans that were dropped, for example after a retried export."""
+    _origin: ClassVar[_Origin | None] = None
 
     def __len__(self) -> int:
         return len(self.episodes)
@@ -207,7 +208,7 @@ class Recording:
         """The recording reduced to these episodes; problems without a trace id are kept."""
         traces = {episode.trace_id for episode in episodes}
         runs = {episode.run_id for episode in episodes}
-        return replace(
+        kept = replace(
             self,
             episodes=episodes,
             runs=[run for run in self.runs if run.id in runs],
@@ -219,19 +220,10 @@ class Recording:
             evals=[found for found in self.evals if any(one.episode in traces for one in found.results)],
             problems=[found for found in self.problems if not found.trace_id or found.trace_id in traces],
         )
-
-    def to_pandas(self, table: str = "episodes", *, expand: Sequence[str] = ()) -> Any:
-        """
-        One of `tables` as a pandas data frame; needs pandas and `mttp[study]`.
-
-        A map column named in `expand`, such as `reward_components`, becomes one column per key, such as
-        `reward_components.correct`; the cells of other map columns are dicts.
-        Integers and booleans have pandas' nullable types; missing values are NA, NaN or None by type.
-        Raises ReadError for an unknown table or map, and MissingExtra if pandas or pyarrow is not installed.
-        """
-        from mttp.reading.framing import to_pandas
-
-        return to_pandas(self.tables, table, [expand] if isinstance(expand, str) else expand)
+        if self._origin is None:
+            return kept
+        source, trace_ids = self._origin
+        return kept._with_origin(source, trace_ids - (self._trace_ids() - kept._trace_ids()))
 
     @cached_property
     def plot(self) -> RecordingPlots:
@@ -245,21 +237,45 @@ class Recording:
         return RecordingPlots(self)
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> Database:
         """
-        The recording as Arrow tables, such as `tables.episodes`, `tables.steps` and `tables.rewards`.
+        The tables of the recording: `tables.episodes`, and so on, or `tables.sql("select ...")`.
 
-        Raises MissingExtra if pyarrow is not installed: `pip install 'mttp[study]'`.
+        They are computed by SQL over the spans of the source, which is read again; they have the traces of
+        this recording, also if it is filtered.
+        Raises ReadError if the recording was not read from a source, or its episodes were changed since, and
+        MissingExtra if DuckDB or pyarrow is not installed: `pip install 'mttp[study]'`.
         """
-        from mttp.reading.tables import Tables
+        from mttp.tables import Database
 
-        return Tables(
-            self.episodes,
-            groups=self.groups,
-            updates=self.updates,
-            annotations=self.annotations,
-            evals=self.evals,
-        )
+        if self._origin is None:
+            raise ReadError(
+                "a recording that was made, changed or copied by hand has no spans, and so no tables; "
+                "record its episodes with session.record, and read the session"
+            )
+        return Database(self._origin.source, traces=self._origin.traces)
+
+    def _with_origin(self, source: Source, traces: Set[str]) -> Recording:
+        object.__setattr__(self, "_origin", _Origin(source, traces))
+        return self
+
+    def _trace_ids(self) -> set[str]:
+        """Return the ids of the traces that the values were read from."""
+        values: list[Episode | Group | Update | Annotation]
+        values = [*self.episodes, *self.groups, *self.updates, *self.annotations]
+        return {value.trace_id for value in values}.union(*(value.trace_ids for value in self.evals))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the values: a session can't be pickled, nor can an open database."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+class _Origin(NamedTuple):
+    """Where a recording was read from."""
+
+    source: Source
+    traces: Set[str]
+    """Ids of the traces that it has, those of other instrumentations among them."""
 
 
 def read(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Recording:
@@ -272,7 +288,8 @@ def read(source: Source, *, strict: bool = False, progress: Progress | None = No
     `progress` is called with the number of bytes of each chunk that was read.
     Raises ReadError if a source does not exist or is not a recording, and with `strict` at the first problem.
     """
-    return _recording(Scan(source, arrays=True, strict=strict, progress=progress), frozenset())
+    scan = Scan(source, arrays=True, strict=strict, progress=progress)
+    return _recording(source, scan, frozenset())
 
 
 def read_without(source: Source, trace_ids: Set[str], *, progress: Progress | None = None) -> Recording:
@@ -282,10 +299,10 @@ def read_without(source: Source, trace_ids: Set[str], *, progress: Progress | No
     Members of groups, annotations and preferences may then name episodes that the recording lacks; these are
     no problems.
     """
-    return _recording(Scan(source, arrays=True, progress=progress), trace_ids)
+    return _recording(source, Scan(source, arrays=True, progress=progress), trace_ids)
 
 
-def _recording(scan: Scan, left_out: Set[str]) -> Recording:
+def _recording(source: Source, scan: Scan, left_out: Set[str]) -> Recording:
     is_part = bool(left_out) or scan.selects
 
     def add_problem(kind: Kind, message: str, *, trace_id: str | None = None) -> None:
@@ -294,6 +311,7 @@ def _recording(scan: Scan, left_out: Set[str]) -> Recording:
 
     with gc_disabled():
         traces, duplicates = _traces(scan, left_out)
+        trace_ids = frozenset(traces)
         found = _decoded(scan, traces)
         groups, updates = in_order(found.groups), in_order(found.updates)
         annotations = in_order(found.annotations)
@@ -309,7 +327,7 @@ def _recording(scan: Scan, left_out: Set[str]) -> Recording:
             lacks_episodes=lacks_episodes,
             add_problem=add_problem,
         )
-    return Recording(
+    recording = Recording(
         episodes=episodes,
         runs=sorted(found.runs, key=lambda run: (run.start_time or 0, run.id)),
         groups=groups,
@@ -321,6 +339,7 @@ def _recording(scan: Scan, left_out: Set[str]) -> Recording:
         stores=scan.stores,
         duplicates=duplicates,
     )
+    return recording._with_origin(source, trace_ids)
 
 
 def _traces(scan: Scan, left_out: Set[str]) -> tuple[_Traces, int]:
