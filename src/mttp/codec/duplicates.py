@@ -52,8 +52,11 @@ def is_lossless(kept: SpanRecord, dropped: SpanRecord) -> bool:
 def fullness(record: SpanRecord) -> tuple[int, int]:
     """Return minus the number of omissions, and the number of attributes, events and links."""
     found = record.attributes
-    size = len(found) - len(_META_ATTRIBUTES & found.keys()) + len(record.events) + len(record.links)
-    return -sum(_omitted(found[key]) for key in _OMISSIONS & found.keys()), size
+    size = len(found) + len(record.events) + len(record.links)
+    if _META_ATTRIBUTES.isdisjoint(found):
+        return 0, size
+    omitted = sum(_omitted(found[key]) for key in _OMISSIONS & found.keys())
+    return -omitted, size - len(_META_ATTRIBUTES & found.keys())
 
 
 def _omitted(omissions: object) -> int:

@@ -19,7 +19,7 @@ from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart, Progress, is_compressed, shares
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, decode
-from mttp.reading.worker import Wanted, unpack
+from mttp.reading.worker import Columns, Wanted, unpack
 
 __all__ = ["DecoderPool", "start"]
 
@@ -35,10 +35,14 @@ _TIMEOUT_SECONDS = 30.0
 """Seconds after which the reader decodes a part itself, for example because the process is stopped."""
 
 
-def start(sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen) -> DecoderPool | None:
+def start(
+    sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen, columns: Columns | None = None
+) -> DecoderPool | None:
     """A pool for these files, whose values are sizes in bytes; None if no processes can be started."""
     workers = _started(min(_cores(), _MAX_PROCESSES))
-    return DecoderPool(sizes, workers, wanted=wanted, is_open=is_open) if workers else None
+    if not workers:
+        return None
+    return DecoderPool(sizes, workers, wanted=wanted, is_open=is_open, columns=columns)
 
 
 def _started(count: int) -> list[Process]:
@@ -75,9 +79,16 @@ class DecoderPool:
     """Processes that decode the parts of files."""
 
     def __init__(
-        self, sizes: dict[Path, int], workers: list[Process], *, wanted: Wanted, is_open: IsOpen
+        self,
+        sizes: dict[Path, int],
+        workers: list[Process],
+        *,
+        wanted: Wanted,
+        is_open: IsOpen,
+        columns: Columns | None = None,
     ) -> None:
         self._wanted: Wanted = wanted
+        self._columns = columns
         self._is_open = is_open
         self.workers = workers
         self._free: SimpleQueue[Process] = SimpleQueue()
@@ -135,7 +146,8 @@ class DecoderPool:
     def _reply(self, task: _Task) -> bytes:
         """The packed lines of a part, as one of the processes decodes them; empty if it fails."""
         process = self._free.get()
-        request = marshal.dumps((str(task.path), *task.part, self._wanted))
+        columns = self._columns and tuple(self._columns)
+        request = marshal.dumps((str(task.path), *task.part, self._wanted, columns))
         try:
             status, reply = process.ask(request, _TIMEOUT_SECONDS)
             return reply if status == DONE else b""

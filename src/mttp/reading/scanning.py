@@ -22,6 +22,7 @@ from mttp.reading.engines import PartitionedDataset, SpanTable
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
+from mttp.reading.worker import Rows
 from mttp.semconv import VERSION, translation
 from mttp.semconv import attributes as a
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mttp.reading.decoder_pool import DecoderPool
     from mttp.reading.episode_summary import IsOpen
     from mttp.reading.group_digest import GroupDigest
-    from mttp.reading.worker import Wanted
+    from mttp.reading.worker import Columns, Wanted
 
 __all__ = ["Scan", "scan"]
 
@@ -72,6 +73,7 @@ class Scan:
         figures: bool = False,
         as_written: bool = False,
         traces: Set[str] | None = None,
+        columns: Columns | None = None,
     ) -> None:
         check_switches(ReadError, {"arrays": arrays, "strict": strict})
         if progress is not None and not callable(progress):
@@ -80,6 +82,8 @@ class Scan:
         self._items = find(source)
         self._traces = traces
         """Ids of the traces that are wanted; sources that can't select yield all."""
+        self._columns = columns
+        """What other processes make of spans where they decode them; the caller gets `Rows`, too."""
         self._arrays = arrays
         self._progress = progress
         self._is_open = is_open
@@ -184,12 +188,13 @@ class Scan:
     @property
     def _large(self) -> float:
         """Total size in bytes from which several processes decode; arrays cost more to hand over."""
-        return _LARGE if self._arrays else _LARGE / 4
+        return _LARGE if self._arrays and self._columns is None else _LARGE / 4
 
     def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
 
-        return start(sizes, wanted=self._wanted, is_open=self._is_open or _is_never_open)
+        is_open = self._is_open or _is_never_open
+        return start(sizes, wanted=self._wanted, is_open=is_open, columns=self._columns)
 
     def _spans(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
         """The item's spans; an unknown version of the convention becomes one problem per item."""
@@ -202,6 +207,9 @@ class Scan:
             except StopIteration as end:
                 return bool(end.value)
             for record in block:
+                if isinstance(record, Rows):
+                    yield record
+                    continue
                 if record.scope is not scope:
                     scope = record.scope
                     is_noted = is_noted or self._note_version(scope.schema_url, item)

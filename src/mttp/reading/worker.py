@@ -11,16 +11,20 @@ import marshal
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from mttp.codec import kinds
 from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp.processes import serve
 from mttp.otlp.streams import FilePart
 from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, LineFault, decode
+from mttp.semconv import attributes as a
+from mttp.semconv import translation
 
-__all__ = ["Wanted", "pack", "unpack"]
+__all__ = ["Columns", "Rows", "Wanted", "pack", "unpack"]
 
 Wanted: TypeAlias = Literal["arrays", "scalars", "episodes", "figures"]
 """
@@ -29,15 +33,38 @@ Spans with arrays, spans without arrays, or the latter with an `EpisodeSummary` 
 Only with `figures` the summaries have figures for a study.
 """
 
+
+class Columns(NamedTuple):
+    """What spans become in a process that decodes them: columns."""
+
+    module: str
+    """The module whose `SpanRows` makes them."""
+    arguments: tuple[Any, ...]
+    """Plain arguments of `SpanRows`."""
+
+
+class Rows(NamedTuple):
+    """Spans as some rows of columns."""
+
+    columns: Any
+    """Plain data: what `SpanRows` returned, for all of the part of the file."""
+    start: int
+    stop: int
+
+
+_ROWS_LENGTH = 3
 _SUMMARY_LENGTH = 2
-"""Length of a packed `EpisodeSummary`; a packed span is longer."""
+"""Lengths of packed `Rows` and of a packed `EpisodeSummary`; a packed span is longer."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
 def _reply(_: int, request: bytes) -> bytes:
     """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
-    path, start, end, wanted = marshal.loads(request)
+    path, start, end, wanted, columns = marshal.loads(request)
     decoded = partial(decode, Path(path), part=FilePart(start, end))
+    if columns is not None:
+        lines = decoded(arrays=wanted == "arrays")
+        return marshal.dumps(list(pack(_with_rows(lines, Columns(*columns)))))
     if wanted not in ("episodes", "figures"):
         return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
     from mttp.reading.digest import digested  # only summaries need it
@@ -50,10 +77,48 @@ def _reply(_: int, request: bytes) -> bytes:
     return marshal.dumps(list(pack(digested(shortened, figures=figures))))
 
 
+def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
+    """
+    Return the lines with rows instead of spans; good lines in a row are joined.
+
+    Spans that the reader has to see remain: of runs, of losses, and the first of an unknown version.
+    """
+    joined: list[Decoded] = []
+    rows = import_module(columns.module).SpanRows(*columns.arguments)
+    scope: Scope | None = None
+    for spans, faults in lines:
+        if faults or not spans or not joined or not joined[-1].spans:
+            joined.append(Decoded(None if spans is None else [], faults))
+        items = joined[-1].spans
+        for span in spans or ():
+            is_new = span.scope is not scope
+            scope = span.scope
+            if (is_new and translation.age(scope.schema_url) in ("newer", "unknown")) or _is_apart(span):
+                items.append(span)
+                continue
+            start = len(rows)
+            rows.add(span)
+            if items and isinstance(items[-1], Rows):
+                start = items.pop().start
+            items.append(Rows(None, start, len(rows)))
+    encoded = rows.columns() if len(rows) else None
+    return [
+        Decoded(spans and [_of_columns(item, encoded) for item in spans], faults) for spans, faults in joined
+    ]
+
+
+def _is_apart(span: SpanRecord) -> bool:
+    return a.GAP_SPANS in span.attributes or kinds.is_run(span)
+
+
+def _of_columns(item: SpanRecord | Rows, columns: Any) -> SpanRecord | Rows:
+    return item._replace(columns=columns) if isinstance(item, Rows) else item
+
+
 def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:
     """Decoded lines as plain data."""
     for spans, faults in lines:
-        scopes = {id(span.scope): span.scope for span in spans or ()}
+        scopes = {id(span.scope): span.scope for span in spans or () if not isinstance(span, Rows)}
         places = {found: place for place, found in enumerate(scopes)}
         yield (
             [astuple(scope) for scope in scopes.values()],
@@ -70,7 +135,9 @@ def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
         yield Decoded(spans, [LineFault(*fault) for fault in faults])
 
 
-def _packed(span: SpanRecord | EpisodeSummary, places: dict[int, int]) -> tuple[Any, ...]:
+def _packed(span: SpanRecord | EpisodeSummary | Rows, places: dict[int, int]) -> tuple[Any, ...]:
+    if isinstance(span, Rows):
+        return tuple(span)
     if isinstance(span, EpisodeSummary):
         return span.plain(), places[id(span.scope)]
     return (
@@ -84,7 +151,9 @@ def _packed(span: SpanRecord | EpisodeSummary, places: dict[int, int]) -> tuple[
     )
 
 
-def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | EpisodeSummary:
+def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | EpisodeSummary | Rows:
+    if len(row) == _ROWS_LENGTH:
+        return Rows(*row)
     if len(row) == _SUMMARY_LENGTH:
         return EpisodeSummary.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row

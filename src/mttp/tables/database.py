@@ -13,16 +13,24 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize
 
-from mttp.codec import kinds
+from mttp.codec.kinds import is_run
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
 from mttp.reading.problems import Kind, Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.semconv import attributes as a
-from mttp.semconv import spans as names
-from mttp.tables.spans import CONTENT, DERIVED, SPAN_COLUMNS, batches, column_type, needs_arrays
+from mttp.reading.worker import Columns, Rows
+from mttp.tables.arrow import arrow_table
+from mttp.tables.spans import (
+    CONTENT,
+    DERIVED,
+    SPAN_COLUMNS,
+    SpanRows,
+    all_rows,
+    column_type,
+    needs_arrays,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +67,7 @@ _UNPACKS = frozenset({"played"})
 _MEMORY: Final = "2GB"
 _OWN = "type <> '' AND NOT contains(span_id, ':')"
 _DUPLICATES = f"""
-SELECT (SELECT count(*) FROM arrivals WHERE {_OWN}) - (SELECT count(*) FROM spans WHERE {_OWN})
+SELECT (SELECT count(*) FROM arrivals WHERE {_OWN}) - (SELECT count(*) FROM single WHERE {_OWN})
 """
 
 
@@ -344,34 +352,50 @@ class Database:
 
     def _load_spans(self, types: Mapping[str, str]) -> None:
         """Read the spans; the columns with these types follow those that every span has."""
-        columns = [*types]
-        fixed = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
-        table = {**fixed, **types, **_types(CONTENT)}
-        described = ", ".join(f'"{name}" {type_}' for name, type_ in table.items())
-        self._connection.execute(f"CREATE OR REPLACE TABLE arrivals (place BIGINT, {described})")
-        arrays = needs_arrays(columns) or self._unpacks
-        self._scan = Scan(self._source, arrays=arrays, strict=self._strict, progress=self._progress)
-        self._run_records = []
-        place = 0
-        for batch in batches(self._noting_runs(self._scan), columns, unpack=self._unpacks):
-            self._connection.register("batch", batch)
-            self._connection.execute(
-                f"INSERT INTO arrivals BY NAME SELECT {place} + row_number() OVER () AS place, * FROM batch"
-            )
+        arrays = needs_arrays(types) or self._unpacks
+        wanted = Columns("mttp.tables.spans", ([*types], self._unpacks))
+        self._scan = Scan(
+            self._source, arrays=arrays, strict=self._strict, progress=self._progress, columns=wanted
+        )
+        present = {"place": "BIGINT", **SPAN_COLUMNS}
+        described = ", ".join(f"{name} {type_}" for name, type_ in present.items())
+        self._connection.execute(f"CREATE OR REPLACE TABLE arrivals ({described})")
+        self._run_records.clear()
+        place = 1
+        for rows in all_rows(self._noted(self._scan), SpanRows(*wanted.arguments)):
+            for name in rows.columns.keys() - present.keys():
+                present[name] = types[name]
+                self._connection.execute(f'ALTER TABLE arrivals ADD COLUMN "{name}" {types[name]}')
+            self._connection.register("batch", arrow_table(rows, place=place))
+            self._connection.execute("INSERT INTO arrivals BY NAME SELECT * FROM batch")
             self._connection.unregister("batch")
-            place += len(batch)
+            place += rows.stop - rows.start
         if self._traces is not None:
             query = "DELETE FROM arrivals WHERE trace_id NOT IN (SELECT unnest(?::VARCHAR[]))"
             self._connection.execute(query, [[*self._traces]])
-        self._connection.execute(f"CREATE OR REPLACE TABLE spans AS {statement('spans')}")
-        ((self.duplicates,),) = self._connection.execute(_DUPLICATES).fetchall()
-        self._connection.execute("DROP TABLE arrivals")
+        self._leave_out_copies()
+        absent = {**types, **_types(CONTENT)}
+        nulls = [f'NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]
+        self._connection.execute(
+            f"CREATE OR REPLACE VIEW spans AS SELECT {', '.join(['*', *nulls])} FROM arrivals"
+        )
 
-    def _noting_runs(self, records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
-        for record in records:
-            if a.RUN_ID in record.attributes and kinds.kind(record) in (names.RUN, names.RUN_START):
-                self._run_records.append(record)
-            yield record
+    def _noted(self, spans: Iterable[SpanRecord | Rows]) -> Iterator[SpanRecord | Rows]:
+        """Yield the spans, and keep those of runs."""
+        for span in spans:
+            if isinstance(span, SpanRecord) and is_run(span):
+                self._run_records.append(span)
+            yield span
+
+    def _leave_out_copies(self) -> None:
+        """Replace the spans by those without copies, if there are any."""
+        copies = "SELECT count(*) > count(DISTINCT (trace_id, coalesce(copy_of, span_id))) FROM arrivals"
+        ((has_copies,),) = self._connection.execute(copies).fetchall()
+        self.duplicates = 0
+        if has_copies:
+            self._connection.execute(f"CREATE OR REPLACE TABLE single AS {statement('spans')}")
+            ((self.duplicates,),) = self._connection.execute(_DUPLICATES).fetchall()
+            self._connection.execute("DROP TABLE arrivals; ALTER TABLE single RENAME TO arrivals")
 
     def columns(self, table: str) -> Iterator[tuple[str, str]]:
         """Yield the columns of a table with their types."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from mttp.codec import annotations as annotation_codec
@@ -28,11 +28,23 @@ from mttp.model.nesting import from_json
 from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
 from mttp.reading.episode_figures import labels, summed_scores
 from mttp.reading.jsonable import jsonable, to_json
+from mttp.reading.worker import Rows
 from mttp.semconv import attributes as a
 from mttp.semconv import registry
 from mttp.semconv import spans as names
+from mttp.tables.arrow import Column, encode
 
-__all__ = ["CONTENT", "DERIVED", "JSON", "NUMBER", "SPAN_COLUMNS", "batches", "column_type", "needs_arrays"]
+__all__ = [
+    "CONTENT",
+    "DERIVED",
+    "JSON",
+    "NUMBER",
+    "SPAN_COLUMNS",
+    "SpanRows",
+    "all_rows",
+    "column_type",
+    "needs_arrays",
+]
 
 NUMBER: Final = ".number"
 """Ends the name of the second column of an attribute of any type: its value if that is a number."""
@@ -44,7 +56,7 @@ That of `EXTRA` has the attributes that this version of the convention does not 
 """
 EXTRA: Final = "mttp.extra"
 _ROWS: Final = 10_000
-"""Spans in a batch."""
+"""Spans that become rows together."""
 _TYPES: Final = {
     "string": "VARCHAR",
     "int": "BIGINT",
@@ -56,22 +68,22 @@ _TYPES: Final = {
     "any": "VARCHAR",
 }
 
-SPAN_COLUMNS: Final[dict[str, tuple[str, Callable[[SpanRecord], Any]]]] = {
-    "trace_id": ("VARCHAR", lambda record: record.trace_id),
-    "span_id": ("VARCHAR", lambda record: record.span_id),
-    "copy_of": ("VARCHAR", lambda record: _copy_of(record)),
-    "parent_id": ("VARCHAR", lambda record: record.parent_id),
-    "name": ("VARCHAR", lambda record: record.name),
-    "type": ("VARCHAR", kinds.kind),
-    "start_time": ("BIGINT", lambda record: record.start_time),
-    "end_time": ("BIGINT", lambda record: record.end_time),
-    "status_code": ("BIGINT", lambda record: record.status_code),
-    "status_message": ("VARCHAR", lambda record: record.status_message),
-    "omitted": ("BIGINT", lambda record: -fullness(record)[0]),
-    "size": ("BIGINT", lambda record: fullness(record)[1]),
+SPAN_COLUMNS: Final = {
+    "trace_id": "VARCHAR",
+    "span_id": "VARCHAR",
+    "copy_of": "VARCHAR",
+    "parent_id": "VARCHAR",
+    "name": "VARCHAR",
+    "type": "VARCHAR",
+    "start_time": "BIGINT",
+    "end_time": "BIGINT",
+    "status_code": "BIGINT",
+    "status_message": "VARCHAR",
+    "omitted": "BIGINT",
+    "size": "BIGINT",
 }
 """
-Columns that every span has: their type, and what gives the value of a span.
+Columns that every span has, with their types.
 
 `type` is that of the convention, such as `episode` or `step`; empty for spans that are not of it.
 Times are in nanoseconds since the Unix epoch. `copy_of` tells which steps a block of steps has, since the
@@ -80,8 +92,22 @@ out, `size` that of the attributes, events and links that are there.
 """
 
 
+def _span_cells(records: Sequence[SpanRecord]) -> dict[str, list[Any]]:
+    """Return the values of the columns that every span has."""
+    fields = ("trace_id", "span_id", "parent_id", "name", "start_time", "end_time", "status_code")
+    cells: dict[str, list[Any]] = {name: [*map(attrgetter(name), records)] for name in fields}
+    fullnesses = [*map(fullness, records)]
+    return cells | {
+        "copy_of": [_copy_of(record) for record in records],
+        "type": [*map(kinds.kind, records)],
+        "status_message": [record.status_message for record in records],
+        "omitted": [-negative for negative, _ in fullnesses],
+        "size": [size for _, size in fullnesses],
+    }
+
+
 def _copy_of(record: SpanRecord) -> str | None:
-    key = copy_key(record)
+    key = copy_key(record) if a.STEPS_COUNT in record.attributes else ""
     return None if isinstance(key, str) else str(key)
 
 
@@ -143,23 +169,16 @@ def _content_text(value: object) -> str | None:
     return _text(value)
 
 
-GRADINGS: Final = (
-    'STRUCT("index" BIGINT, component VARCHAR, status VARCHAR, error_type VARCHAR, value DOUBLE)[]'
-)
-"""Results of graders for the steps of a block: the total, whose component is empty, and the components."""
-
-
-def _step_gradings(record: SpanRecord) -> list[dict[str, Any]] | None:
+def _step_gradings(record: SpanRecord) -> str | None:
     if a.STEPS_COUNT not in record.attributes:
         return None
-    return [
-        {
-            "index": index,
-            **{name: getattr(grading, name) for name in ("component", "status", "error_type", "value")},
-        }
+    facts = ("component", "status", "error_type", "value")
+    results = [
+        {"index": index, **{name: getattr(grading, name) for name in facts}}
         for _, index, scored in step_scorings(record)
         for grading in gradings(scored, scope="step")
     ]
+    return to_json(results) if results else None
 
 
 DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]]]] = {
@@ -170,7 +189,7 @@ DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]
         (f"{a.REWARD_WEIGHT}.",),
         lambda record: [*components.decode(a.REWARD_WEIGHT, record.attributes).items()],
     ),
-    "step_gradings": (GRADINGS, (SCORE_COLUMN,), _step_gradings),
+    "step_gradings": ("VARCHAR", (SCORE_COLUMN,), _step_gradings),
     "fault_kinds": ("VARCHAR[]", (a.FAULTS, FAULTS_OF_STEPS), lambda record: [*faults(record.attributes)]),
     "omitted_names": (
         "VARCHAR[]",
@@ -189,7 +208,7 @@ Columns that are computed from a span: their type, attributes that it has if it 
 statuses of components without a score, and `weights` the weights. `labels` has the user-supplied values that
 are labels as text, and null for each other value; `label` is that of an annotation. `prompt` and `completion`
 are the text of observation and action, or of the messages of a call of a model. `step_gradings` are the
-results of graders for the steps of a block. `fault_kinds` and `omitted_names` have the kind of each fault and
+results of graders for the steps of a block, JSON. `fault_kinds` and `omitted_names` have the kind of each fault and
 the attribute of each omission, also those of the steps of a block.
 """
 
@@ -247,50 +266,83 @@ def _is_array(column: str) -> bool:
     return column_type(column).endswith("[]") or (_is_any(key) and not _is_template(key))
 
 
-def batches(records: Iterable[SpanRecord], columns: Sequence[str], *, unpack: bool) -> Iterator[Any]:
+class SpanRows:
     """
-    Yield Arrow tables of spans with the columns of `SPAN_COLUMNS` and those of these attributes.
+    Spans as rows, in the columns of `SPAN_COLUMNS` and those of these attributes.
 
     With `unpack`, a span of steps in columns is followed by a row for each of its steps, as if each had a
     span: its type is `step`, and its id tells segment, agent and index.
     """
-    import pyarrow as pa
 
-    types = {name: _arrow(pa, type_) for name, (type_, _) in SPAN_COLUMNS.items()}
-    types |= {name: _arrow(pa, column_type(name)) for name in columns}
-    sources = {name: _source(name) for name in columns}
-    rows = _unpacked(records) if unpack else iter(records)
-    while batch := list(islice(rows, _ROWS)):
-        cells = {name: list(map(value, batch)) for name, (_, value) in SPAN_COLUMNS.items()}
-        cells |= _cells(batch, sources)
-        yield pa.table(
-            {
-                name: pa.array(cells[name], type_) if name in cells else pa.nulls(len(batch), type_)
-                for name, type_ in types.items()
-            }
-        )
+    def __init__(self, columns: Sequence[str], unpack: bool) -> None:
+        self._unpack = unpack
+        self._sources = {name: _source(name) for name in columns}
+        self._types = SPAN_COLUMNS | {name: column_type(name) for name in columns}
+        self._records: list[SpanRecord] = []
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, record: SpanRecord) -> None:
+        """Add a span."""
+        self._records.append(record)
+        if self._unpack and a.STEPS_COUNT in record.attributes:
+            self._records += _unpacked(record)
+
+    def columns(self) -> dict[str, Column]:
+        """Return the columns of which a span has a value, and forget the spans."""
+        records, self._records = self._records, []
+        cells = _span_cells(records) | _attribute_cells(records, self._sources)
+        return {name: encode(values, self._types[name]) for name, values in cells.items()}
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the spans as rows, if there are any, and forget them."""
+        if count := len(self):
+            yield Rows(self.columns(), 0, count)
 
 
-def _cells(batch: Sequence[SpanRecord], sources: Mapping[str, _CellSource]) -> dict[str, list[Any]]:
+def all_rows(spans: Iterable[SpanRecord | Rows], into: SpanRows) -> Iterator[Rows]:
+    """Yield spans as rows, in their order; those that are not rows yet become some by `into`."""
+    last: Rows | None = None
+    for span in spans:
+        if isinstance(span, Rows) and last is not None and _continues(span, last):
+            last = last._replace(stop=span.stop)
+            continue
+        if last is not None:
+            yield last
+            last = None
+        if isinstance(span, Rows):
+            yield from into.rows()
+            last = span
+            continue
+        into.add(span)
+        if len(into) >= _ROWS:
+            yield from into.rows()
+    yield from into.rows() if last is None else [last]
+
+
+def _continues(rows: Rows, last: Rows) -> bool:
+    return rows.columns is last.columns and rows.start == last.stop
+
+
+def _attribute_cells(
+    records: Sequence[SpanRecord], sources: Mapping[str, _CellSource]
+) -> dict[str, list[Any]]:
     """Return the values of the columns of which any of the spans has an attribute."""
-    cells = {
-        name: list(map(source.value, batch))
-        for name, source in sources.items()
-        if source.value is not None and not source.keys
-    }
-    columns_of: dict[str, list[str]] = {}
-    for row, record in enumerate(batch):
-        for key, value in record.attributes.items():
-            if key not in columns_of:
-                columns_of[key] = [name for name, source in sources.items() if source.has(key)]
-            for name in columns_of[key]:
-                if name not in cells:
-                    cells[name] = [None] * len(batch)
-                function = sources[name].value
-                if function is None:
-                    cells[name][row] = value
-                elif cells[name][row] is None:
-                    cells[name][row] = function(record)
+    attributes = [record.attributes for record in records]
+    names_in_use: set[str] = set().union(*attributes)
+    cells = {}
+    for column, (_, value) in sources.items():
+        keys = sources[column].keys_among(names_in_use)
+        if not keys:
+            continue
+        if value is None:
+            (key,) = keys
+            cells[column] = [mapping.get(key) for mapping in attributes]
+        else:
+            cells[column] = [
+                None if keys.isdisjoint(record.attributes) else value(record) for record in records
+            ]
     return cells
 
 
@@ -302,9 +354,12 @@ class _CellSource(NamedTuple):
     value: Callable[[SpanRecord], Any] | None
     """The value of a span; None if it is that of the attribute."""
 
-    def has(self, key: str) -> bool:
-        """Return whether an attribute is one of these."""
-        return any(key.startswith(own) if own.endswith(".") else key == own for own in self.keys)
+    def keys_among(self, attributes: Set[str]) -> Set[str]:
+        """Return those of a span's attributes that are among these."""
+        if not self.keys:
+            return attributes
+        prefixes = tuple(key for key in self.keys if key.endswith("."))
+        return attributes & {*self.keys} | {key for key in attributes if key.startswith(prefixes)}
 
 
 def _source(column: str) -> _CellSource:
@@ -324,15 +379,13 @@ def _source(column: str) -> _CellSource:
     return _CellSource((column,), None)
 
 
-def _unpacked(records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
-    for record in records:
-        yield record
-        if a.STEPS_COUNT in record.attributes:
-            kind = kinds.kind(record)
-            if kind == names.STEPS:
-                yield from blocks.spans(record)
-            elif kind == names.ANNOTATE:
-                yield from annotation_codec.spans(record)
+def _unpacked(record: SpanRecord) -> Iterator[SpanRecord]:
+    """Yield a span for each of the steps that a span has in columns."""
+    kind = kinds.kind(record)
+    if kind == names.STEPS:
+        yield from blocks.spans(record)
+    elif kind == names.ANNOTATE:
+        yield from annotation_codec.spans(record)
 
 
 def _map(prefix: str, value: Callable[[Any], Any] | None) -> Callable[[SpanRecord], Any]:
@@ -388,7 +441,9 @@ def _extra(record: SpanRecord) -> dict[str, Any]:
 
 
 def _listed(value: object) -> Any:
-    return [value] if isinstance(value, str) else value
+    if isinstance(value, str):
+        return [value]
+    return value if isinstance(value, (list, tuple)) or hasattr(value, "dtype") else None
 
 
 def _text(value: object) -> str | None:
@@ -399,22 +454,3 @@ def _text(value: object) -> str | None:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _arrow(pa: Any, type_: str) -> Any:
-    scalars = {
-        "VARCHAR": pa.string(),
-        "BIGINT": pa.int64(),
-        "DOUBLE": pa.float64(),
-        "BOOLEAN": pa.bool_(),
-    }
-    if type_ == GRADINGS:
-        fields = {"index": pa.int64(), "value": pa.float64()}
-        names_ = ("index", "component", "status", "error_type", "value")
-        return pa.list_(pa.struct([(name, fields.get(name, pa.string())) for name in names_]))
-    if type_.endswith("[]"):
-        return pa.list_(scalars[type_.removesuffix("[]")])
-    if type_.startswith("MAP("):
-        key, value = type_.removeprefix("MAP(").removesuffix(")").split(", ")
-        return pa.map_(scalars[key], scalars[value])
-    return scalars[type_]

@@ -104,10 +104,10 @@ _NUMBERS: Final = {
             UNION ALL
             SELECT
                 {_RUN},
-                "mttp.steps.reward_errors" - len(list_filter(
-                    coalesce("step_gradings", []),
+                "mttp.steps.reward_errors" - coalesce(len(list_filter(
+                    from_json("step_gradings", '[{{"component": "VARCHAR", "status": "VARCHAR"}}]'),
                     lambda grading: grading.component = '' AND grading.status = 'error'
-                ))
+                )), 0)
             FROM spans
             WHERE type = 'steps' AND "mttp.steps.reward_errors" > 0
         )

@@ -146,7 +146,12 @@ results AS (
 packed AS (
     SELECT spans.place, trace_id, coalesce("mttp.run.id", '') AS run_id, spans.end_time AS "time", grading.*
     FROM (
-        SELECT *, unnest("step_gradings") AS grading
+        SELECT
+            *,
+            unnest(from_json("step_gradings", '[{
+                "index": "BIGINT", "component": "VARCHAR", "status": "VARCHAR", "error_type": "VARCHAR",
+                "value": "DOUBLE"
+            }]')) AS grading
         FROM spans
         WHERE type = 'steps'
     ) AS spans
