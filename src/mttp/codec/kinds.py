@@ -146,7 +146,7 @@ def by_type(records: Iterable[SpanRecord]) -> dict[str, list[SpanRecord]]:
 
 def is_run(record: SpanRecord) -> bool:
     """Return whether the span is a run's root or its start marker."""
-    return kind(record) in (names.RUN, names.RUN_START)
+    return a.EPISODE_ID not in record.attributes and kind(record) in (names.RUN, names.RUN_START)
 
 
 def is_group(record: SpanRecord) -> bool:

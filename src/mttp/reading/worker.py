@@ -84,16 +84,16 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
     Spans that the reader has to see remain: of runs, of losses, and the first of an unknown version.
     """
     joined: list[Decoded] = []
+    items: list[Any] = []
     rows = import_module(columns.module).SpanRows(*columns.arguments)
     scope: Scope | None = None
     for spans, faults in lines:
-        if faults or not spans or not joined or not joined[-1].spans:
-            joined.append(Decoded(None if spans is None else [], faults))
-        items = joined[-1].spans
+        if faults or not spans or not items:
+            items = []
+            joined.append(Decoded(None if spans is None else items, faults))
         for span in spans or ():
-            is_new = span.scope is not scope
-            scope = span.scope
-            if (is_new and translation.age(scope.schema_url) in ("newer", "unknown")) or _is_apart(span):
+            is_first, scope = span.scope is not scope, span.scope
+            if _is_apart(span, is_first=is_first):
                 items.append(span)
                 continue
             start = len(rows)
@@ -103,16 +103,18 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
             items.append(Rows(None, start, len(rows)))
     encoded = rows.columns() if len(rows) else None
     return [
-        Decoded(spans and [_of_columns(item, encoded) for item in spans], faults) for spans, faults in joined
+        Decoded(
+            spans and [span._replace(columns=encoded) if isinstance(span, Rows) else span for span in spans],
+            faults,
+        )
+        for spans, faults in joined
     ]
 
 
-def _is_apart(span: SpanRecord) -> bool:
-    return a.GAP_SPANS in span.attributes or kinds.is_run(span)
-
-
-def _of_columns(item: SpanRecord | Rows, columns: Any) -> SpanRecord | Rows:
-    return item._replace(columns=columns) if isinstance(item, Rows) else item
+def _is_apart(span: SpanRecord, *, is_first: bool) -> bool:
+    """Return whether the reader has to see a span, which may be the first of its scope."""
+    is_of_unknown = is_first and translation.age(span.scope.schema_url) in ("newer", "unknown")
+    return is_of_unknown or a.GAP_SPANS in span.attributes or kinds.is_run(span)
 
 
 def pack(lines: Iterable[Decoded]) -> Iterator[tuple[Any, ...]]:
