@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mttp.model.spans import SpanRecord
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
@@ -146,7 +146,7 @@ class DecoderPool:
     def _reply(self, task: _Task) -> bytes:
         """The packed lines of a part, as one of the processes decodes them; empty if it fails."""
         process = self._free.get()
-        columns = self._columns and tuple(self._columns)
+        columns: Any = self._columns and tuple(self._columns)
         request = marshal.dumps((str(task.path), *task.part, self._wanted, columns))
         try:
             status, reply = process.ask(request, _TIMEOUT_SECONDS)

@@ -92,7 +92,8 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
             items = []
             joined.append(Decoded(None if spans is None else items, faults))
         for span in spans or ():
-            is_first, scope = span.scope is not scope, span.scope
+            is_first = span.scope is not scope
+            scope = span.scope
             if _is_apart(span, is_first=is_first):
                 items.append(span)
                 continue
@@ -102,13 +103,11 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
                 start = items.pop().start
             items.append(Rows(None, start, len(rows)))
     encoded = rows.columns() if len(rows) else None
-    return [
-        Decoded(
-            spans and [span._replace(columns=encoded) if isinstance(span, Rows) else span for span in spans],
-            faults,
-        )
-        for spans, faults in joined
-    ]
+    return [Decoded(spans and [_in(encoded, span) for span in spans], faults) for spans, faults in joined]
+
+
+def _in(columns: Any, span: SpanRecord | Rows) -> SpanRecord | Rows:
+    return span._replace(columns=columns) if isinstance(span, Rows) else span
 
 
 def _is_apart(span: SpanRecord, *, is_first: bool) -> bool:

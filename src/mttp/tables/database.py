@@ -375,10 +375,8 @@ class Database:
             self._connection.execute(query, [[*self._traces]])
         self._leave_out_copies()
         absent = {**types, **_types(CONTENT)}
-        nulls = [f'NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]
-        self._connection.execute(
-            f"CREATE OR REPLACE VIEW spans AS SELECT {', '.join(['*', *nulls])} FROM arrivals"
-        )
+        nulls = [f', NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]
+        self._connection.execute(f"CREATE OR REPLACE VIEW spans AS SELECT *{''.join(nulls)} FROM arrivals")
 
     def _noted(self, spans: Iterable[SpanRecord | Rows]) -> Iterator[SpanRecord | Rows]:
         """Yield the spans, and keep those of runs."""

@@ -1,0 +1,183 @@
+"""Spans come into the tables as values do: from one process or several, of all types."""
+
+from __future__ import annotations
+
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from reading.traces import episode, foreign, of_version, run, write
+
+import mttp
+from mttp.model.spans import SpanRecord
+from mttp.reading import decoder_pool, scanning
+from mttp.reading.worker import Rows
+from mttp.semconv import attributes as a
+from mttp.tables import TABLES, Database
+from mttp.tables.arrow import arrow_table, encode
+
+BROKEN = b'{"resourceSpans": nonsense}\n'
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> list[decoder_pool.DecoderPool]:
+    """Two processes decode parts of some lines, and nothing else does; the pools that were started."""
+    started: list[decoder_pool.DecoderPool] = []
+
+    def start(*args: Any, **kwargs: Any) -> decoder_pool.DecoderPool | None:
+        pool = original(*args, **kwargs)
+        started.extend([pool] if pool is not None else [])
+        return pool
+
+    original = decoder_pool.start
+    monkeypatch.setattr(scanning, "_LARGE", 1)
+    monkeypatch.setattr(decoder_pool, "_PART_BYTES", 5_000)
+    monkeypatch.setattr(decoder_pool, "_cores", lambda: 2)
+    monkeypatch.setattr(decoder_pool, "start", start)
+    monkeypatch.setattr(decoder_pool, "decode", None)
+    return started
+
+
+def loaded(path: Path, *, tables: tuple[str, ...]) -> dict[str, Any]:
+    """Return the rows of tables, the spans of runs and the problems."""
+    with Database(path) as database:
+        rows = {name: repr(database.sql(f"select * from {name}").rows()) for name in tables}
+        return {**rows, "runs": database._run_records, "problems": database.problems}
+
+
+def loaded_alone(path: Path, *, tables: tuple[str, ...]) -> dict[str, Any]:
+    """Return what one process loads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scanning, "_LARGE", math.inf)
+        return loaded(path, tables=tables)
+
+
+def lost(spans: int) -> SpanRecord:
+    """Return the span of a loss."""
+    attributes = {a.RUN_ID: "r", a.GAP_SPANS: spans, a.GAP_EPISODES: 1, a.GAP_REASON: "full"}
+    return SpanRecord(trace_id="f" * 32, span_id=f"{spans:016x}", name="gap", attributes=attributes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_several_processes_load_what_one_does(
+    tmp_path: Path, pools: list[decoder_pool.DecoderPool], seed: int
+) -> None:
+    """
+    Rows, runs and problems are equal, also of repeated and broken spans, losses and later versions.
+    """
+    shuffled = random.Random(seed)
+    spans = [*run(), foreign(1)]
+    for number in range(40):
+        components = {"correct": number / 60, "format": 0.1} if number % 2 else None
+        made = episode(number, steps=1 + number % 5, marked=number % 3 == 0, components=components)
+        spans += made + made[: shuffled.choice([0, 0, 1, 2])]
+    spans[50:50] = [lost(3), *of_version(episode(98), "9.0.0")]
+    spans += [*of_version(episode(99), "9.0.1"), *spans[20:40], lost(4), *run()]
+    for _ in range(seed * 10):
+        one, other = shuffled.randrange(len(spans)), shuffled.randrange(len(spans))
+        spans[one], spans[other] = spans[other], spans[one]
+    wrong = SpanRecord(trace_id="e" * 32, span_id="e" * 16, name="step", attributes={a.STEP_REWARD: "much"})
+    spans[30:30] = spans[60:60] = [wrong]
+    path = write(tmp_path / "a.jsonl", spans, per_line=3)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for place in (0, 7, 8, len(lines) - 3):
+        lines.insert(place, BROKEN)
+    path.write_bytes(b"".join(lines) + lines[3][:50])
+
+    several = loaded(path, tables=("spans", "episodes"))
+
+    assert loaded_alone(path, tables=("spans", "episodes")) == several
+    assert {"broken_line", "newer_convention", "lost_spans", "truncated_line"} <= {
+        problem.kind for problem in several["problems"]
+    }
+    assert several["runs"]
+    assert pools
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_several_processes_compute_the_tables_that_one_does(
+    tmp_path: Path, pools: list[decoder_pool.DecoderPool], table: str
+) -> None:
+    """
+    Steps in columns, content and all types of attributes arrive.
+    """
+    path = tmp_path / "a.jsonl"
+    for number in range(6):
+        with mttp.configure(f"file://{path}", run_id="r", run=f"{number}", steps="packed"):
+            for task in range(3):
+                with mttp.episode(
+                    env="env", task=f"ü{task}", group="g", metadata={"a": 1, "b": "x"}
+                ) as played:
+                    for step in range(4):
+                        with played.step() as taken:
+                            taken.tokens(ids=list(range(20)), logprobs=[-0.1 * step] * 20)
+                            taken.observation([{"role": "user", "content": f"ask {step}"}])
+                            taken.action("left")
+                            taken.reward(step / 3, components={"speed": 0.5})
+                    played.reward(1.0, components={"correct": number / 7})
+            mttp.update(loss=0.5, metrics={"m": 1.0})
+
+    several = loaded(path, tables=(table,))
+
+    assert loaded_alone(path, tables=(table,)) == several
+    assert pools
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("VARCHAR", ["a", None, "", "ü€"]),
+        ("BIGINT", [1, None, -(2**63), 2**63 - 1]),
+        ("DOUBLE", [0.5, None, math.inf, -0.0]),
+        ("BOOLEAN", [True, None, False] * 5),
+        ("VARCHAR[]", [["a"], None, [], ["ü", None]]),
+        ("DOUBLE[]", [[0.5, 1.5], None]),
+        ("MAP(VARCHAR, DOUBLE)", [[("a", 1.0)], None, [], [("b", 2.0), ("ü", None)]]),
+        ("VARCHAR", []),
+        ("MAP(VARCHAR, VARCHAR)", [None]),
+    ],
+)
+def test_columns_become_arrow_arrays_of_their_values(type_: str, values: list[Any]) -> None:
+    table = arrow_table(Rows({"c": encode(values, type_)}, 0, len(values)), place=7)
+    table.validate(full=True)
+
+    assert table["c"].to_pylist() == values
+    assert table["place"].to_pylist() == [*range(7, 7 + len(values))]
+
+
+def test_a_slice_of_rows_has_their_values() -> None:
+    rows = Rows({"c": encode(["a", None, "b", "c"], "VARCHAR")}, 1, 3)
+
+    assert arrow_table(rows, place=5) == pyarrow.table({"place": [5, 6], "c": [None, "b"]})
+
+
+def test_a_value_of_another_library_that_is_of_no_such_type_is_null(tmp_path: Path) -> None:
+    """
+    Attributes of a foreign span that is no call may have any type.
+    """
+    attributes = {a.GEN_AI_USAGE_INPUT_TOKENS: "twelve", a.GEN_AI_RESPONSE_FINISH_REASONS: 5}
+    record = SpanRecord(trace_id="1" * 32, span_id="1" * 16, name="other", attributes=attributes)
+    path = write(tmp_path / "a.jsonl", [record, *episode(0)])
+    query = (
+        f'select "{a.GEN_AI_USAGE_INPUT_TOKENS}" as tokens, "{a.GEN_AI_RESPONSE_FINISH_REASONS}" as reasons '
+    )
+    with Database(path) as database:
+        rows = database.sql(query + "from spans where name = 'other'").rows()
+
+    assert rows == [{"tokens": None, "reasons": None}]
+
+
+def test_a_query_loads_no_pandas(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", episode(0))
+    program = (
+        "import sys; from mttp.tables import Database; database = Database(sys.argv[1]); "
+        "database.sql('select * from episodes').rows(); print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "False"
