@@ -12,9 +12,10 @@ from mttp.model.figures import EpisodeFigures
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.tables.arrow import arrow_table
 from mttp.tables.database import column_types, in_order, statement
 from mttp.tables.figures import FIGURES, figures_of
-from mttp.tables.spans import CONTENT, SPAN_COLUMNS, batches, column_type
+from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_type
 
 __all__ = ["GrowingEpisodes"]
 
@@ -49,8 +50,7 @@ class GrowingEpisodes:
         )
         self._tables = in_order(["episodes", "parts"])
         self._types = column_types(self._tables)
-        fixed = {name: type_ for name, (type_, _) in SPAN_COLUMNS.items()}
-        columns = {**fixed, **self._types, **{name: column_type(name) for name in CONTENT}}
+        columns = {**SPAN_COLUMNS, **self._types, **{name: column_type(name) for name in CONTENT}}
         described = ", ".join(f'"{name}" {type_}' for name, type_ in columns.items())
         self._connection.execute(f"CREATE TABLE history (place BIGINT, {described})")
         self._connection.execute("CREATE TABLE wanted (trace_id VARCHAR)")
@@ -111,14 +111,11 @@ class GrowingEpisodes:
         self._connection.unregister("traces")
 
     def _store(self) -> None:
-        for batch in batches(self._waiting, [*self._types], unpack=False):
-            self._connection.register("batch", batch)
-            self._connection.execute(
-                f"INSERT INTO history BY NAME "
-                f"SELECT {self._count} + row_number() OVER () AS place, * FROM batch"
-            )
+        for rows in all_rows(self._waiting, SpanRows([*self._types], unpack=False)):
+            self._connection.register("batch", arrow_table(rows, place=self._count))
+            self._connection.execute("INSERT INTO history BY NAME SELECT * FROM batch")
             self._connection.unregister("batch")
-            self._count += len(batch)
+            self._count += rows.stop - rows.start
         self._waiting = []
 
 
