@@ -76,13 +76,13 @@ def sample() -> str:
 
 
 def missing(source: Any) -> list[str]:
-    """What a source says about missing episodes: reading it and summarizing it say the same."""
-    read, summarized = (
+    """What a source says about missing episodes: reading, summarizing and checking it say the same."""
+    read, summarized, checked = (
         [problem.message for problem in found.problems if problem.kind == "missing_episodes"]
-        for found in (mttp.read(source), mttp.summarize(source))
+        for found in (mttp.read(source), mttp.summarize(source), mttp.check(source))
     )
 
-    assert read == summarized
+    assert read == summarized == checked
     return read
 
 
@@ -332,6 +332,22 @@ def test_a_summary_says_first_that_its_figures_are_not_the_run_s(sample: str) ->
     assert [MISSING] == json.loads(printed("--json"))["sampled"]
     assert MISSING.replace("'", "&#x27;") in mttp.summarize(sample)._repr_html_()
     assert [] == json.loads(CliRunner().invoke(app, ["summary", "whole.jsonl", "--json"]).stdout)["sampled"]
+
+
+def test_a_check_of_a_sample_fails(sample: str) -> None:
+    """
+    By default, and not where problems are no reason; the document names it.
+    """
+
+    def checked(*options: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["check", sample, *options], env={"COLUMNS": "200"})
+        return done.exit_code, done.stdout
+
+    assert checked()[0] == checked("--fail-on", "problems")[0] == 1
+    assert checked("--fail-on", "violation,gradings,faults")[0] == 0
+    assert MISSING in checked()[1]
+    (problem,) = json.loads(checked("--json")[1])["problems"]
+    assert ("missing_episodes", MISSING) == (problem["kind"], problem["message"])
 
 
 def test_a_diagnosis_says_first_that_it_is_not_the_run_s(sample: str) -> None:

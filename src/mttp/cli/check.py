@@ -53,6 +53,7 @@ def check(
     Finds attributes that are missing, of the wrong type, deprecated or unknown; undefined enum values;
     and spans of the wrong kind or with the wrong parent. Ids and levels are those of weaver live-check.
     Recorded faults and failed gradings are findings, too. A recording without mttp spans fails the check.
+    Episodes that are missing of a run are a problem, as damaged lines are.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ from mttp.model.switches import check_switches
 from mttp.otlp.recording_files import File, is_parquet, whole
 from mttp.otlp.streams import Progress
 from mttp.reading import lines
-from mttp.reading.completeness import missing_episodes
+from mttp.reading.completeness import StatesEpisodes, missing_episodes
 from mttp.reading.engines import PartitionedDataset, SpanTable
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
@@ -27,7 +27,6 @@ from mttp.semconv import VERSION, translation
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
-    from mttp.model.episodes import Run
     from mttp.reading.decoder_pool import DecoderPool
     from mttp.reading.episode_summary import IsOpen
     from mttp.reading.group_digest import GroupDigest
@@ -126,7 +125,7 @@ class Scan:
             for item in self._items
         )
 
-    def add_missing_episodes(self, runs: Iterable[Run], episodes: Mapping[str, int]) -> bool:
+    def add_missing_episodes(self, runs: Iterable[StatesEpisodes], episodes: Mapping[str, int]) -> bool:
         """Add a problem for each run of which episodes are missing; return whether there is one."""
         missing = [*missing_episodes(runs, episodes)] if self.has_whole_runs else []
         for message in missing:

@@ -132,7 +132,7 @@ class Findings:
     omissions: dict[str, int] = field(default_factory=dict)
     """How often spans state that each attribute was left out, withheld or redacted, most frequent first."""
     problems: list[Problem] = field(default_factory=list)
-    """Problems of the files, such as truncated lines."""
+    """Problems of the files, such as truncated lines, and of the runs, such as missing episodes."""
     sources: list[Path] = field(default_factory=list)
     """Paths of the files that were read, in order."""
 
