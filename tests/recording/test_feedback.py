@@ -604,6 +604,26 @@ def test_what_has_no_duration_lasts_a_microsecond() -> None:
     assert {"episode.start toy", "run.start", "update.links"} <= {span.name for span in others}
 
 
+def test_a_member_links_to_its_group() -> None:
+    """
+    By the handle, whose ids are known before the group is recorded; a text says which group, and not where.
+    """
+    with mttp.configure("memory://") as session, mttp.group(size=3) as group:
+        for given in (group, group, group.id):
+            with mttp.episode(env="toy", group=given) as episode:
+                pass
+            group.add(episode)
+    (recorded,) = [span for span in session.records() if span.name == "group"]
+    members = [span for span in session.records() if span.name == "episode toy"]
+
+    back = (recorded.trace_id, recorded.span_id, {"mttp.group.id": group.id})
+    links = [[(link.trace_id, link.span_id, link.attributes) for link in span.links] for span in members]
+    assert [[back], [back], []] == links
+    assert {span.trace_id for span in members} == {link.trace_id for link in recorded.links}
+    assert {group.id} == {span.attributes["mttp.group.id"] for span in members}
+    assert [] == list(mttp.check(session))
+
+
 def test_a_group_links_to_its_members() -> None:
     """
     A person who looks at a group gets to its episodes; a member that is only a trace id has no known span.

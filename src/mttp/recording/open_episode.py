@@ -18,7 +18,7 @@ from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.episode_properties import EpisodeProperties
-from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Host, current
+from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Handle, Host, current
 from mttp.recording.open_agent import OpenAgent
 from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
@@ -88,7 +88,7 @@ class OpenEpisode(EpisodeProperties):
             dict(self._identity),
             segment,
             start_time=start_time,
-            links=_links(ambient),
+            links=_links(ambient, facts and facts.get("group"), segment.group),
         )
         if type(generator) is GeneratorState:
             self._span.set_pending(a.ENV_RNG_SHA256, generator.parts)
@@ -308,10 +308,18 @@ class OpenEpisode(EpisodeProperties):
             marker.end_at_once()
 
 
-def _links(ambient: Span | None) -> list[Link]:
-    """Return a link to the current span; a parent could be unsampled, and the episode with it."""
+def _links(ambient: Span | None, group: object, group_id: str | None) -> list[Link]:
+    """
+    Return links to the current span, and to the group if its handle was given: only that knows its ids.
+
+    The current span is no parent, which could be unsampled, and the episode with it.
+    """
     context = None if ambient is None else ambient.get_span_context()
-    return [Link(context)] if context is not None and context.is_valid else []
+    links = [Link(context)] if context is not None and context.is_valid else []
+    span = group._span if group_id and isinstance(group, Handle) else None
+    if span is not None and span.name == names.GROUP:
+        links.append(Link(span.identity, {a.GROUP_ID: group_id}))
+    return links
 
 
 def template(host: Host, facts: Mapping[str, Any], faults: Faults) -> Template:
