@@ -124,12 +124,14 @@ class Collector:
         *configurations: str,
         over: Mapping[str, Any] | None = None,
         grpc: int = 0,
+        gates: str = "",
         **variables: str,
     ) -> None:
-        """Run these files of `collector-config`, and `over` what they say; it listens at `grpc`."""
+        """Run these files, and `over` what they say, with feature gates; it listens at `grpc`."""
         self.folder = folder
         self.grpc = grpc or free_port()
         self.http, self.prometheus, self.own = (free_port() for _ in range(3))
+        self._gates = [f"--feature-gates={gates}"] if gates else []
         self._log = folder / "log"
         self._environment = {**os.environ, **VARIABLES, **variables}
         folder.mkdir(exist_ok=True)
@@ -162,7 +164,7 @@ class Collector:
         self._log.write_text("")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [PROGRAM, "--config", str(self._config)],
+                [PROGRAM, "--config", str(self._config), *self._gates],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,

@@ -346,6 +346,44 @@ def test_failed_and_unusual_episodes_are_kept_whole(running: Any, tmp_path: Path
     assert (1, 1, 1) == (len(kept.runs), len(kept.updates), len(kept.annotations))
 
 
+@pytest.mark.parametrize("sampling", [None, 0.5])
+def test_a_sampler_states_shares_by_which_the_run_is_estimated(
+    running: Any, tmp_path: Path, sampling: float | None
+) -> None:
+    """
+    All failures stand for themselves, and the others for those like them, also behind mttp's own sampling.
+    """
+    quick = {"decision_wait": "20s", "decision_wait_after_root_received": "1s"}
+    store = running(over=sink(tmp_path / "kept.jsonl"))
+    sampler = running(
+        "gateway-sampler.yaml",
+        over={"processors": {"tail_sampling": quick}},
+        TEMPO=store.grpc_address,
+        gates="processor.tailsamplingprocessor.usetracestate",
+    )
+    with mttp.configure(f"grpc://{sampler.grpc_address}", run_id="r", kind="eval", sampling=sampling):
+        for number in range(2000):
+            with mttp.episode(env="toy", group=f"g{number // 2}") as episode:
+                episode.reward(float(number % 10 > 0))
+                episode.end(outcome="success" if number % 10 else "failure")
+    eventually(lambda: "run" in {name for _, name in spans(tmp_path / "kept.jsonl")})
+    sampler.stop()
+    store.stop()
+    kept = mttp.read(tmp_path / "kept.jsonl")
+    weighted = mttp.summarize(tmp_path / "kept.jsonl").weighting(is_sample=True)
+
+    shares = {(episode.outcome, round(episode.sampling_share or 0, 6)) for episode in kept}
+    assert {("failure", sampling or 1.0), ("success", 0.05)} == shares
+    assert weighted is not None
+    assert weighted.success is not None
+    assert len(kept) == weighted.success.count < 1000
+    assert 1000 < weighted.success.stands_for < 3000
+    assert 0.8 < weighted.success.mean < 0.96
+    members = Counter(episode.group for episode in kept if episode.outcome == "success")
+    assert sampling is None or {2} == {count for group, count in members.items() if int(str(group)[1:]) % 5}
+    assert sum(episode.reward.value or 0 for episode in kept) / len(kept) < 0.75
+
+
 UNUSUAL = ("failure", "error", "aborted", "nan", "nan-step", "nan-component", "extreme", "keep", "tool")
 
 

@@ -61,7 +61,7 @@ BY_HAND = {
     Agent: {"id"},
     Annotation: {"key", "value", "step"},
     Call: {"operation", "parameters"},
-    Episode: {"final_observation", "complete", "segments", "consumed_by", "discarded_by"},
+    Episode: {"final_observation", "complete", "segments", "consumed_by", "discarded_by", "sampling_share"},
     Evaluation: {"baseline_counts", "baseline_samples", "tags", "trace_ids"},
     Grade: {"name", "weight"},
     Reward: {"components", "component_statuses", "weights"},

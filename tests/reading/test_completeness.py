@@ -25,6 +25,7 @@ from mttp.viewing import report
 from mttp.viewing.index import EpisodeIndex
 
 MISSING = "the run states 20 episodes, 5 are here (run r); means and rates are not the run's"
+UNKNOWN = "not weighted: the sampling share of 5 of 5 episodes is unknown"
 RULES = {"aggregate": [{"metric": "success", "min": 0.1}]}
 
 
@@ -420,6 +421,82 @@ def test_a_gate_refuses_a_sample_on_either_side(sample: str) -> None:
             gate(candidate, rules={**RULES, "allow": ["tasks"]}, baseline=baseline)
     allowed = {**RULES, "allow": ["sampled"]}
 
-    assert (MISSING,) == gate(sample, rules=allowed).notes
+    assert (MISSING, f"each episode counts once; {UNKNOWN}") == gate(sample, rules=allowed).notes
     Path("rules.yaml").write_text(json.dumps(RULES))
     assert 3 == CliRunner().invoke(app, ["gate", sample, "--rules", "rules.yaml"]).exit_code
+
+
+# Weights.
+
+
+@pytest.fixture
+def weighed() -> str:
+    """What a collector has of a run of which it gets all failures, and half of the successes."""
+    with OtlpReceiver() as receiver:
+        sampling = mttp.Sampling(0.5, keep=["failure"])
+        with mttp.configure(receiver.http_address, sampling=sampling, run_id="r", kind="eval"):
+            for number in range(40):
+                with mttp.episode(env="maths", task=f"t{number}", group=f"g{number}") as episode:
+                    episode.reward(float(number % 4 > 0))
+                    episode.end(outcome="success" if number % 4 else "failure", terminated=True)
+        return str(write("weighed.jsonl", [*receiver.records()]))
+
+
+def summary(path: str) -> dict[str, Any]:
+    """The figures of a recording as the document has them."""
+    done = CliRunner().invoke(app, ["summary", path, "--json"])
+    totals: dict[str, Any] = json.loads(done.stdout)["totals"]
+    return totals
+
+
+@pytest.mark.parametrize("to", ["", "a.parquet", "dataset"])
+def test_a_summary_weights_a_sample_by_its_shares(weighed: str, to: str) -> None:
+    """
+    Ten failures stand for ten, each success for two; a mean that counts each once has no interval.
+    """
+    path = converted(to)(weighed) if to else weighed
+    totals = summary(path)
+    count = totals["outcome"]["success"]
+    mean = 2 * count / (10 + 2 * count)
+
+    assert totals["outcome"]["failure"] == 10
+    assert 5 < count < 25
+    for name in ("return", "success"):
+        weighted = totals["weighted"][name]
+        assert (mean, 10 + count, 10 + 2 * count) == pytest.approx(
+            (weighted["mean"], weighted["count"], weighted["stands_for"])
+        )
+        assert (10 + 2 * count) ** 2 / (10 + 4 * count) == pytest.approx(weighted["effective"])
+    assert totals["return"]["interval"] is None
+    assert "weighted" in totals["return"]["interval_reason"]
+    text = CliRunner().invoke(app, ["summary", path], env={"COLUMNS": "200"}).stdout
+    assert f"weighted  by 1/share: mean return {mean:.4g}" in text
+
+
+def test_a_sample_without_shares_is_not_weighted_and_says_why(sample: str, weighed: str) -> None:
+    """
+    One of two runs may state them: each run has its own figures, and both together have none.
+    """
+    alone, whole = summary(sample)["weighted"], summary("whole.jsonl")["weighted"]
+    record("other.jsonl", run_id="other")
+    thinned("other.jsonl", "both.jsonl")
+    done = CliRunner().invoke(app, ["summary", "both.jsonl", weighed, "--json"])
+    runs = {run["id"]: run["weighted"] for run in json.loads(done.stdout)["runs"]}
+
+    assert (UNKNOWN, None, None) == (alone["text"], alone["return"], alone["method"])
+    assert whole is None
+    assert runs["other"]["text"] == UNKNOWN
+    assert runs["r"]["reason"] is None
+    assert "5 of" in json.loads(done.stdout)["totals"]["weighted"]["reason"]
+
+
+def test_studies_say_what_a_sample_says_if_it_is_weighted(weighed: str) -> None:
+    """
+    From a file and from values alike; their own figures count each episode once.
+    """
+    text = f"each episode counts once; {summary(weighed)['weighted']['text']}"
+    record("base.jsonl", 40, run_id="base")
+    for candidate in (weighed, mttp.read(weighed)):
+        found = compare("base.jsonl", candidate, allow=["tasks", "sampled"])
+        assert [f"candidate: {text}"] == [note for note in found.notes if "1/share" in note]
+        assert text in gate(candidate, rules={**RULES, "allow": ["sampled"]}).notes

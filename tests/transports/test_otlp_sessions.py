@@ -160,3 +160,62 @@ def test_groups_are_chosen_as_a_whole() -> None:
 
     assert {4} == set(groups.values())
     assert 5 < len(groups) < 25
+
+
+def test_roots_state_the_share_of_episodes_like_them() -> None:
+    """
+    All that a rule wants are there, chosen or not; of the others the ratio. Memory has all, and states none.
+    """
+    with OtlpReceiver() as receiver:
+        sampling = mttp.Sampling(0.25, keep=["failure"])
+        with mttp.configure([receiver.http_address, "memory://"], sampling=sampling, run_id="r") as session:
+            for number in range(80):
+                with mttp.episode(env="e", group=f"g{number}") as episode, episode.step() as step:
+                    step.reward(1.0)
+                    episode.end(outcome="success" if number % 4 else "failure")
+            mttp.update(0, loss=1.0)
+        got = mttp.read(receiver)
+        states = {record.trace_state for record in receiver.records() if record.name != "episode e"}
+
+    assert {("failure", 1.0), ("success", 0.25)} == {(one.outcome, one.sampling_share) for one in got}
+    assert 20 == sum(one.outcome == "failure" for one in got)
+    assert 5 < sum(one.outcome == "success" for one in got) < 25
+    assert {""} == states
+    assert {None} == {one.sampling_share for one in mttp.read(session)}
+
+
+def test_an_episode_of_which_the_rules_have_not_seen_all_states_no_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    A chosen one is sent as it goes on, and its spans are held for the rules up to a limit.
+    """
+    monkeypatch.setattr("mttp.transports.pipeline.tail_sampler.HELD_BYTES", 10_000)
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address, sampling=1.0) as session:
+            for length in (1, 100):
+                with mttp.episode(env=f"{length}", steps="spans") as episode:
+                    for _ in range(length):
+                        with episode.step() as step:
+                            step.reward(1.0)
+        got = {one.env: (one.complete, one.sampling_share) for one in mttp.read(receiver)}
+
+    assert {"1": (True, 1.0), "100": (True, None)} == got
+    assert 0 == session.stats.sampled_out
+
+
+def test_a_sampler_of_the_environment_states_shares_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It has no rules, so that each share is the ratio.
+    """
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    with OtlpReceiver() as receiver:
+        with mttp.configure(receiver.http_address, run_id="r"):
+            for number in range(40):
+                with mttp.episode(env="e", group=f"g{number}"):
+                    pass
+        got = mttp.read(receiver)
+
+    assert {0.5} == {one.sampling_share for one in got}
+    assert 5 < len(got) < 35

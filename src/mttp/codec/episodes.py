@@ -18,6 +18,7 @@ from mttp.codec import (
     kinds,
     rewards,
     segments,
+    shares,
     steps,
     summary_fields,
     templates,
@@ -183,6 +184,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
             fault for record in (start, *closings) for fault in record.attributes.get(a.FAULTS) or ()
         ),
         "span_id": span_id,
+        "sampling_share": None if root is None else shares.of_state(root.trace_state),
         "end_time": None if root is None else root.end_time,
         "span_count": parts.found if root is None else parts.recorded,
     }

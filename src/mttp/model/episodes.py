@@ -503,6 +503,8 @@ class Episode(Value):
     """The indices of the updates that trained on the episode."""
     discarded_by: tuple[str, ...] = field(default=(), compare=False)
     """The reasons of the updates that discarded the episode."""
+    sampling_share: float | None = field(default=None, compare=False)
+    """The share of episodes like it that samplers keep, by the trace state of its root; None if unknown."""
     span_id: str = field(default="", compare=False)
     """The span id of the root, 16 hex digits."""
     start_time: int | None = field(default=None, compare=False)

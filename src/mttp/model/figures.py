@@ -76,6 +76,8 @@ class EpisodeFigures(NamedTuple):
     """The environment's observation and action space, as JSON."""
     env_wrappers: tuple[str, ...]
     """The environment's wrappers, outermost first."""
+    share: float | None
+    """The share with which samplers kept it."""
 
     @property
     def success(self) -> bool | None:

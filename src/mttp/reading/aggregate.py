@@ -194,6 +194,7 @@ class Aggregate:
         self.lengths = array("q")
         self.is_return_counted = array("b")
         self.advantages = array("d")
+        self.shares = array("d")
         self.labels = {name: Codes() for name in _LABELS}
         self.runs: dict[str, RunCounts] = {}
 
@@ -230,6 +231,7 @@ class Aggregate:
         self.lengths.append(row.length)
         self.is_return_counted.append(row.is_return_counted)
         self.advantages.append(row.advantage)
+        self.shares.append(row.share)
         words = row.run, row.status, row.outcome, row.env, row.spec, row.task, row.split, row.stop_reason
         for codes, word in zip(self.labels.values(), words, strict=True):
             codes.append(word)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from mttp.codec import segments, summary_fields, templates
+from mttp.codec import segments, shares, summary_fields, templates
 from mttp.model.counting import is_return_counted
 from mttp.model.gradings import Grading, Scored, gradings, label
 from mttp.model.spans import Scope, SpanRecord
@@ -224,6 +224,7 @@ class PartialEpisode:
             env_spaces=found.get(a.ENV_SPACES),
             env_wrappers=tuple(found.get(a.ENV_WRAPPERS) or ()),
             time_to_first_token=counted.time_to_first_token(),
+            share=known(row.share),
         )
 
     def step_scores(self) -> ScoreFigures:
@@ -265,6 +266,7 @@ class PartialEpisode:
     def _row(self, trace_id: str, found: Mapping[str, Any], scored: Scored | None) -> EpisodeRow:
         root, place = self.root, self.place
         return_ = summary_fields.number(found, a.EPISODE_RETURN)
+        share = None if root is None else shares.of_state(root.trace_state)
         return EpisodeRow(
             run=place.text(a.RUN_ID),
             trace_id=trace_id,
@@ -281,6 +283,7 @@ class PartialEpisode:
             stop_reason=place.text(a.EPISODE_STOP_REASON),
             is_return_counted=scored is None or is_return_counted(return_, scored.value, scored.status),
             advantage=math.nan if (number := summary_fields.number(found, a.ADVANTAGE)) is None else number,
+            share=math.nan if share is None else share,
         )
 
 

@@ -196,6 +196,8 @@ class SummaryFigures(NamedTuple):
     """The environment's wrappers, outermost first."""
     time_to_first_token: float | None
     """Mean seconds to the first token of the model calls of its steps that state it."""
+    share: float | None
+    """The share with which samplers kept it."""
     reward_scores: ScoreFigures
     """Of the reward of the episode."""
     step_scores: ScoreFigures

@@ -100,6 +100,8 @@ class EpisodeRow(NamedTuple):
     """Whether the return is not the value of a reward whose status is not ok."""
     advantage: float = math.nan
     """The advantage that the episode states; NaN without one."""
+    share: float = math.nan
+    """The share with which samplers kept it; NaN if it states none."""
 
 
 class UndecidedScoring(NamedTuple):

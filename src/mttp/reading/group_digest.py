@@ -19,7 +19,7 @@ from mttp.reading.worker import pack, unpack
 
 __all__ = ["VERSION", "GroupDigest", "PlainMisfit", "decode", "encode", "encode_items"]
 
-VERSION = f"4 of {semconv.VERSION}"
+VERSION = f"5 of {semconv.VERSION}"
 """
 Raised with every change of what a digest holds; digests of other versions are not read.
 

@@ -99,6 +99,7 @@ def episode_figures(episode: Episode) -> SummaryFigures:
         env_spaces=to_json(episode.env_spaces, []) if episode.env_spaces else None,
         env_wrappers=tuple(episode.env_wrappers),
         time_to_first_token=mean_known(call.time_to_first_chunk for call in calls),
+        share=episode.sampling_share,
     )
 
 
@@ -126,6 +127,7 @@ def _episode_summary(episode: Episode) -> EpisodeSummary:
             stop_reason=episode.stop_reason or "",
             is_return_counted=not reward or is_return_counted(episode.return_, reward.value, reward.status),
             advantage=math.nan if episode.advantage is None else episode.advantage,
+            share=math.nan if episode.sampling_share is None else episode.sampling_share,
         ),
         counts=_counts(episode),
         gradings=tuple(_gradings(episode)),

@@ -17,6 +17,7 @@ from mttp.model.counting import LEFT_OUT, NOT_COUNTED, Reason
 from mttp.model.episodes import Run
 from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.inference import ValueRange
+from mttp.model.weighting import weighting
 from mttp.reading import Recording
 from mttp.reading.completeness import missing_episodes, sampled
 from mttp.reading.counted import reasons_of, training_of
@@ -133,7 +134,7 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
         runs=runs,
         episodes=tuple(episodes),
         problems=tuple(problem for part in parts for problem in part.problems),
-        sampled=_sampled(parts, distinct),
+        sampled=_weighted(_sampled(parts, distinct), episodes),
         notes=(*notes, *left_out),
         updates={run: sorted({*times}) for run, times in updates.items()},
         entropies={run: values for run, values in entropies.items() if run in training},
@@ -198,6 +199,16 @@ def _sampled(parts: Sequence[Sample], episodes: Iterable[EpisodeFigures]) -> tup
         return ()
     runs = {(run.id, run.host, run.pid, run.start_time): run for part in parts for run in part.runs}
     return tuple(missing_episodes(runs.values(), Counter(episode.run for episode in episodes)))
+
+
+def _weighted(sampled: tuple[str, ...], episodes: Sequence[EpisodeFigures]) -> tuple[str, ...]:
+    """Return what says that there are only some episodes, and what these say if they are weighted."""
+    shares, returns, successes = (
+        [math.nan if value is None else float(value) for value in map(attrgetter(name), episodes)]
+        for name in ("share", "return_", "success")
+    )
+    found = weighting(shares, returns, successes, is_sample=bool(sampled))
+    return sampled if found is None else (*sampled, f"each episode counts once; {found}")
 
 
 def _sources(side: Side) -> Iterable[Any]:

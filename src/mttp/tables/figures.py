@@ -24,6 +24,7 @@ _EXPRESSIONS: Final = {
     "graders": "[[coalesce(grader.name, ''), coalesce(grader.version, '')] for grader in graders]",
     "call_count": "calls",
     "cost": "cost_usd",
+    "share": "sampling_share",
     "inputs_json": "inputs",
 }
 """What gives a field that is no column with the same name."""
@@ -75,6 +76,6 @@ def figures_of_values(episodes: Iterable[Episode]) -> list[EpisodeFigures]:
         return []
     rows = {row.trace_id: row for row in read_figures(EpisodeSpans(values))}
     return [
-        rows[trace_of(place)]._replace(trace_id=value.trace_id, duration=value.duration)
+        rows[trace_of(place)]._replace(trace_id=value.trace_id, duration=value.duration, share=value.sampling_share)
         for place, value in enumerate(values)
     ]

@@ -15,6 +15,7 @@ from mttp.codec import (
     evals,
     groups,
     kinds,
+    shares,
     steps,
     templates,
     updates,
@@ -81,6 +82,7 @@ SPAN_COLUMNS: Final = {
     "status_message": "VARCHAR",
     "omitted": "BIGINT",
     "size": "BIGINT",
+    "share": "DOUBLE",
 }
 """
 Columns that every span has, with their types.
@@ -88,7 +90,8 @@ Columns that every span has, with their types.
 `type` is that of the convention, such as `episode` or `step`; empty for spans that are not of it.
 Times are in nanoseconds since the Unix epoch. `copy_of` tells which steps a block of steps has, since the
 ids of its copies differ; null for other spans. `omitted` is the number of attributes that a transport left
-out, `size` that of the attributes, events and links that are there.
+out, `size` that of the attributes, events and links that are there. `share` is that with which samplers keep
+such a trace, by the trace state.
 """
 
 
@@ -103,6 +106,7 @@ def _span_cells(records: Sequence[SpanRecord]) -> dict[str, list[Any]]:
         "status_message": [record.status_message for record in records],
         "omitted": [-negative for negative, _ in fullnesses],
         "size": [size for _, size in fullnesses],
+        "share": [shares.of_state(record.trace_state) for record in records],
     }
 
 

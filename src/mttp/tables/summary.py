@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, GraderHealth
 from mttp.model.notebook import html_table
+from mttp.model.weighting import Weighting, weighting
 from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import (
     VERDICT_KEY,
@@ -60,6 +61,7 @@ SELECT
     CASE WHEN counts AND is_return_counted THEN "return" END AS "return",
     coalesce(prompt_tokens, 0) AS prompt_tokens, coalesce(completion_tokens, 0) AS completion_tokens,
     CASE WHEN isfinite(cost_usd) THEN cost_usd END AS cost_usd,
+    sampling_share,
     status AS statuses,
     CASE WHEN counts THEN outcome ELSE 'unknown' END AS outcomes,
     env AS envs,
@@ -394,6 +396,17 @@ class Summary:
             advantage_of_others=mean("advantage", whole),
         )
 
+    def weighting(self, *, is_sample: bool) -> Weighting | None:
+        """
+        Return what the episodes say about their run if each counts by 1/share of its sampling.
+
+        None if no share is below 1, unless `is_sample` says that episodes are missing.
+        """
+        worth = {"success": 1.0, "failure": 0.0}
+        successes = [worth.get(outcome, math.nan) for outcome in self.outcomes]
+        shares = self.columns["sampling_share"].tolist()
+        return weighting(shares, self.returns.tolist(), successes, is_sample=is_sample)
+
     @property
     def failed_gradings(self) -> int:
         """Number of error, invalid and partial gradings of `graders`, plus `invalid_step_rewards`."""
@@ -656,6 +669,7 @@ def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
         "recorded_return": np.asarray(aggregate.returns),
         "is_return_counted": np.asarray(aggregate.is_return_counted).astype(bool),
         "advantage": np.asarray(aggregate.advantages),
+        "sampling_share": np.asarray(aggregate.shares),
         "length": np.asarray(aggregate.lengths),
         "counts": np.asarray(reasons.column) == reasons.words.get("counted", -1),
         **{name: np.asarray(labels[name].column) for name in _LABELS},

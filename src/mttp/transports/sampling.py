@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from mttp.codec import shares
 from mttp.codec.plain import scalar_text
 from mttp.errors import ConfigureError
 from mttp.model.interrupts import raise_interrupt
@@ -17,10 +18,7 @@ __all__ = ["RULES", "Rule", "Sampling", "from_environment"]
 
 
 Rule: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], bool]
-"""Called with the attributes of an episode's spans, root last; True keeps an unsampled episode."""
-
-_BITS = 56
-"""The bits of a trace id that OpenTelemetry's samplers compare, so that all samplers agree."""
+"""Called with the attributes of an episode's spans, root last; True keeps an episode that is not chosen."""
 
 
 def _failed(spans: Sequence[Mapping[str, Any]]) -> bool:
@@ -66,6 +64,7 @@ class Sampling:
         if not isinstance(value, (int, float)) or not 0.0 <= value <= 1.0:
             raise ConfigureError(f"sampling ratio {scalar_text(ratio):.80} is not a number from 0 to 1")
         self.ratio = float(ratio)
+        self._threshold = round((1.0 - self.ratio) * (1 << shares.BITS))
         self.keep = tuple(map(_rule, keep if isinstance(keep, (list, tuple, set, frozenset)) else [keep]))
 
     def __repr__(self) -> str:
@@ -76,15 +75,19 @@ class Sampling:
 
     def chooses(self, trace_id: int, *, run_id: str, group: str | None) -> bool:
         """Whether the episode is in the exported share."""
-        if group is None:
-            bits = trace_id & ((1 << _BITS) - 1)
-        else:
-            digest = hashlib.sha256(f"{run_id}\0{group}".encode("utf-8", "replace")).digest()
-            bits = int.from_bytes(digest[: _BITS // 8], "big")
-        return bits >= round((1.0 - self.ratio) * (1 << _BITS))
+        return _randomness(trace_id, run_id, group) >= self._threshold
+
+    def state(self, trace_id: int, *, run_id: str, group: str | None, wanted: bool) -> str:
+        """
+        Return what the trace state of an exported episode states: with which share one like it is exported.
+
+        That is all of those that a rule wants, chosen or not, and else the ratio.
+        """
+        explicit = None if group is None else _randomness(trace_id, run_id, group)
+        return shares.state(0 if wanted else self._threshold, explicit)
 
     def wants(self, spans: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a rule keeps an unsampled episode; a rule that raises keeps it."""
+        """Whether a rule keeps an episode, chosen or not; a rule that raises keeps it."""
         for rule in self.keep:
             try:
                 if rule(spans):
@@ -95,6 +98,14 @@ class Sampling:
                 log.warning("mttp: sampling rule %r raised %s, and the episode is sent", rule, raised)
                 return True
         return False
+
+
+def _randomness(trace_id: int, run_id: str, group: str | None) -> int:
+    """Return the number by which the members of a group, or one episode without a group, are chosen."""
+    if group is None:
+        return trace_id & ((1 << shares.BITS) - 1)
+    digest = hashlib.sha256(f"{run_id}\0{group}".encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[: shares.BITS // 8], "big")
 
 
 def _rule(given: str | Rule) -> Rule:

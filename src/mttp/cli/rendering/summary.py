@@ -18,6 +18,7 @@ from mttp.cli.rendering.problems import markdown_warnings, problem_lines, warnin
 from mttp.cli.rendering.words import cell, count, counted, duration, moment, number, of, printed, shares
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
+from mttp.model.weighting import Weighting
 from mttp.reading.completeness import sampled
 from mttp.reading.jsonable import jsonable
 from mttp.tables.summary import Summary
@@ -33,12 +34,14 @@ _FIXED = ("eval", "replay")
 
 def document(summary: Summary) -> dict[str, Any]:
     """Return the summary as an object of plain data: the figures of each run, and totals."""
+    missing = sampled(summary.problems)
+    lacking = bool(missing)
     facts = {
-        "sampled": sampled(summary.problems),
+        "sampled": missing,
         "sources": [*summary.sources, *summary.stores],
         "sha256": summary.sha256,
-        "runs": [_run(id_, of_run) for id_, of_run in summary.by_run.items()],
-        "totals": _figures(summary),
+        "runs": [_run(id_, of_run, lacking=lacking) for id_, of_run in summary.by_run.items()],
+        "totals": _figures(summary, lacking=lacking),
         "evals": summary.evals,
         "duplicates": summary.duplicates,
         "problems": summary.problems,
@@ -47,8 +50,8 @@ def document(summary: Summary) -> dict[str, Any]:
     return found
 
 
-def _run(id_: str, summary: Summary) -> dict[str, Any]:
-    """Return the identity of a run and its figures."""
+def _run(id_: str, summary: Summary, *, lacking: bool) -> dict[str, Any]:
+    """Return the identity of a run and its figures; `lacking` is whether some run is a sample."""
     runs = summary.runs
     first = runs[0] if runs else None
     return {
@@ -59,7 +62,7 @@ def _run(id_: str, summary: Summary) -> dict[str, Any]:
         "complete": bool(runs) and all(run.complete for run in runs),
         "processes": len(runs),
         "seconds": _seconds(runs),
-        **_figures(summary),
+        **_figures(summary, lacking=lacking),
     }
 
 
@@ -71,10 +74,12 @@ def _seconds(runs: list[Run]) -> float | None:
     return (max(end for end in ends if end is not None) - min(start or 0 for start in starts)) / 1e9
 
 
-def _figures(summary: Summary) -> dict[str, Any]:
+def _figures(summary: Summary, *, lacking: bool) -> dict[str, Any]:
     episodes, is_counted, reasons = len(summary), summary.is_counted, summary.reasons.counts()
     curved, durations = summary.returns[is_counted], summary.durations
-    returns, interval = figures(summary.returns), _interval(summary)
+    is_sample = lacking and sum(run.episode_count or 0 for run in summary.runs) > episodes
+    weighted = summary.weighting(is_sample=is_sample)
+    returns, interval = figures(summary.returns), _interval(summary, weighted)
     ends = None if len(summary.by_run) > 1 else windows(curved)
     of_curve = episodes - sum(reasons.get(reason, 0) for reason in LEFT_OUT)
     return {
@@ -102,6 +107,7 @@ def _figures(summary: Summary) -> dict[str, Any]:
             "first": ends and ends[0],
             "last": ends and ends[1],
         },
+        "weighted": weighted and {"text": str(weighted), **jsonable(weighted)},
         "duration": jsonable(figures(durations[is_counted]))
         | {"of": of_curve, "total": np.nansum(durations), "total_count": int(np.isfinite(durations).sum())},
         "length": jsonable(figures(summary.lengths[is_counted].astype(float))) | {"of": of_curve},
@@ -130,8 +136,10 @@ def _figures(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _interval(summary: Summary) -> Interval:
+def _interval(summary: Summary, weighted: Weighting | None) -> Interval:
     """Return the interval for the mean return; only episodes of one unchanged policy have one."""
+    if weighted is not None:
+        return Interval(reason="the episodes are a sample of the run, kept with unequal shares; see weighted")
     if len(summary.by_run) > 1:
         return Interval(reason="there are several runs; each run has its own figures")
     if not summary.runs:
@@ -260,6 +268,7 @@ def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     return {
         "return": _mean(facts["return"]),
         "": _spread(facts["return"], number),
+        "weighted": facts["weighted"]["text"] if facts["weighted"] else "",
         "status": shares(facts["status"]),
         "not counted": "; ".join(
             f"{times:,} {NOT_COUNTED[reason]}" for reason, times in facts["not_counted"].items()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
-from opentelemetry.trace import Link, SpanContext, Status
+from opentelemetry.trace import Link, SpanContext, Status, TraceState
 from typing_extensions import Self
 
 from mttp.codec import kinds
@@ -53,6 +53,14 @@ class EndedSpan(ReadableSpan):
     def with_values(self, values: dict[str, Any]) -> Self:
         """Return a copy of the span with other attributes."""
         raise NotImplementedError
+
+    def with_trace_state(self, state: TraceState) -> Self:
+        """Return a copy of the span with another trace state."""
+        shown, context = copy.copy(self), self.identity
+        shown._context = SpanContext(
+            context.trace_id, context.span_id, context.is_remote, context.trace_flags, state
+        )
+        return shown
 
     @property
     def texts(self) -> tuple[str, list[Mapping[str, Any]]]:

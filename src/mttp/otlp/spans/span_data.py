@@ -26,6 +26,7 @@ from mttp.otlp.spans.printing import printed
 from mttp.otlp.spans.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.otlp.spans.size_estimate import SPAN_BYTES, weight
 from mttp.otlp.spans.trace import SpanOrigin, Trace
+from mttp.semconv import attributes as a
 
 __all__ = ["UNSET", "SpanData"]
 
@@ -87,6 +88,11 @@ class SpanData(EndedSpan):
     def is_sampled(self) -> bool:
         """Whether its trace is sampled."""
         return self._trace.flags.sampled
+
+    @property
+    def of_episode(self) -> bool:
+        """Whether it belongs to an episode."""
+        return self.has(a.EPISODE_ID)
 
     @property
     def started(self) -> int:
@@ -181,9 +187,16 @@ class SpanData(EndedSpan):
             status_message=self._status.description or "",
             events=[event_record(event) for event in self._events],
             links=[link_record(link) for link in self._links],
+            trace_state=self._trace_state,
             flags=flags(self._parent),
             scope=self._trace.origin.record,
         )
+
+    @property
+    def _trace_state(self) -> str:
+        """Its trace state as in a header; only sampling sets one."""
+        state = None if self._context is None else self._context.trace_state
+        return state.to_header() if state else ""
 
     @property
     def scope(self) -> spans.Scope:
@@ -221,14 +234,16 @@ class SpanData(EndedSpan):
         )
 
     def _rest(self) -> RareFields | None:
-        """Return events, links and status; None for a span without them."""
-        if not self._events and not self._links and self._status is UNSET:
+        """Return events, links, status and trace state; None for a span without them."""
+        state = self._trace_state
+        if not self._events and not self._links and self._status is UNSET and not state:
             return None
         return RareFields(
             list(map(event_record, self._events)),
             list(map(link_record, self._links)),
             STATUSES[self._status.status_code],
             self._status.description or "",
+            state,
         )
 
     def _weigh(self) -> int:

@@ -677,6 +677,8 @@ SELECT
     coalesce(labelled.labels, MAP {}) AS metadata,
     -- Faults in the recorded values, as `kind: detail`.
     coalesce(faulty.faults, []) AS faults,
+    -- Share of episodes like it that samplers keep, by the trace state of its root; null if it states none.
+    settled.share AS sampling_share,
     -- Whether the recording has all spans of the episode.
     is_finished AND coalesce(whole.has_all_spans, false) AS complete,
     -- Span id of the root, 16 hex digits.

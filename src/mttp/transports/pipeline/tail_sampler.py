@@ -1,4 +1,4 @@
-"""Tail sampling: unsampled episodes wait for their end, when a rule may keep them."""
+"""Tail sampling: unsampled episodes wait for their end, when a rule may keep them; roots state shares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from opentelemetry.trace import TraceState
+
 from mttp.otlp.spans import EndedSpan
+from mttp.semconv import attributes as a
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import TransportStats
 
@@ -22,6 +25,9 @@ class TailSampler:
     """
     Passes spans of sampled traces, and holds the others until their episode ends.
 
+    The root of each exported episode states the share with which one like it is exported, in its trace state:
+    1 if a rule wants it, else the ratio. So the rules see the spans of sampled episodes, too; if these are
+    more than can be held, the root states nothing.
     An episode's part in another process ends with its `segment`.
     """
 
@@ -35,25 +41,34 @@ class TailSampler:
 
     def judge(self, span: EndedSpan) -> bool:
         """Whether a rule keeps the episode that ends with this span. Called without the lock."""
-        if span.is_sampled or not span.is_last:
+        if not span.is_last or (span.is_sampled and not span.of_episode):
             return False
         held = list(self._held.get(span.trace_id, ()))
         return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
 
     def admit(self, span: EndedSpan, *, wanted: bool) -> Sequence[EndedSpan]:
         """Return the spans to export now that `span` has ended; `wanted` is the result of `judge`."""
-        if span.is_sampled:
-            return (span,)
         trace_id = span.trace_id
+        if span.is_sampled and not (span.of_episode and self._sampling.keep):
+            return (self._stating(span, wanted=False),)
         if trace_id in self._verdicts:
-            return self._decide([span], wanted=self._verdicts[trace_id])
+            return (span,) if span.is_sampled else self._decide([span], wanted=self._verdicts[trace_id])
         self._held.setdefault(trace_id, []).append(span)
         self.bytes += span.size
         if span.is_last:
-            return self._settle(trace_id, wanted=wanted)
+            spans = self._settle(trace_id, wanted=wanted)
+            return (self._stating(span, wanted=wanted),) if span.is_sampled else spans
         while self.bytes > HELD_BYTES:
             self._settle(next(iter(self._held)), wanted=False)
-        return ()
+        return (span,) if span.is_sampled else ()
+
+    def _stating(self, span: EndedSpan, *, wanted: bool) -> EndedSpan:
+        """Return the span, with the share of the episode if it is the root of one."""
+        if span.parent is not None or not span.of_episode:
+            return span
+        run_id, group = str(span.values.get(a.RUN_ID, "")), span.values.get(a.GROUP_ID)
+        state = self._sampling.state(span.trace_id, run_id=run_id, group=group, wanted=wanted)
+        return span.with_trace_state(TraceState([("ot", state)]))
 
     def close(self) -> None:
         """Drop all held spans."""
@@ -67,11 +82,11 @@ class TailSampler:
             self._verdicts.popitem(last=False)
         spans = self._held.pop(trace_id)
         self.bytes -= sum(span.size for span in spans)
-        return self._decide(spans, wanted=wanted)
+        return () if spans[0].is_sampled else self._decide(spans, wanted=wanted)
 
     def _decide(self, spans: list[EndedSpan], *, wanted: bool) -> Sequence[EndedSpan]:
         if wanted:
-            return spans
+            return [self._stating(span, wanted=True) for span in spans]
         self._stats.taken -= len(spans)
         self._stats.sampled_out += len(spans)
         return ()
