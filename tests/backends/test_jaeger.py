@@ -343,3 +343,25 @@ def test_a_run_that_is_not_there_is_waited_for(jaeger: Jaeger) -> None:
     """
     with pytest.raises(ReadError, match="no trace of run nobody was found"):
         mttp.read(f"jaeger://{jaeger.query}?run=nobody&wait=0.5")
+
+
+def test_links_lead_both_ways_and_shares_are_kept(jaeger: Jaeger) -> None:
+    """
+    From a member to its group and back, as the interface shows them; what sampling states is read.
+    """
+    with (
+        mttp.configure(f"http://{jaeger.otlp}", run_id="linked", sampling=1.0, close_timeout=WAIT),
+        mttp.group("g") as group,
+    ):
+        with mttp.episode(env="toy", group=group) as episode:
+            pass
+        group.add(episode)
+    configuration.forget()
+    found = jaeger.read("linked")
+    links = [
+        [(link["traceId"], link["spanId"]) for link in jaeger.spans(trace_id)[name]["links"]]
+        for trace_id, name in ((episode.trace_id, "episode toy"), (group.value.trace_id, "group"))
+    ]
+
+    assert [[(group.value.trace_id, group.span_id)], [(episode.trace_id, episode.span_id)]] == links
+    assert 1.0 == found.episodes[0].sampling_share
