@@ -68,6 +68,7 @@ def test_conditions_choose_episodes():
         (("--text",), "--text needs --as"),
         (("--as", "sft", "--to", "parquet"), "can't be combined"),
         (("--as", "sft", "--pairs", "groups"), "pairs='groups' is for dpo, not for sft"),
+        (("--as", "skyrl"), "'skyrl' is not one of"),
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: tuple[str, ...], message: str):

@@ -77,7 +77,6 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--tokenizer", NAME],
     ],
     "view": [[f"{NAME}.missing"], [f"{NAME}.jsonl", "--host", EVIL], [f"{NAME}.jsonl", "--tokenizer", NAME]],
-    "compact": [[f"{NAME}.missing"], [f"{NAME}.dataset", "--json"], [f"s3://{EVIL}@x/y"]],
     "tail": [
         [f"{NAME}.jsonl", "--no-follow"],
         [f"{NAME}.jsonl", "--no-follow", "--json", "--lines", "1"],

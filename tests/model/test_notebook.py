@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import mttp
-from mttp.model import Evaluation, Grade, TaskResult
+from mttp.model import Evaluation, Grade
 from mttp.model.notebook import html_table
+from mttp.reading import Summary
+from mttp.reading.checking import Findings
+from mttp.study import Alignment, Comparison, Diagnosis, GateResult, Replay
+from mttp.viewing import Report
 
 EVIL = "<script>alert(1)</script>&\x1b[31m\ud800"
 SAFE = "&lt;script&gt;alert(1)&lt;/script&gt;&amp;\\x1b[31m\\ud800"
@@ -87,45 +89,12 @@ def test_numbers_of_any_size_are_cells(value: object):
     assert html_table("t", ["n"], [[value]]).count("<td>") == 1
 
 
-def test_an_evaluation_is_a_table_of_results():
+@pytest.mark.parametrize(
+    "kind", [Evaluation, Findings, Summary, Replay, GateResult, Diagnosis, Alignment, Report]
+)
+def test_other_values_are_lines(kind: type):
     """
-    One row for each result, shortened and escaped.
+    Only an episode, a comparison and a recording's list are HTML.
     """
-    results = tuple(TaskResult(task=f"t{number}{EVIL}", outcome="scored", score=0.5) for number in range(51))
-    shown = Evaluation(suite=EVIL, status="completed", results=results)._repr_html_()
-
-    assert (51, "50 of 51 results are shown." in shown) == (shown.count("<tr>"), True)
-    assert ("<script>" in shown, SAFE in shown) == (False, True)
-
-
-def test_a_summary_is_a_table_of_runs():
-    """
-    With counts and means.
-    """
-    with mttp.configure("memory://", run_id="r1") as session:
-        for reward in (1.0, None):
-            with mttp.episode(env="e") as episode:
-                episode.reward(reward)
-    shown = mttp.summarize(session)._repr_html_()
-
-    assert "<td>r1</td><td>2</td><td>1</td><td>1</td>" in shown
-    assert "completed 2" in shown
-
-
-def test_findings_are_a_table():
-    """
-    One row for each, with its number of occurrences.
-    """
-    Path("a.jsonl").write_text(
-        '{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"'
-        + "1" * 32
-        + '","spanId":"'
-        + "2" * 16
-        + '",'
-        '"name":"episode","attributes":[{"key":"mttp.episode.<b>","value":{"stringValue":"x"}}]}]}]}]}'
-    )
-    findings = mttp.check("a.jsonl")
-    shown = findings._repr_html_()
-
-    assert len(findings) + 1 == shown.count("<tr>")
-    assert ("<b>" in shown, "mttp.episode.&lt;b&gt;" in shown) == (False, True)
+    assert not hasattr(kind, "_repr_html_")
+    assert all(hasattr(other, "_repr_html_") for other in (mttp.Episode, Comparison, mttp.Recording))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from mttp.model.spans import Scope, SpanRecord
 from mttp.reading import group_digest
 from mttp.reading.engines import DatasetAddress, layout, writing
 from mttp.reading.engines import dataset as engine_dataset
-from mttp.reading.engines.compacting import compact
 from mttp.reading.engines.writing import dataset_writer
 from mttp.semconv import attributes as a
 
@@ -38,6 +38,18 @@ def dataset_of(*writes: list[SpanRecord], place: str = "dataset") -> str:
     for spans in writes:
         dataset_writer(place).write(spans)
     return place
+
+
+def written_again(place: str, target: str) -> str:
+    """Another dataset with the spans of one, by the command that messages name."""
+    done = run("convert", place, target, "--partition")
+    assert 0 == done.exit_code, done.output
+    return target
+
+
+def parts(dataset: str) -> int:
+    """The number of files of a dataset in a folder."""
+    return len([*Path(dataset).rglob("*.parquet")])
 
 
 def document(source: Any) -> dict[str, Any]:
@@ -75,12 +87,9 @@ def test_a_dataset_reads_as_its_lines(of_everything: list[SpanRecord], order: st
     dataset = dataset_of(*(spans[at : at + size] for at in range(0, len(spans), size)))
 
     assert_equal(write("a.jsonl", spans), dataset)
-    before = document(dataset)
-    done = compact(dataset)
-    assert (writes > 1, writes > 1) == (bool(done.runs), done.files_after < done.files_before)
-    assert before == document(dataset)
-    assert_equal("a.jsonl", dataset)
-    assert 0 == compact(dataset).runs
+    merged = written_again(dataset, "merged")
+    assert (writes > 1) == (parts(merged) < parts(dataset))
+    assert_equal("a.jsonl", merged)
 
 
 def test_a_span_of_every_kind(tmp_path: Path):
@@ -154,10 +163,7 @@ def test_names_of_runs_that_paths_can_not_hold():
     for number, run in enumerate(runs[:-1]):
         (found,) = mttp.read(f"file://{Path(dataset).absolute()}?run={quoted(run)}")
         assert (run, spans[3 * number].trace_id) == (found.run_id, found.trace_id)
-    before = document(dataset)
-    dataset_of(spans[:3])
-    assert 1 == compact(dataset).runs
-    assert before["runs"] == document(dataset)["runs"]
+    assert document(dataset)["runs"] == document(written_again(dataset, "again"))["runs"]
 
 
 def quoted(text: str) -> str:
@@ -168,7 +174,7 @@ def quoted(text: str) -> str:
 
 def test_spans_without_run_and_time():
     """
-    As damaged programs write them; compacting keeps them, too.
+    As damaged programs write them; another dataset has them, too.
     """
     spans = [
         replace(span, start_time=0, end_time=0, scope=Scope(name="x")) for span in [foreign(1), foreign(2)]
@@ -176,7 +182,7 @@ def test_spans_without_run_and_time():
     dataset = dataset_of(spans[:1], spans[1:])
 
     assert ["GET", "GET"] == [span.name for span in mttp.scan(dataset)]
-    assert (1, 2) == (compact(dataset).runs, len(list(mttp.scan(dataset))))
+    assert 2 == len(list(mttp.scan(written_again(dataset, "again"))))
 
 
 # Selections.
@@ -379,12 +385,10 @@ def test_a_killed_conversion_is_shown_and_repaired(place: str, monkeypatch: pyte
     (problem,) = mttp.read(place).problems
 
     assert "unfinished_conversion" == problem.kind
-    assert f"`mttp compact {place}`" in problem.message
-    assert 1 == compact(place).runs
-    assert_equal(write("a.jsonl", episode(0)), place)
-    assert 1 == len(mttp.read(f"file://{Path(place).absolute()}?run=run-1"))
-    assert 0 == compact(place).runs
-    assert [] == [*Path(place).glob("_writing-*"), *Path(place).rglob("*.partial")]
+    assert f"`mttp convert {quote(place)} NEW --partition`" in problem.message
+    again = written_again(place, f"again/{place}")
+    assert_equal(write("a.jsonl", episode(0)), again)
+    assert 1 == len(mttp.read(f"file://{Path(again).absolute()}?run=run-1"))
 
 
 def several_days() -> list[SpanRecord]:
@@ -406,7 +410,7 @@ def test_removed_digests_are_shown_and_made_again(removed: str):
     for path in [path for path in Path(dataset).glob(f"{removed}/*") if not layout.is_empty(str(path))]:
         path.unlink()
 
-    advice = r"digest files are missing for 1 run \('run-1'\).*`mttp compact dataset`"
+    advice = r"digest files are missing for 1 run \('run-1'\).*`mttp convert dataset NEW --partition`"
     if removed == "[er]*/*/*":
         with pytest.raises(ReadError, match=f"nothing was found; {advice}"):
             mttp.summarize(dataset)
@@ -415,8 +419,7 @@ def test_removed_digests_are_shown_and_made_again(removed: str):
     messages = [one.message for one in mttp.read(dataset).problems if one.kind == "unfinished_conversion"]
     assert 1 == len(messages) == len(re.findall(advice, *messages))
     assert 1 == run("check", dataset).exit_code
-    assert (1, 0) == (compact(dataset).runs, compact(dataset).runs)
-    assert_equal(write("a.jsonl", several_days()), dataset)
+    assert_equal(write("a.jsonl", several_days()), written_again(dataset, "again"))
 
 
 @pytest.mark.parametrize("size", [0, 3, 2000])
@@ -428,11 +431,11 @@ def test_a_digest_file_that_was_cut_short_is_named_and_made_again(size: int):
     path = next(Path(dataset).glob("episodes/run=run-1/date=2025-06-16/*"))
     path.write_bytes(path.read_bytes()[:size])
 
-    with pytest.raises(ReadError, match=rf"^dataset: .*{path.name} was cut short; `mttp compact dataset`"):
+    advice = rf"^dataset: .*{path.name} was cut short; `mttp convert dataset NEW --partition`"
+    with pytest.raises(ReadError, match=advice):
         mttp.summarize(dataset)
     assert 3 == len(mttp.read(dataset))
-    assert (1, 0) == (compact(dataset).runs, compact(dataset).runs)
-    assert_equal(write("a.jsonl", several_days()), dataset)
+    assert_equal(write("a.jsonl", several_days()), written_again(dataset, "again"))
 
 
 @pytest.mark.parametrize(
@@ -440,11 +443,11 @@ def test_a_digest_file_that_was_cut_short_is_named_and_made_again(size: int):
 )
 def test_a_dataset_of_another_version_is_refused(content: str, reason: str):
     """
-    By reading, writing and compacting.
+    By reading and writing.
     """
     dataset = dataset_of(episode(0))
     Path(dataset, "_mttp.json").write_text(content)
-    for use in (mttp.summarize, mttp.read, dataset_writer, compact):
+    for use in (mttp.summarize, mttp.read, dataset_writer):
         with pytest.raises(ReadError, match=f"^dataset: .*{reason}"):
             use(dataset)
 
@@ -493,7 +496,7 @@ def run(*arguments: str) -> Any:
 
 def test_commands():
     """
-    `convert --partition` adds, `compact` merges, and the others read what is selected.
+    `convert --partition` adds, and the others read what is selected.
     """
     record_runs()
     for path in LINES:
@@ -503,11 +506,6 @@ def test_commands():
     shown = [json.loads(run("summary", *sources, "--json").stdout) for sources in (LINES, ["runs"])]
     assert ["runs"] == shown[1]["sources"]
     assert shown[0] | {"sources": []} == shown[1] | {"sources": []}
-    compacted = json.loads(run("compact", "runs", "--json").stdout)
-    assert (0, "runs") == (compacted["runs"], compacted["dataset"])
-    run("convert", "one.jsonl", "runs", "--partition")
-    assert "merged" in run("compact", "runs").output
-    assert run("compact", "runs").output.startswith("nothing to merge in runs: ")
     back = run("convert", "runs", "back.jsonl")
     assert 0 == back.exit_code
     assert [one.id for one in mttp.read(LINES)] == [one.id for one in mttp.read("back.jsonl")]
@@ -522,8 +520,6 @@ def test_commands():
         (["convert", "a.jsonl", "out", "--partition", "--overwrite"], "--partition can't be combined with"),
         (["convert", "a.jsonl", "file:///out?run=x", "--partition"], "leave out the options that select"),
         (["convert", "a.jsonl", "spark://host:7077?path=/x", "--partition"], "files can't be written there"),
-        (["compact", "file:///out?run=x"], "leave out the options that select"),
-        (["compact", "other"], "other is not a dataset of mttp, or does not exist"),
         (["summary", "s3://key:secret@bucket/runs"], "s3://…: credentials are not allowed in the address"),
         (["summary", "s3://b/r?endpoint=http://key:secret@host"], "option endpoint: credentials are not"),
         (["summary", "spark://h:7077?path=s3a://key:secret@b/r"], "option path: credentials are not"),
@@ -564,18 +560,17 @@ def test_a_directory_is_read_without_its_datasets():
 
 def test_digests_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):
     """
-    Until `mttp compact` has written them again.
+    Another dataset with the spans has those of this version.
     """
     with monkeypatch.context() as patched:
         for module in (group_digest, layout):
             patched.setattr(module, "VERSION", "0")
         dataset = dataset_of([*episode(0), *episode(1)])
-    with pytest.raises(ReadError, match=r"its digests have version 0, .*`mttp compact dataset`"):
+    with pytest.raises(ReadError, match=r"its digests have version 0, .*`mttp convert dataset NEW "):
         mttp.summarize(dataset)
     assert 2 == len(mttp.read(dataset))
 
-    assert 1 == compact(dataset).runs
-    assert_equal(write("a.jsonl", [*episode(0), *episode(1)]), dataset)
+    assert_equal(write("a.jsonl", [*episode(0), *episode(1)]), written_again(dataset, "again"))
 
 
 @pytest.mark.parametrize("table", ["episodes", "spans"])

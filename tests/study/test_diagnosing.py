@@ -546,13 +546,12 @@ def test_several_agents_have_the_mean_of_their_returns(tmp_path: Path) -> None:
 
 def test_a_diagnosis_is_frozen_and_shown() -> None:
     """
-    As plain data, as a line and as a table for notebooks, in which recorded text is no markup.
+    As plain data and as a line.
     """
     one = diagnosed(runs.hacked, 0)
 
     assert repr(one).startswith("<Diagnosis: findings 1 high")
     assert {"findings", "judged", "missing", "reading", "should_stop", "advice"} <= one.to_dict().keys()
-    assert "<td>reward_hacking</td>" in one._repr_html_()
     with pytest.raises(AttributeError):
         one.quality = "other"  # type: ignore[misc]  # that is what is tested
     with pytest.raises(KeyError, match="no detector 'x'"):

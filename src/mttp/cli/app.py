@@ -37,7 +37,6 @@ COMMANDS = {
     "check": "Validate each span of a recording against the semantic conventions.",
     "import": "Record the episodes of another library's files.",
     "convert": "Convert a recording to another format.",
-    "compact": "Merge the small files of a dataset.",
     "annotate": "Add scores, outcomes, labels and comments to a recording.",
     "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
     "probe": "Test which values a trace receiver keeps: send, read back, report what was lost.",

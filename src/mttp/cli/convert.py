@@ -35,11 +35,8 @@ class Dataset(str, Enum):
     DPO = "dpo"
     GRPO = "grpo"
     VERIFIERS = "verifiers"
-    ART = "art"
     TRL = "trl"
     VERL = "verl"
-    SKYRL = "skyrl"
-    OPENRLHF = "openrlhf"
 
 
 class Pairs(str, Enum):
@@ -140,7 +137,7 @@ def convert(
     With --as and a library, writes episodes that were imported from its files as that library saves them;
     those of verifiers may also be recorded live.
     With --partition, adds to a dataset in a folder or in object storage, of which summaries and comparisons
-    read only what they need; mttp compact merges its files.
+    read only what they need.
     With tensorboard:// or wandb:// as OUT, writes the curves of episodes and updates for these tools.
 
     \b

@@ -30,8 +30,6 @@ OUTCOMES = ("scored", "abstained", "skipped", "errored", "timed_out")
 """The possible outcomes of a sample of a task."""
 FAILED = ("errored", "timed_out")
 """The outcomes of a sample that ran and could not be scored."""
-_MAX_ROWS = 50
-"""The number of results that a notebook shows."""
 OTHER_ERROR = "_OTHER"
 """OpenTelemetry's error type for an error without a known type."""
 
@@ -301,19 +299,6 @@ class Evaluation(Value):
     """The start, in nanoseconds since the Unix epoch."""
     end_time: int | None = field(default=None, compare=False)
     """The end, in nanoseconds since the Unix epoch; None while unfinished."""
-
-    def _repr_html_(self) -> str:
-        """Return HTML for notebooks: a table of the first results."""
-        from mttp.model.notebook import html_table
-
-        results = list(self.latest().values())
-        rows = [
-            (one.task, one.sample, one.outcome, one.score, one.passed, one.delta, one.error)
-            for one in results[:_MAX_ROWS]
-        ]
-        columns = ("task", "sample", "outcome", "score", "passed", "delta", "error")
-        more = f"{len(rows)} of {len(results)} results are shown." if len(rows) < len(results) else ""
-        return html_table(f"Evaluation of {self.suite}: {self.status}", columns, rows, more=more)
 
     def latest(self) -> dict[tuple[str, int], TaskResult]:
         """Return the current result by task and sample, in the order of `tasks`, then of the results."""

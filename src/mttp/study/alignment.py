@@ -95,17 +95,6 @@ class Alignment:
         )
         return f"<Alignment of {self.first[:8]} and {self.second[:8]}: {where}>"
 
-    def _repr_html_(self) -> str:
-        """A table of the differences for notebooks."""
-        from mttp.model.notebook import html_table
-
-        rows = [
-            (one.index, found.what, found.first, found.second)
-            for one in self.steps
-            for found in one.differences
-        ]
-        return html_table(repr(self).strip("<>"), ("step", "what", "first", "second"), rows)
-
 
 def align(first: Episode, second: Episode, *, tolerance: float = 1e-6) -> Alignment:
     """

@@ -139,16 +139,3 @@ class Diagnosis:
         counts = {severity: sum(one.severity == severity for one in self.findings) for severity in SEVERITIES}
         found = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count) or "none"
         return f"<Diagnosis: findings {found}; {len(self.judged)} judged, {len(self.missing)} not judged>"
-
-    def _repr_html_(self) -> str:
-        """HTML for notebooks: a table of all detectors."""
-        from mttp.model.notebook import html_table
-
-        rows: list[tuple[str, str, str, str]] = [
-            (one.severity, one.kind, one.evidence, one.advice) for one in self.findings
-        ]
-        rows += [("not judged", one.kind, one.reason, "") for one in self.missing]
-        rows += [("nothing found", one.kind, one.evidence, "") for one in self.judged]
-        columns = ("severity", "kind", "evidence", "advice")
-        title = ". ".join([*self.sampled, repr(self)[1:-1], self.advice])
-        return html_table(title, columns, rows)

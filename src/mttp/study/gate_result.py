@@ -92,9 +92,3 @@ class GateResult:
             if (count := sum(rule.verdict == word for rule in self.rules))
         )
         return f"<GateResult: {self.verdict}, {counts}>"
-
-    def _repr_html_(self) -> str:
-        from mttp.model.notebook import html_table
-
-        rows = [(rule.name, rule.verdict, rule.evidence) for rule in self.rules]
-        return html_table(repr(self).strip("<>"), ("rule", "verdict", "evidence"), rows)

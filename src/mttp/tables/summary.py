@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, GraderHealth
-from mttp.model.notebook import html_table
 from mttp.model.weighting import Weighting, weighting
 from mttp.otlp.streams import Progress
 from mttp.reading.aggregate import (
@@ -22,7 +21,6 @@ from mttp.reading.aggregate import (
     RunCounts,
     Trend,
 )
-from mttp.reading.completeness import sampled
 from mttp.reading.episode_summary import Counts
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
@@ -460,20 +458,6 @@ class Summary:
         counted = {"episode": len(self), "step": steps, "problem": len(self.problems)}
         counts = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counted.items())
         return f"<Summary of {counts}>"
-
-    def _repr_html_(self) -> str:
-        """A table of the figures of each run, for notebooks."""
-        columns = ("run", "episodes", "mean return", "known returns", "mean length", "statuses", "outcomes")
-        runs = self.by_run or {"": self}
-        title = ". ".join([*sampled(self.problems), repr(self)[1:-1]])
-        return html_table(title, columns, [summary._cells(run) for run, summary in runs.items()])
-
-    def _cells(self, run: str) -> tuple[object, ...]:
-        known = [value for value in self.returns.tolist() if math.isfinite(value)]
-        lengths = self.lengths[self.is_counted].tolist()
-        counted = (labels.counts() for labels in (self.statuses, self.outcomes))
-        words = [", ".join(f"{word} {count:,}" for word, count in counts.items()) for counts in counted]
-        return run, len(self), _mean(known), len(known), _mean(lengths), *words
 
 
 def summarize(source: Source, *, strict: bool = False, progress: Progress | None = None) -> Summary:

@@ -79,15 +79,6 @@ class Report:
     def __repr__(self) -> str:
         return f"<Report of {self.episodes:,} episodes, {self.rows:,} in its table, {self.pages:,} to open>"
 
-    def _repr_html_(self) -> str:
-        """HTML for notebooks: the report in a frame."""
-        from html import escape
-
-        return (
-            f'<iframe srcdoc="{escape(self.html)}" title="{escape(repr(self)[1:-1])}" '
-            'style="width: 100%; height: 600px; border: 1px solid" sandbox="allow-scripts"></iframe>'
-        )
-
 
 def report(
     source: Source | Recording,

@@ -86,14 +86,6 @@ class Replay:
         )
         return f"<Replay of {self.episode[:8]} {self.env}: {word}>"
 
-    def _repr_html_(self) -> str:
-        """A table of the first difference for notebooks."""
-        from mttp.model.notebook import html_table
-
-        one = self.divergence
-        rows = [] if one is None else [(one.step, one.what, one.recorded, one.seen, one.distance)]
-        return html_table(repr(self).strip("<>"), ("step", "what", "recorded", "seen", "distance"), rows)
-
 
 def replay(
     source: Any,

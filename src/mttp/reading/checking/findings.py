@@ -40,8 +40,6 @@ Id: TypeAlias = Literal[
     "total_includes_failed_component",
 ]
 """Ids of findings; `docs/checking.md` explains each."""
-_MAX_ROWS = 50
-"""The number of findings that a notebook shows."""
 
 SignalType: TypeAlias = Literal["span", "resource", "instrumentation_scope"]
 """Kind of signal that a finding concerns."""
@@ -141,18 +139,6 @@ class Findings:
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.all)
-
-    def _repr_html_(self) -> str:
-        """HTML for notebooks: a table of the first findings."""
-        from mttp.model.notebook import html_table
-
-        columns = ("level", "id", "signal", "attribute", "count", "message")
-        rows = [
-            (one.level, one.id, one.signal_name or one.signal_type, one.attribute, one.count, one.message)
-            for one in self.all[:_MAX_ROWS]
-        ]
-        more = f"{len(rows)} of {len(self)} findings are shown." if len(rows) < len(self) else ""
-        return html_table(f"{len(self):,} findings in {self.spans:,} spans", columns, rows, more=more)
 
     @property
     def faults(self) -> int:

@@ -8,6 +8,7 @@ spans were written, and `SpanAggregator` merges them as it does those of a file.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,10 +82,11 @@ class PartitionedDataset:
             found.append(f"digest files are missing for {_counted(len(runs), 'run')} ({named})")
         if not found:
             return None
-        return (
-            f"{'; '.join(found)}: episodes may be missing; if no conversion is running, "
-            f"`mttp compact {self.address.place}` makes the digests from the spans"
-        )
+        return f"{'; '.join(found)}: episodes may be missing; if no conversion is running, {self._remedy()}"
+
+    def _remedy(self) -> str:
+        place = shlex.quote(self.address.place)
+        return f"`mttp convert {place} NEW --partition` writes its spans to another dataset, with digests"
 
     def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
         """
@@ -125,12 +127,6 @@ class PartitionedDataset:
                 found = True
                 yield record
             self._check_found(found or traces is not None)
-
-    def partition(self, run: str) -> Iterator[SpanRecord]:
-        """The spans in the partitions of a run, in the order in which they were written."""
-        with readable(self):
-            spans = self._table(SPANS, [run])
-            yield from self._spans(spans.filter(spans.run == run), arrays=True)
 
     # Expressions.
 
@@ -204,8 +200,7 @@ class PartitionedDataset:
             if cut is None:
                 raise
             raise ReadError(
-                f"{self}: {cut['one'] or cut['other']} was cut short; "
-                f"`mttp compact {self.address.place}` makes it again from the spans"
+                f"{self}: {cut['one'] or cut['other']} was cut short; {self._remedy()}"
             ) from error
 
     def _spans(self, spans: Any, *, arrays: bool) -> Iterator[SpanRecord]:
@@ -221,7 +216,7 @@ class PartitionedDataset:
         if row["version"] != group_digest.VERSION:
             raise ReadError(
                 f"{self}: its digests have version {row['version']}, mttp here reads {group_digest.VERSION}; "
-                f"`mttp compact {self.address.place}` by this mttp writes them again"
+                f"{self._remedy()}"
             )
         if not row["digest"]:
             return str(row["trace_id"])

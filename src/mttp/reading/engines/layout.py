@@ -30,7 +30,6 @@ __all__ = [
     "about",
     "episode_row",
     "file_name",
-    "is_current",
     "is_empty",
     "is_of_run",
     "open_facts",
@@ -77,11 +76,6 @@ def is_empty(path: str) -> bool:
 def version_of(name: str) -> str:
     """The versions of digests and convention in the name of a file, by which its columns are known."""
     return name.rpartition("-v")[2]
-
-
-def is_current(name: str) -> bool:
-    """Whether a file has the versions that are written here."""
-    return version_of(name) == version_of(file_name("", 0))
 
 
 def lacking_digests(paths: Iterable[str], unfinished: Collection[str]) -> list[str]:
