@@ -18,7 +18,7 @@ import mttp
 from mttp.errors import MttpError
 from mttp.model.spans import SpanRecord
 from mttp.model.values import same
-from mttp.recording.arguments import ScoringFacts, TokenFacts
+from mttp.recording.arguments import ScoreFacts, ScoringFacts, TokenFacts
 from mttp.recording.episode_facts import EpisodeFacts
 from mttp.recording.open_call import OpenCall
 from mttp.semconv import attributes as a
@@ -132,14 +132,14 @@ NAMED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Mapping[str, ob
     "step.end": (mttp.recording.OpenStep.end, {}, {}),
     "call.result": (OpenCall.result, {"value": 1}, {}),
     "model.response": (OpenCall.response, {}, {}),
-    "agent.reward": (mttp.recording.OpenAgent.reward, {}, {}),
+    "agent.reward": (mttp.recording.OpenAgent.reward, {}, ScoreFacts.__annotations__),
     "agent.metric": (mttp.recording.OpenAgent.metric, {"name": "speed", "value": 1.0}, {}),
     "agent.set_metadata": (mttp.recording.OpenAgent.set_metadata, {"name": "note", "value": 1}, {}),
     "agent.step": (mttp.recording.OpenAgent.step, {}, {}),
     "agent.end": (mttp.recording.OpenAgent.end, {}, {}),
     "episode.agent": (mttp.recording.OpenEpisode.agent, {"id": "black"}, {}),
     "episode.step": (mttp.recording.OpenEpisode.step, {}, {}),
-    "episode.reward": (mttp.recording.OpenEpisode.reward, {}, {}),
+    "episode.reward": (mttp.recording.OpenEpisode.reward, {}, ScoreFacts.__annotations__),
     "episode.metric": (mttp.recording.OpenEpisode.metric, {"name": "speed", "value": 1.0}, {}),
     "episode.set_metadata": (mttp.recording.OpenEpisode.set_metadata, {"name": "note", "value": 1}, {}),
     "episode.final_observation": (mttp.recording.OpenEpisode.final_observation, {"value": 1}, {}),
@@ -150,7 +150,7 @@ NAMED: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any], Mapping[str, ob
     "mttp.episode": (mttp.episode, {}, EpisodeFacts.__annotations__),
     "mttp.group": (mttp.group, {}, {}),
     "mttp.update": (mttp.update, {}, {}),
-    "mttp.score": (mttp.score, {"target": "0" * 31 + "1", "value": 1.0}, {}),
+    "mttp.score": (mttp.score, {"target": "0" * 31 + "1", "value": 1.0}, ScoreFacts.__annotations__),
     "mttp.annotate": (mttp.annotate, {"target": "0" * 31 + "1", "key": "note", "value": 1}, {}),
     "mttp.prefer": (mttp.prefer, {"chosen": "0" * 31 + "1", "rejected": "0" * 31 + "2"}, {}),
 }

@@ -28,6 +28,7 @@ __all__ = [
     "OF_SPANS",
     "checked",
     "checked_text",
+    "checked_value",
     "convert",
     "decode",
     "encode",
@@ -302,7 +303,17 @@ class _FieldRule(NamedTuple):
     converter: _Converter
 
 
-def checked(value: _V, faults: Faults) -> _V:
+def checked(kind: Any, arguments: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return the arguments that are fields of a class, in their declared types; absent ones are left out."""
+    values = {
+        rule.name: convert(rule.called, rule.converter, arguments[rule.name], faults)
+        for rule in _rules(kind)
+        if rule.name in arguments
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def checked_value(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
     for name, called, default, is_optional, kinds, converter in _rules(cast(Any, type(value))):

@@ -30,7 +30,7 @@ def grader(grade: Grade) -> str:
 
 def checked(grade: Grade, faults: Faults) -> Grade:
     """Return a grade whose fields have their types; a value that is no number is an error."""
-    found = fields.checked(grade, faults)
+    found = fields.checked_value(grade, faults)
     if grade.value is None or found.value is not None:
         return found
     return replace(found, status="error", error_type=INVALID_VALUE)

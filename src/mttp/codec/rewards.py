@@ -143,7 +143,7 @@ def make(
         reward = checked(whole, faults)
         more = fields.members("calls", Call, calls, faults)
         changes |= {"calls": (*reward.calls, *more)} if more else {}
-        return fields.checked(replace(reward, span_id="", **changes), faults) if changes else reward
+        return fields.checked_value(replace(reward, span_id="", **changes), faults) if changes else reward
     taken: dict[str, str] = {}
     given_components = fields.mapping("components", components, faults)
     given_weights = fields.mapping("weights", weights, faults)
@@ -189,7 +189,7 @@ def make(
         end_time=nanoseconds(end_time, faults),
         **_known(facts, faults),
     )
-    return fields.checked(reward, faults)
+    return fields.checked_value(reward, faults)
 
 
 def scores(value: object, components: Mapping[str, float]) -> dict[str, Plain] | None:
@@ -366,7 +366,7 @@ def grader(reward: Reward) -> str:
 
 def checked(reward: Reward, faults: Faults) -> Reward:
     """Return a `Reward` that can be recorded: distinct names, and an invalid value as an error."""
-    reward = fields.checked(reward, faults)
+    reward = fields.checked_value(reward, faults)
     found, status, raw = assess(reward.value)
     taken: dict[str, str] = {}
     named = distinct(reward.components, faults, taken)

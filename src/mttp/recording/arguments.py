@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from mttp.model.results import RewardResult
     from mttp.model.scorings import Reward, Spec
 
-__all__ = ["SCORING_FACTS", "TOKEN_FACTS", "RewardValue", "ScoringFacts", "TokenFacts", "check_names"]
+__all__ = [
+    "EPISODE_ENDING",
+    "SCORE_FACTS",
+    "SCORING_FACTS",
+    "TOKEN_FACTS",
+    "EpisodeEnding",
+    "RewardValue",
+    "ScoreFacts",
+    "ScoringFacts",
+    "TokenFacts",
+    "check_names",
+]
 
 RewardValue: TypeAlias = "SupportsFloat | Reward | RewardResult | None"
 """A number, None if it is not known, or a whole scoring."""
@@ -62,8 +73,8 @@ class TokenFacts(TypedDict, total=False):
     """The reason why arrays are not recorded."""
 
 
-class ScoringFacts(TypedDict, total=False):
-    """Arguments of `reward` besides the value."""
+class ScoreFacts(TypedDict, total=False):
+    """Arguments of `mttp.score` and of an episode's `reward` besides the value."""
 
     components: Mapping[str, object] | None
     """Values by component name."""
@@ -86,13 +97,55 @@ class ScoringFacts(TypedDict, total=False):
     explanation: str | None
     calls: Sequence[Call]
     """Model calls of the grader."""
+
+
+class ScoringFacts(ScoreFacts, total=False):
+    """Arguments of a step's `reward` besides the value."""
+
     start_time: int | None
     """The start of scoring in nanoseconds since the Unix epoch, by default now."""
     end_time: int | None
 
 
+class EpisodeEnding(TypedDict, total=False):
+    """Arguments of an episode's `end`."""
+
+    terminated: bool | None
+    """Whether the task ended."""
+    truncated: bool | None
+    """Whether a limit cut the episode off."""
+    outcome: str | None
+    """success, failure or unknown, the default."""
+    status: str
+    """completed, the default, aborted or error."""
+    stop_reason: str | None
+    """Why it ended, as the library that ran it says."""
+    length: int | None
+    """The number of environment steps, by default those of the recording."""
+    policy_version_end: object
+    """The policy's version at the end."""
+    discount: float | None
+    """The trainer's discount factor."""
+    advantage: float | None
+    """The episode's advantage, as computed by the trainer."""
+    final_value: float | None
+    """The critic's value of the final observation."""
+    cost_usd: float | None
+    """What it cost, in US dollars."""
+    error_type: str | None
+    """The class of the exception that ended it."""
+    error_message: str
+    """The message of that exception."""
+    inputs: object
+    """Inputs that are known only now, added as by `set_inputs`."""
+    end_time: int | None
+    """The end in nanoseconds since the Unix epoch, by default now."""
+
+
 TOKEN_FACTS = frozenset(TokenFacts.__annotations__)
+SCORE_FACTS = frozenset(ScoreFacts.__annotations__)
 SCORING_FACTS = frozenset(ScoringFacts.__annotations__)
+EPISODE_ENDING = frozenset(EpisodeEnding.__annotations__)
 
 
 def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from opentelemetry.trace import SpanContext, SpanKind
+from typing_extensions import Unpack
 
 from mttp.codec import annotations as codec
 from mttp.codec import grades, rewards, steps
 from mttp.codec.fields import integer
 from mttp.codec.plain import Faults, listed, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model import clock
-from mttp.model.episodes import Annotation, Call, Grade, Spec
+from mttp.model.episodes import Annotation, Call, Grade
 from mttp.model.keys import name_key
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import targets
+from mttp.recording.arguments import SCORE_FACTS, ScoreFacts, check_names
 from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.open_call import OpenCall
 from mttp.recording.session import Session
@@ -47,24 +49,10 @@ def score(
     target: object,
     value: object = rewards.COMPUTED,
     *,
-    grader: str | None = None,
-    explanation: str | None = None,
-    label: str | None = None,
-    grader_kind: str | None = None,
-    grader_version: str | None = None,
-    components: Mapping[str, object] | None = None,
-    weights: Mapping[str, object] | None = None,
-    status: str | None = None,
-    error: object = None,
-    spec: Spec | None = None,
-    range: tuple[float, float] | None = None,
-    verdict: str | None = None,
-    failed_checks: Sequence[str] = (),
-    relative: bool | None = None,
-    calls: Sequence[Call] = (),
     by: str | None = None,
     revision: int | None = None,
     time: int | None = None,
+    **scoring: Unpack[ScoreFacts],
 ) -> None:
     """
     Record a score of an episode or a step, at any time; its reward does not change.
@@ -75,26 +63,11 @@ def score(
     never zero. Without it the score is the weighted sum of the components, as in `OpenEpisode.reward`.
     All scores are kept; of one grader's scores of a target, the one with the highest `revision` counts.
     `revision` is by default `time`, which is in nanoseconds since the Unix epoch, by default now.
-    `by` names the author, by default the `grader`.
+    `by` names the author, by default the `grader`. `ScoreFacts` lists the other arguments.
     """
-    scoring = {
-        "grader": grader,
-        "explanation": explanation,
-        "label": label,
-        "grader_kind": grader_kind,
-        "grader_version": grader_version,
-        "components": components,
-        "weights": weights,
-        "status": status,
-        "error": error,
-        "spec": spec,
-        "range": range,
-        "verdict": verdict,
-        "failed_checks": failed_checks,
-        "relative": relative,
-        "calls": calls,
-    }
-    _annotate(target, _score, (value, scoring), by=grader if by is None else by, revision=revision, time=time)
+    check_names("score", scoring, SCORE_FACTS | {"by", "revision", "time"})
+    by = scoring.get("grader") if by is None else by
+    _annotate(target, _score, (value, scoring), by=by, revision=revision, time=time)
 
 
 @never_raises(_return_none)

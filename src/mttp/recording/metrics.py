@@ -12,6 +12,8 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from mttp.codec import components, kinds
 from mttp.codec.pending import TOKENS
 from mttp.model.counting import COMPLETED, is_counted, is_reward_counted
+from mttp.model.declarations import keys
+from mttp.model.episodes import Update
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
@@ -36,13 +38,11 @@ _BOUNDARIES: Mapping[str, Sequence[float]] = {
 _EPISODE = (a.ENV_ID, a.EPISODE_STATUS, a.EPISODE_OUTCOME)
 _SPEC = (a.SPEC_NAME, a.SPEC_VERSION)
 _UPDATE = {
-    metrics.UPDATES_LOSS: a.UPDATE_LOSS,
-    metrics.UPDATES_KL: a.UPDATE_KL,
-    metrics.UPDATES_ENTROPY: a.UPDATE_ENTROPY,
-    metrics.UPDATES_GRAD_NORM: a.UPDATE_GRAD_NORM,
-    metrics.UPDATES_LEARNING_RATE: a.UPDATE_LEARNING_RATE,
-    metrics.UPDATES_CLIP_FRACTION: a.UPDATE_CLIP_FRACTION,
+    name: key
+    for field, key in keys(Update).items()
+    if (name := metrics.UPDATES_FINISHED.replace("finished", field)) in registry.instruments()
 }
+"""The attributes of an update with a metric of their field's name, by metric."""
 _METRICS = (
     *(metrics.EPISODES_RETURN, metrics.EPISODES_LENGTH, metrics.EPISODES_DURATION, metrics.EPISODES_FINISHED),
     *(metrics.STEPS_DURATION, metrics.TOKENS_GENERATED),

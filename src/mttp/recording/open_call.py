@@ -40,7 +40,7 @@ class OpenCall(Handle):
     def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
         """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
-        call = fields.checked(call, faults)
+        call = fields.checked_value(call, faults)
         if call.operation == calls.EXECUTE_TOOL:
             call = replace(call, arguments=from_text(call.arguments))
         return cls._start(host, call, faults, start_span)
@@ -57,7 +57,7 @@ class OpenCall(Handle):
     ) -> None:
         """Record a finished call; the times are for a call without its own."""
         faults: Faults = []
-        call = fields.checked(call, faults)
+        call = fields.checked_value(call, faults)
         start, end = call.start_time or start_time, call.end_time or end_time
         if start and end and start > end:  # a time that was given stays
             start, end = (start, end if call.end_time else start) if call.start_time else (end, end)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from opentelemetry.trace import Link, Span, SpanContext
+from typing_extensions import Unpack
 
 from mttp.codec import content, evals
 from mttp.codec import episodes as codec
@@ -17,6 +18,7 @@ from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.recording.arguments import EPISODE_ENDING, EpisodeEnding, check_names
 from mttp.recording.episode_properties import EpisodeProperties
 from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Handle, Host, current
 from mttp.recording.open_agent import OpenAgent
@@ -186,53 +188,14 @@ class OpenEpisode(EpisodeProperties):
         span.note(faults)
 
     @quiet
-    def end(
-        self,
-        *,
-        terminated: bool | None = None,
-        truncated: bool | None = None,
-        outcome: str | None = None,
-        status: str = "completed",
-        stop_reason: str | None = None,
-        length: int | None = None,
-        policy_version_end: object = None,
-        discount: float | None = None,
-        advantage: float | None = None,
-        final_value: float | None = None,
-        cost_usd: float | None = None,
-        error_type: str | None = None,
-        error_message: str = "",
-        inputs: object = None,
-        end_time: int | None = None,
-    ) -> None:
-        """
-        End the episode, and its open steps and agents.
-
-        `outcome` is success, failure or unknown; `status` is completed, aborted or error.
-        `discount` is the trainer's discount factor, and `advantage` the episode's advantage.
-        `final_value` is the critic's value of the final observation, `cost_usd` is in US dollars.
-        `inputs` are added as by `set_inputs`.
-        `end_time` is in nanoseconds since the Unix epoch, by default now.
-        """
+    def end(self, **ending: Unpack[EpisodeEnding]) -> None:
+        """End the episode, and its open steps and agents; `EpisodeEnding` lists the arguments."""
+        if ending and not ending.keys() <= EPISODE_ENDING:
+            check_names("end", ending, EPISODE_ENDING)
         if self._accepts("end"):
-            if inputs is not None:
+            if (inputs := ending.pop("inputs", None)) is not None:
                 self.set_inputs(inputs)
-            self._finish(
-                terminated=terminated,
-                truncated=truncated,
-                outcome=outcome,
-                status=status,
-                stop_reason=stop_reason,
-                length=length,
-                policy_version_end=policy_version_end,
-                discount=discount,
-                advantage=advantage,
-                final_value=final_value,
-                cost_usd=cost_usd,
-                error_type=error_type,
-                error_message=error_message,
-                end_time=end_time,
-            )
+            self._finish(**ending)
 
     def _finish(
         self,

@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
-from mttp.codec.fields import checked, flag
+from mttp.codec.fields import checked_value, flag
 from mttp.codec.pending import TOKENS
 from mttp.codec.plain import Faults
 from mttp.model.episodes import Call, Reward, Tokens
@@ -178,7 +178,7 @@ class OpenStep(ScoredHandle):
     def _set_tokens(self, block: Tokens) -> None:
         span = cast(RecordingSpan, self._span)
         span.forget(tokens.KEYS)
-        span.encoded.update(span.checked(tokens.encode, span.checked(checked, block)))
+        span.encoded.update(span.checked(tokens.encode, span.checked(checked_value, block)))
 
     @quiet
     def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoringFacts]) -> None:

@@ -9,8 +9,11 @@ from typing import Any, TypeVar, cast
 from mttp.codec import fields, rewards
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.model import clock
+from mttp.model.declarations import keys, table
 from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
+from mttp.recording.arguments import EPISODE_ENDING
+from mttp.recording.episode_facts import EPISODE_FACTS
 from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_episode import OpenEpisode, inert
@@ -22,40 +25,10 @@ __all__ = ["record"]
 _Timed = TypeVar("_Timed", Agent, Reward, Step)
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}")
 
-_IDENTITY = (
-    "attempt",
-    "env",
-    "env_index",
-    "env_kwargs",
-    "env_rng_sha256",
-    "env_spaces",
-    "env_version",
-    "env_wrappers",
-    "group",
-    "index",
-    "inputs",
-    "policy",
-    "policy_update_index",
-    "policy_version_start",
-    "seed",
-    "slices",
-    "split",
-    "task",
-)
-_ENDING = (
-    "advantage",
-    "cost_usd",
-    "discount",
-    "error_message",
-    "error_type",
-    "final_value",
-    "length",
-    "outcome",
-    "policy_version_end",
-    "stop_reason",
-    "terminated",
-    "truncated",
-)
+_IDENTITY = sorted((EPISODE_FACTS & keys(Episode).keys() | {"policy_version_start"}) - {"id", "timing"})
+"""Fields that an episode has from its start."""
+_ENDING = sorted(EPISODE_ENDING & {field.name for field in table(Episode)} - {"inputs", "status", "end_time"})
+"""Fields that an episode has from its end."""
 
 
 def record(
@@ -76,7 +49,7 @@ def record(
         host.fault("episode_invalid", f"{scalar_text(episode):.80} is not an mttp.Episode")
         return inert()
     faults: Faults = []
-    episode = fields.checked(episode, faults)
+    episode = fields.checked_value(episode, faults)
     trace_id = _trace_id(episode.trace_id, faults)
     start = episode.start_time if start_time is None else nanoseconds(start_time, faults)
     finish = episode.end_time if end_time is None else nanoseconds(end_time, faults)
@@ -142,7 +115,7 @@ def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> 
 
 def _part(value: _Timed, start: int, end: int, faults: Faults) -> _Timed:
     """Return a part of an episode whose fields have their types, with times."""
-    return _timed(fields.checked(value, faults), start, end)
+    return _timed(fields.checked_value(value, faults), start, end)
 
 
 def _timed(value: _Timed, start: int, end: int) -> _Timed:

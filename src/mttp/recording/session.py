@@ -205,17 +205,9 @@ class Session(Live):
 
         `config` is any value that JSON can represent, `policy_parameters` the number of trainable parameters.
         """
+        facts = {name: value for name, value in locals().items() if name not in ("self", "config")}
         if self._closed:
             return
-        facts = {
-            "algorithm": algorithm,
-            "trainer": trainer,
-            "trainer_version": trainer_version,
-            "seed": seed,
-            "policy_architecture": policy_architecture,
-            "policy_parameters": policy_parameters,
-            "optimizer": optimizer,
-        }
         faults: Faults = []
         secrets = self._recorder.origin.secrets
         self._recorder.describe(runs.encode(faults, **facts) | _config(config, faults, secrets), faults)

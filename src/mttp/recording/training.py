@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mttp.codec import updates
-from mttp.codec.fields import is_absent
+from mttp.codec import fields, updates
 from mttp.codec.plain import Faults, count, listed, number, scalar_text, text
 from mttp.model import clock
 from mttp.model.curves import UPDATE_NUMBERS
+from mttp.model.declarations import keys
 from mttp.model.episodes import Group, Update
 from mttp.recording.configuration import never_raises, recording_session
 from mttp.recording.handle import ScoredHandle
@@ -22,8 +22,7 @@ from mttp.recording.session import Session
 from mttp.recording.update_batch import UpdateBatch, batch
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.semconv.values import GroupNormalization as Normalization
-from mttp.semconv.values import GroupScope as Scope
+from mttp.semconv.registry import known_values
 
 __all__ = ["group", "update"]
 
@@ -64,14 +63,11 @@ def group(
     Without `advantages` they are computed if `normalization` is "none", "mean", "mean_std" or "leave_one_out"
     (see `mttp.model.baselines`); with the `scope` "none" they are not divided by the standard deviation.
     """
+    arguments = {name: value for name, value in locals().items() if name in _OF_GROUP}
     session = recording_session()
     if session is None:
         return OpenGroup(None)
-    stated, faults = _stated(
-        {"id": id, "task": task, "env": env, "scope": scope, "normalization": normalization},
-        {"reward_mean": reward_mean, "reward_std": reward_std},
-        ddof,
-    )
+    stated, faults = _stated(arguments, ddof)
     members = listed("episodes", episodes, faults)
     given = {"rewards": listed("rewards", rewards, faults)}
     given["advantages"] = listed("advantages", advantages, faults)
@@ -87,23 +83,17 @@ def group(
     return opened
 
 
-def _stated(texts: Mapping[str, object], numbers: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
+_OF_GROUP = keys(Group).keys() - {"episodes", "rewards", "advantages", "size", "ddof"}
+"""Fields of a group whose arguments are checked by their declarations alone."""
+
+
+def _stated(arguments: Mapping[str, object], ddof: object) -> tuple[Group, Faults]:
     """Return the group's stated facts, and their faults."""
     faults: Faults = []
-    facts: dict[str, Any] = {name: text(value, faults) for name, value in texts.items() if value is not None}
-    known = {
-        "scope": (Scope.GROUP, Scope.BATCH, Scope.NONE),
-        "normalization": (
-            Normalization.NONE,
-            Normalization.MEAN,
-            Normalization.MEAN_STD,
-            Normalization.LEAVE_ONE_OUT,
-        ),
-    }
-    for name, words in known.items():
-        if name in facts and facts[name] not in words:
+    facts = fields.checked(Group, arguments, faults)
+    for name, key in keys(Group, "scope", "normalization").items():
+        if name in facts and facts[name] not in known_values(key):
             faults.append(f"{name}_unknown: {facts[name]:.80}")
-    facts |= _numbers(numbers, faults)
     known_ddof = number(ddof)
     if known_ddof not in (0, 1):
         faults.append(f"ddof_invalid: {scalar_text(ddof):.80}")
@@ -171,7 +161,8 @@ def _close(session: Session) -> None:
         opened._end_open()
 
 
-_UPDATE_TEXTS = ("policy", "policy_version_before", "policy_version_after")
+_OF_UPDATE = keys(Update).keys() - {"index", "consumed", "sampled_versions"}
+"""Fields of an update whose arguments are checked by their declarations alone."""
 
 
 @never_raises(lambda *_, **__: Update())
@@ -219,26 +210,23 @@ def update(
     Times are in nanoseconds since the Unix epoch, by default now.
     Without a session the returned value is empty.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
+    arguments = {name: value for name, value in locals().items() if name in _OF_UPDATE and value is not None}
     session = recording_session()
     if session is None:
         return Update()
     faults: Faults = []
-    facts: dict[str, Any] = {name: text(given[name], faults) for name in _UPDATE_TEXTS if name in given}
-    given = {name: given[name] for name in UPDATE_NUMBERS if name in given}
-    numbers, others = updates.logged_fields({**given, **logged})
-    facts |= _numbers(numbers, faults)
-    facts |= _versions(sampled_versions, faults)
+    measured = {name: arguments.pop(name) for name in UPDATE_NUMBERS if name in arguments}
+    numbers, others = updates.logged_fields({**measured, **logged})
+    facts = fields.checked(Update, {**arguments, **numbers}, faults) | _versions(sampled_versions, faults)
     facts["index"] = _index(index, session.run_id, facts.get("policy"), faults)
     learned_from = batch(groups, episodes, discarded, faults)
     facts |= _lag(lag, learned_from, facts["index"], faults)
     stated = Update(run_id=session.run_id, **facts, **learned_from.facts(consumed, faults))
-    measured = [name for name, value in others.items() if number(value) is not None]
-    plain = [name for name, value in others.items() if name not in measured and not is_absent(value)]
-    described = (
-        ({name: others[name] for name in plain}, {name: others[name] for name in measured}),
-        (metadata, metrics),
-    )
+    numbers = {name: value for name, value in others.items() if number(value) is not None}
+    texts = {
+        name: value for name, value in others.items() if not (name in numbers or fields.is_absent(value))
+    }
+    described = ((texts, numbers), (metadata, metrics))
     return _recorded(session, stated, learned_from, faults, described, (start_time, end_time))
 
 
@@ -319,15 +307,6 @@ def _versions(given: object, faults: Faults) -> dict[str, Any]:
         faults.append(f"sampled_versions_invalid: {scalar_text(given):.80} is not (oldest, newest)")
         return {}
     return {"sampled_versions": (text(found[0], faults), text(found[1], faults))}
-
-
-def _numbers(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
-    """Return the numbers, including NaN and infinities; other values are faults."""
-    found = {name: number(value) for name, value in given.items() if value is not None}
-    faults.extend(
-        f"{name}_invalid: {scalar_text(given[name]):.80}" for name, value in found.items() if value is None
-    )
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _replace_lock() -> None:

@@ -9,17 +9,17 @@ from typing import Any, cast
 
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanContext
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from mttp.codec import calls, rewards
 from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.transitions import RowSchema
-from mttp.model.episodes import Call, Reward, Spec
+from mttp.model.episodes import Call, Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
-from mttp.recording.arguments import RewardValue
+from mttp.recording.arguments import SCORE_FACTS, RewardValue, ScoreFacts, check_names
 from mttp.recording.conversation import Conversation
 from mttp.recording.episode_rewards import EpisodeRewards
 from mttp.recording.handle import (
@@ -270,28 +270,9 @@ class Trajectory(ScoredHandle):
         return step
 
     @quiet
-    def reward(
-        self,
-        value: RewardValue = rewards.COMPUTED,
-        *,
-        components: Mapping[str, object] | None = None,
-        weights: Mapping[str, object] | None = None,
-        status: str | None = None,
-        error: object = None,
-        spec: Spec | None = None,
-        range: tuple[float, float] | None = None,
-        verdict: str | None = None,
-        failed_checks: Sequence[str] = (),
-        grader: str | None = None,
-        grader_kind: str | None = None,
-        grader_version: str | None = None,
-        relative: bool | None = None,
-        label: str | None = None,
-        explanation: str | None = None,
-        calls: Sequence[Call] = (),
-    ) -> None:
+    def reward(self, value: RewardValue = rewards.COMPUTED, **scoring: Unpack[ScoreFacts]) -> None:
         """
-        Record the reward of the whole trajectory, and its components.
+        Record the reward of the whole trajectory, and its components; `ScoreFacts` lists the other arguments.
 
         `value` is a number; None means that it is not known (status missing, or `status`). A value that is
         not a finite number has the status error, is kept as text, and is never zero.
@@ -300,28 +281,12 @@ class Trajectory(ScoredHandle):
         The result of a reward spec, or an `mttp.Reward`, is a whole scoring.
         A value that differs from its components' weighted sum is recorded unchanged, with a fault.
         """
+        if scoring:
+            check_names("reward", scoring, SCORE_FACTS)
         if not self._accepts("reward"):
             return
         faults: Faults = []
-        reward = rewards.make(
-            value,
-            faults,
-            components=components,
-            weights=weights,
-            status=status,
-            error=error,
-            spec=spec,
-            range=range,
-            verdict=verdict,
-            failed_checks=failed_checks,
-            grader=grader,
-            grader_kind=grader_kind,
-            grader_version=grader_version,
-            relative=relative,
-            label=label,
-            explanation=explanation,
-            calls=calls,
-        )
+        reward = rewards.make(value, faults, **scoring)
         self._score(self._as_latest(reward), faults, document_of(value))
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
