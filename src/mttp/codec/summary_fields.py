@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
 from mttp.codec.segments import StepFacts, segment
+from mttp.model.declarations import keys
 from mttp.model.gradings import Graded, Scored
-from mttp.model.scorings import Spec
+from mttp.model.scorings import Grade, Reward, Spec
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -69,6 +70,12 @@ _MERGED = {
 _OUTSIDE_EPISODES = frozenset(
     {names.RUN, names.EVAL_RUN, names.GROUP, names.UPDATE, names.ANNOTATE, names.GRADE}
 )
+
+
+_SCORED = {name: key for name, key in keys(Reward).items() if name in {*Scored._fields} - {"failed_checks"}}
+_GRADED = {name: key for name, key in keys(Grade).items() if name in {*Graded._fields} - {"evidence"}}
+_SPEC = keys(Spec, "name", "version", "sha256")
+"""The attributes of scalars of rewards, grades and reward specs."""
 
 
 class Statement(NamedTuple):
@@ -208,31 +215,27 @@ def step_scorings(record: SpanRecord) -> Iterator[tuple[str, int, Scored]]:
 def reward(record: SpanRecord) -> Scored:
     """Return the scoring of a span, without the grades below it."""
     found = record.attributes
-    value = found.get(a.REWARD_VALUE, found.get(a.ANNOTATION_VALUE))
-    status = str(found.get(a.REWARD_STATUS, "missing"))
+    values = _scalars(_SCORED, found)
+    if (late := found.get(a.ANNOTATION_VALUE)) is not None:
+        values.setdefault("value", late)
+    if "value" in values and values["status"] == "missing":
+        values["status"] = "ok"
     scores, statuses = components.scores(found)
     return Scored(
-        value,
-        "ok" if value is not None and status == "missing" else status,
-        scores,
-        statuses,
-        found.get(a.REWARD_ERROR_TYPE),
-        found.get(a.REWARD_VERDICT),
-        tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
-        found.get(a.GRADER_NAME),
-        found.get(a.GRADER_VERSION),
-        found.get(a.GRADER_RELATIVE),
-        _spec(found) if a.SPEC_NAME in found else None,
-        (),
-        record.span_id,
-        record.start_time,
-        record.end_time,
-        found.get(a.REWARD_ERROR),
+        components=scores,
+        component_statuses=statuses,
+        spec=Spec(**{name: found.get(key) for name, key in _SPEC.items()}) if a.SPEC_NAME in found else None,
+        failed_checks=tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
+        span_id=record.span_id,
+        start_time=record.start_time,
+        end_time=record.end_time,
+        **values,
     )
 
 
-def _spec(found: Mapping[str, Any]) -> Spec:
-    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
+def _scalars(attributes: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, key in attributes.items() if (value := found.get(key)) is not None}
+    return values | {"status": str(found.get(a.REWARD_STATUS, "missing"))}
 
 
 def with_grades(scored: Scored, children: Children) -> Scored:
@@ -250,19 +253,14 @@ def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
     """Return the grade of a span; its parts are among `children`."""
     found = record.attributes
     return Graded(
-        components.name(found),
-        found.get(a.REWARD_VALUE),
-        str(found.get(a.REWARD_STATUS, "missing")),
-        found.get(a.REWARD_ERROR_TYPE),
-        found.get(a.REWARD_VERDICT),
-        found.get(a.GRADER_RELATIVE),
-        tuple(
+        name=components.name(found),
+        parts=tuple(
             grade(one, children)
             for one in children.get(record.span_id, ())
             if a.COMPONENT_NAME in one.attributes and kinds.kind(one) == names.GRADE
         ),
-        found.get(a.REWARD_ERROR),
-        _evidence(found) if a.REWARD_ERROR in found else None,
+        evidence=_evidence(found) if a.REWARD_ERROR in found else None,
+        **_scalars(_GRADED, found),
     )
 
 

@@ -71,7 +71,7 @@ each array.
 Pair: TypeAlias = tuple[str, str]
 """The dtypes of token ids and of their log probabilities."""
 
-_TEXTS = frozenset({"tokenizer", "template_sha256", "logprob_basis", "policy_version"})
+_TEXTS = frozenset(field.name for field in table(Tokens) if field.declared == "str") - {"omitted_reason"}
 _INTEGERS = {
     np.dtype(name): name for name in ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
 }

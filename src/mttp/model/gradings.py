@@ -313,35 +313,35 @@ class Graded(NamedTuple):
     """The fields of a grade on which its grading depends."""
 
     name: str
-    value: float | None
-    status: str
-    error_type: str | None
-    verdict: str | None
-    relative: bool | None
     parts: tuple[Graded, ...]
-    error: str | None
     evidence: Any
+    status: str
+    value: float | None = None
+    error_type: str | None = None
+    verdict: str | None = None
+    relative: bool | None = None
+    error: str | None = None
 
 
 class Scored(NamedTuple):
     """The fields of a reward on which its gradings depend."""
 
-    value: float | None
-    status: str
     components: Mapping[str, float]
     component_statuses: Mapping[str, str]
-    error_type: str | None
-    verdict: str | None
-    failed_checks: tuple[str, ...]
-    grader: str | None
-    grader_version: str | None
-    relative: bool | None
     spec: Spec | None
-    grades: tuple[Graded, ...]
     span_id: str
     start_time: int
     end_time: int
-    error: str | None
+    status: str
+    value: float | None = None
+    error_type: str | None = None
+    verdict: str | None = None
+    failed_checks: tuple[str, ...] = ()
+    grader: str | None = None
+    grader_version: str | None = None
+    relative: bool | None = None
+    error: str | None = None
+    grades: tuple[Graded, ...] = ()
 
 
 def gradings(reward: Reward | Scored, *, scope: str = "episode", episode: str = "") -> Iterator[Grading]:
