@@ -158,8 +158,8 @@ def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
     from mttp.cli.rendering.gate import evidence
     from mttp.model.episodes import Annotation
     from mttp.reading import labels
-    from mttp.reading.aggregate import VERDICT_KEY, VERDICT_SOURCE
     from mttp.reading.scanning import Scan
+    from mttp.tables.summary import VERDICT_KEY, VERDICT_SOURCE
 
     fact = Annotation(
         kind="fact",

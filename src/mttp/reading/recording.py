@@ -138,25 +138,14 @@ class Recording:
 
     def summary(self) -> Summary:
         """
-        The figures of these episodes, equal to those of `mttp.summarize` on their files.
+        The figures of `tables`, as `mttp.summarize` gives them of a file; the errors are those of `tables`.
 
-        Model calls outside of steps are not part of the values: only `mttp.summarize` counts them.
+        Problems and repeated spans are those of this recording.
         """
-        from mttp.reading.value_aggregation import aggregate_values
-        from mttp.tables.summary import summed
+        from mttp.tables.summary import summary_of
 
-        aggregate = aggregate_values(
-            self.episodes, groups=self.groups, updates=self.updates, annotations=self.annotations
-        )
-        return summed(
-            aggregate,
-            self.runs,
-            evals=len(self.evals),
-            problems=self.problems,
-            sources=self.sources,
-            stores=self.stores,
-            duplicates=self.duplicates,
-        )
+        summary = summary_of(self.tables, {run.id for run in self.runs})
+        return replace(summary, problems=self.problems, duplicates=self.duplicates)
 
     def filter(
         self,

@@ -23,10 +23,10 @@ from mttp.reading.completeness import missing_episodes, sampled
 from mttp.reading.counted import reasons_of, training_of
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
-from mttp.reading.source_aggregation import aggregate_source
 from mttp.reading.sources import RecordedSpans
 from mttp.semconv import attributes as a
 from mttp.tables import Database
+from mttp.tables.completeness import COMPLETENESS, complete_runs
 from mttp.tables.figures import FIGURES, figures_of, figures_of_values
 
 __all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load", "run_entropies"]
@@ -223,17 +223,18 @@ def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:
 
 def _of_source(source: Any, progress: Callable[[int], object] | None) -> Sample:
     with Database(source, progress=progress) as database:
-        rows, updates = database.select(f"{FIGURES} FROM episodes", _UPDATES)
-    recording = aggregate_source(source)
-    return Sample(
-        name=", ".join([*map(str, recording.sources), *recording.stores]),
-        runs=tuple(recording.runs),
-        episodes=tuple(figures_of(rows.arrow())),
-        **_of_problems(recording.problems),
-        **_of_updates((row["run"], row["start"], row["entropy"]) for row in updates.rows()),
-    )
+        database.prepare(_EPISODES, _UPDATES, COMPLETENESS)
+        runs = complete_runs(database)
+        return Sample(
+            name=", ".join([*map(str, database.sources), *database.stores]),
+            runs=tuple(runs),
+            episodes=tuple(figures_of(database.sql(_EPISODES).arrow())),
+            **_of_problems(database.problems),
+            **_of_updates((row["run"], row["start"], row["entropy"]) for row in database.rows(_UPDATES)),
+        )
 
 
+_EPISODES = f"{FIGURES} FROM episodes"
 _UPDATES = (
     f"""SELECT coalesce("{a.RUN_ID}", '') AS run, start_time AS start, "{a.UPDATE_ENTROPY}" AS entropy """
     "FROM spans WHERE type = 'update' ORDER BY start_time, span_id"

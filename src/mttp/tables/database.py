@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from mttp.model.episodes import Run
 
-__all__ = ["TABLES", "Database", "Table", "column_types", "in_order", "statement"]
+__all__ = ["TABLES", "Database", "Table", "column_types", "in_order", "statement", "tables_of"]
 
 TABLES: Final = (
     "episodes",
@@ -91,10 +91,15 @@ def in_order(tables: Iterable[str]) -> list[str]:
     return [*dict.fromkeys(name for table in known for name in _needed(table))]
 
 
-def column_types(tables: Iterable[str]) -> dict[str, str]:
-    """Return the types of the columns of `spans` that these tables need, without those of content."""
-    named = {name for table in tables for name in _COLUMN.findall(statement(table))}
+def column_types(tables: Iterable[str], queries: Iterable[str] = ()) -> dict[str, str]:
+    """Return the types of the columns of `spans` that tables and queries need, without those of content."""
+    named = {name for text in (*map(statement, tables), *queries) for name in _COLUMN.findall(text)}
     return _types(named - CONTENT)
+
+
+def tables_of(*queries: str) -> list[str]:
+    """Return the tables that queries of this package name, each after those that it is computed from."""
+    return in_order(name for query in queries for name in _TABLE.findall(query))
 
 
 def _types(columns: Iterable[str]) -> dict[str, str]:
@@ -251,7 +256,7 @@ class Database:
         self._scan.add_problem(kind, message, trace_id=trace_id)
 
     def add_missing_episodes(self, runs: Iterable[Run], episodes: Mapping[str, int]) -> None:
-        """Add a problem for each run of which episodes are missing; `episodes` are their numbers by run id."""
+        """Add a problem for each run of which episodes are missing; `episodes` are the numbers by run."""
         self._scan.add_missing_episodes(runs, episodes)
 
     def __enter__(self) -> Database:
@@ -280,19 +285,12 @@ class Database:
         A query can neither write nor reach files or the network.
         Raises ReadError for anything else than one select, and for one that is wrong, with its place.
         """
-        (table,) = self.select(query)
-        return table
-
-    def select(self, *queries: str) -> list[Table]:
-        """Return the result of each `select` as `sql` does; the source is read once for all of them."""
-        text = "; ".join(queries)
         try:
-            for query in queries:
-                self._check(query)
-            self._load(text)
-            return [Table(self._connection.sql(query).to_arrow_table()) for query in queries]
+            self._check(query)
+            self._load(query)
+            return Table(self._connection.sql(query).to_arrow_table())
         except self._errors as error:
-            raise ReadError(f"{text!r:.200}: {error}") from error
+            raise ReadError(f"{query!r:.200}: {error}") from error
 
     def _check(self, query: str) -> None:
         statements = self._connection.extract_statements(query)
@@ -303,8 +301,7 @@ class Database:
 
     def prepare(self, *queries: str) -> None:
         """Compute the tables that queries of this package name, reading the source once for all of them."""
-        tables = [name for query in queries for name in _TABLE.findall(query)]
-        self._load_tables(tables, queries, content=False)
+        self._load_tables(tables_of(*queries), queries, content=False)
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a query of this package, for which `prepare` was called."""

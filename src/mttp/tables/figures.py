@@ -76,6 +76,8 @@ def figures_of_values(episodes: Iterable[Episode]) -> list[EpisodeFigures]:
         return []
     rows = {row.trace_id: row for row in read_figures(EpisodeSpans(values))}
     return [
-        rows[trace_of(place)]._replace(trace_id=value.trace_id, duration=value.duration, share=value.sampling_share)
+        rows[trace_of(place)]._replace(
+            trace_id=value.trace_id, duration=value.duration, share=value.sampling_share
+        )
         for place, value in enumerate(values)
     ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from mttp.model.evaluations import Evaluation
 from mttp.model.gradings import OTHER, SCOPES, GraderFailure, GraderHealth
 from mttp.tables.database import Database
 
-__all__ = ["GradersOfRuns", "graders_of_evaluation", "graders_of_runs"]
+__all__ = ["GradersOfRuns", "Rows", "graders_of_evaluation", "graders_of_runs"]
 
 MAX_GRADERS: Final = 1000
 """The maximum number of graders that are listed; gradings of further ones are counted as unlisted."""
@@ -50,15 +50,17 @@ GROUP BY {_SETS}
 """
 _NAMED = f"""
 WITH counted AS (
-    SELECT {_KEY}, name, message, count(*) AS number, min({{{{'time': "time", 'episode': episode}}}}) AS first,
-        (list(DISTINCT {{{{'time': "time", 'episode': episode}}}} ORDER BY {{{{'time': "time", 'episode': episode}}}})
-            FILTER (raised))[:{MAX_RAISED}] AS raised
-    FROM ({{names}})
+    SELECT
+        {_KEY}, name, message, count(*) AS number, min(place) AS first,
+        (list(DISTINCT place ORDER BY place) FILTER (raised))[:{MAX_RAISED}] AS raised
+    FROM (SELECT *, {{{{'time': "time", 'episode': episode}}}} AS place FROM ({{names}}))
     WHERE {{condition}}
     GROUP BY GROUPING SETS (({_KEY}, name, message), (scope, grader, component, name, message))
 ),
 ranked AS (
-    SELECT *, row_number() OVER (PARTITION BY {_KEY} ORDER BY number DESC, name, message) > {MAX_NAMES} AS is_rare
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY {_KEY} ORDER BY number DESC, name, message) > {MAX_NAMES} AS is_rare
     FROM counted
 )
 SELECT
@@ -74,7 +76,9 @@ ORDER BY number DESC, name, message
 """
 _KIND = f"coalesce(nullif(error_type, ''), '{OTHER}')"
 _NAMES = {
-    "errors": f"SELECT *, {_KIND} AS name, '' AS message FROM gradings WHERE {_IS_FAILED} AND NOT ({_IS_INVALID})",
+    "errors": f"""
+        SELECT *, {_KIND} AS name, '' AS message FROM gradings WHERE {_IS_FAILED} AND NOT ({_IS_INVALID})
+    """,
     "failures": f"""
         SELECT
             *, {_KIND} AS name, coalesce(nullif(error, ''), name) AS text,
@@ -88,6 +92,13 @@ _NAMES = {
 }
 
 
+class Rows(Protocol):
+    """A database in which the tables that a query needs are computed."""
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+
+
 class GradersOfRuns(NamedTuple):
     """The health of the graders of a run, or of all runs."""
 
@@ -98,7 +109,7 @@ class GradersOfRuns(NamedTuple):
 
 
 def graders_of_runs(
-    database: Database, condition: str = "true", parameters: Mapping[str, Any] | None = None
+    database: Rows, condition: str = "true", parameters: Mapping[str, Any] | None = None
 ) -> dict[str | None, GradersOfRuns]:
     """
     Return the health of graders by run, that of all runs by None.
@@ -119,7 +130,7 @@ def graders_of_runs(
 
 
 def graders_of_evaluation(database: Database, evaluation: Evaluation) -> tuple[GraderHealth, ...]:
-    """Return the health of the graders of the episodes of an evaluation's latest results, without late scores."""
+    """Return the health of the graders of an evaluation's episodes, without scores that came later."""
     database.prepare("SELECT run_id FROM gradings")
     episodes = [result.episode for result in evaluation.latest().values()]
     of_runs = graders_of_runs(

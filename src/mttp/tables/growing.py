@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.tables.arrow import arrow_table
-from mttp.tables.database import column_types, in_order, statement
+from mttp.tables.database import column_types, in_order, statement, tables_of
 from mttp.tables.figures import FIGURES, figures_of
 from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_type
 
@@ -34,10 +34,11 @@ class GrowingEpisodes:
     """
     The rows of episodes whose spans arrive bit by bit; those that changed are computed again.
 
-    Spans are kept on disk. An episode has a row once the process that started it has recorded its end.
+    `queries` are those that `rows` will be asked for. Spans are kept on disk.
+    An episode has a row once the process that started it has recorded its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *queries: str) -> None:
         try:
             import duckdb
             import pyarrow  # noqa: F401
@@ -49,7 +50,7 @@ class GrowingEpisodes:
             f"{self._folder.name}/spans.duckdb", config={"memory_limit": _MEMORY}
         )
         self._tables = in_order(["episodes", "parts"])
-        self._types = column_types(self._tables)
+        self._types = column_types([*self._tables, *tables_of(*queries)], queries)
         columns = {**SPAN_COLUMNS, **self._types, **{name: column_type(name) for name in CONTENT}}
         described = ", ".join(f'"{name}" {type_}' for name, type_ in columns.items())
         self._connection.execute(f"CREATE TABLE history (place BIGINT, {described})")
@@ -94,6 +95,21 @@ class GrowingEpisodes:
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
         rows = {row.trace_id: row for row in figures_of(self._connection.sql(_CHANGED).to_arrow_table())}
         return [rows[trace_id] for trace_id in changed if trace_id in rows]
+
+    def prepare(self, *queries: str) -> None:
+        """Compute the tables that these queries name, of all spans; the constructor was given the queries."""
+        self._store()
+        self._connection.execute(
+            "DELETE FROM wanted; INSERT INTO wanted SELECT DISTINCT trace_id FROM history"
+        )
+        for table in ("spans", *tables_of(*queries)):
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a query, for which `prepare` was called."""
+        result = self._connection.execute(query, parameters or {})
+        names = [name for name, *_ in result.description]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
     def forget(self, trace_ids: Collection[str]) -> None:
         """Free what is kept of episodes that are not wanted again."""

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, GraderHealth
 from mttp.model.weighting import Weighting, weighting
 from mttp.otlp.streams import Progress
-from mttp.reading.aggregate import (
-    VERDICT_KEY,
-    VERDICT_SOURCE,
-    Aggregate,
-    RecordedVerdict,
-    RunCounts,
-    Trend,
-)
-from mttp.reading.episode_summary import Counts
 from mttp.reading.identity import episodes_digest
 from mttp.reading.problems import Problem
 from mttp.reading.sources import Source
+from mttp.tables.completeness import COMPLETENESS, complete_runs
 from mttp.tables.database import Database
-from mttp.tables.graders import GradersOfRuns, graders_of_runs
+from mttp.tables.graders import GradersOfRuns, Rows, graders_of_runs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,27 +27,32 @@ if TYPE_CHECKING:
     from mttp.model.episodes import Run
 
 __all__ = [
+    "HEALTH",
     "VERDICT_KEY",
     "VERDICT_SOURCE",
+    "Health",
     "Labels",
     "PartialRewards",
     "RecordedVerdict",
     "Returns",
     "Summary",
     "Trend",
+    "health",
     "summarize",
     "summary_of",
-    "summed",
 ]
 
+VERDICT_SOURCE, VERDICT_KEY = "mttp gate", "gate"
+"""The source and the key of the annotations that `mttp gate --record` writes."""
 _MAX_KINDS: Final = 100
 """The maximum number of kinds of faults, and of attributes left out, that are listed."""
 
 _EPISODES = """
 SELECT
-    trace_id, run_id, coalesce(start_time, 0) AS start_time, duration, "return" AS recorded_return, advantage, length,
-    counts,
-    reward_status IN ('ok', 'missing') OR reward IS NULL OR "return" IS DISTINCT FROM reward AS is_return_counted,
+    trace_id, run_id, coalesce(start_time, 0) AS start_time, duration, "return" AS recorded_return, advantage,
+    length, counts,
+    reward_status IN ('ok', 'missing') OR reward IS NULL OR "return" IS DISTINCT FROM reward
+        AS is_return_counted,
     CASE WHEN counts AND is_return_counted THEN "return" END AS "return",
     coalesce(prompt_tokens, 0) AS prompt_tokens, coalesce(completion_tokens, 0) AS completion_tokens,
     CASE WHEN isfinite(cost_usd) THEN cost_usd END AS cost_usd,
@@ -87,7 +84,10 @@ _NAMES: Final = {
 }
 """Names of faults and of what was left out, by run."""
 _NUMBERS: Final = {
-    "groups": f"SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number FROM spans WHERE type = 'group' GROUP BY ALL",
+    "groups": f"""
+        SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number
+        FROM spans WHERE type = 'group' GROUP BY ALL
+    """,
     "updates": "SELECT run_id, count(*) AS number FROM updates GROUP BY ALL",
     "annotations": f"""
         SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number
@@ -98,7 +98,8 @@ _NUMBERS: Final = {
         FROM (
             SELECT {_RUN} AS run_id, 1 AS number
             FROM spans
-            WHERE type = 'step' AND {_IS_SPAN} AND "mttp.step.reward" IS NULL AND "mttp.step.reward_status" = 'error'
+            WHERE type = 'step' AND {_IS_SPAN}
+                AND "mttp.step.reward" IS NULL AND "mttp.step.reward_status" = 'error'
                 AND "scores" IS NULL AND "score_statuses" IS NULL
                 AND (trace_id, span_id) NOT IN (SELECT (trace_id, parent_id) FROM spans WHERE type = 'reward')
             UNION ALL
@@ -163,18 +164,6 @@ SELECT count(DISTINCT coalesce("mttp.eval.id", trace_id)) AS number
 FROM spans
 WHERE type IN ('eval.run', 'eval.run.start', 'eval.result')
 """
-_LACKING = """
-SELECT
-    episodes.trace_id,
-    any_value(episodes.steps) AS steps,
-    any_value(episodes.status) = 'unfinished' AS has_no_end,
-    list({'segment': coalesce(segment, ''), 'found': found, 'recorded': recorded} ORDER BY segment NULLS FIRST)
-        FILTER (coalesce(found < recorded, true)) AS parts
-FROM episodes
-JOIN parts USING (trace_id)
-WHERE NOT complete
-GROUP BY episodes.trace_id
-"""
 
 
 class _Columns:
@@ -193,6 +182,33 @@ class _Columns:
     def where(self, mask: NDArray[np.bool_]) -> _Columns:
         """Return the rows of a mask."""
         return _Columns({name: column[mask] for name, column in self._columns.items()}, self.words)
+
+
+class RecordedVerdict(NamedTuple):
+    """A verdict of a gate that was recorded as a late fact."""
+
+    time: int
+    """Nanoseconds since the Unix epoch."""
+    verdict: str
+    """promote, reject or inconclusive."""
+    evidence: str
+    """The deciding rules, both sides and the rules."""
+    episode: str
+    """Trace id of the candidate's last episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """First, last and mean of a number over the updates of a run, in order of start."""
+
+    count: int
+    """Number of updates with a finite value."""
+    first: float
+    """The first finite value."""
+    last: float
+    """The last finite value."""
+    mean: float
+    """Arithmetic mean of the finite values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,15 +487,14 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
         return summary_of(database)
 
 
-def summary_of(database: Database) -> Summary:
-    """Return the figures of a database."""
-    texts = (*_NAMES.values(), *_NUMBERS.values(), _CALL_TOKENS, _TRENDS, _VERDICTS, _EVALS, _LACKING)
+def summary_of(database: Database, run_ids: Set[str] | None = None) -> Summary:
+    """Return the figures of a database, with the runs that have these ids, by default all."""
+    texts = (*_NAMES.values(), *_NUMBERS.values(), _CALL_TOKENS, _TRENDS, _VERDICTS, _EVALS, COMPLETENESS)
     database.prepare(_EPISODES, *texts, "SELECT run_id FROM gradings")
     columns = _columns(database)
-    runs = database.runs
+    runs = [run for run in complete_runs(database) if run_ids is None or run.id in run_ids]
     counts = _Counts(database, runs)
     episodes = Counter(columns["run_id"].tolist())
-    _add_missing(database, runs, episodes)
     starts = _starts(columns, runs)
     ids = sorted({*episodes, *counts.run_ids}, key=lambda run_id: (starts.get(run_id, 0), run_id))
     by_run = {
@@ -533,11 +548,7 @@ class _Counts:
             name: {row["run_id"]: row["number"] for row in database.rows(query)}
             for name, query in _NUMBERS.items()
         }
-        self._names: dict[str, defaultdict[str, Counter[str]]] = {}
-        for name, query in _NAMES.items():
-            counters = self._names[name] = defaultdict(Counter)
-            for row in database.rows(f"SELECT *, count(*) AS number FROM ({query}) GROUP BY ALL"):
-                counters[row["run_id"]][row["name"]] += row["number"]
+        self._names = {name: _names(database, query) for name, query in _NAMES.items()}
         for run in runs:
             self._names["faults"][run.id].update(map(summary_fields.fault_kind, run.faults))
             self._names["omissions"][run.id].update(map(summary_fields.omitted_name, run.omissions))
@@ -548,13 +559,7 @@ class _Counts:
         for row in database.rows(_TRENDS):
             run_id, name = row.pop("run_id"), row.pop("name")
             self._trends[run_id][name] = Trend(**row)
-        self._verdicts = [
-            (
-                row["run_id"],
-                RecordedVerdict(row["start_time"], row["verdict"] or "", row["evidence"], row["episode"]),
-            )
-            for row in database.rows(_VERDICTS)
-        ]
+        self._verdicts = _verdicts(database)
         self._graders = graders_of_runs(database)
 
     @property
@@ -585,6 +590,46 @@ class _Counts:
         }
 
 
+def _names(database: Rows, query: str) -> defaultdict[str, Counter[str]]:
+    """Return the number of each name of a query, by run."""
+    names: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in database.rows(f"SELECT *, count(*) AS number FROM ({query}) GROUP BY ALL"):
+        names[row["run_id"]][row["name"]] += row["number"]
+    return names
+
+
+def _verdicts(database: Rows) -> list[tuple[str, RecordedVerdict]]:
+    """Return the recorded verdicts with their runs."""
+    return [
+        (
+            row["run_id"],
+            RecordedVerdict(row["start_time"], row["verdict"] or "", row["evidence"], row["episode"]),
+        )
+        for row in database.rows(_VERDICTS)
+    ]
+
+
+HEALTH: Final = ("SELECT run_id FROM gradings", _NAMES["faults"], _VERDICTS)
+"""The queries of `health`."""
+
+
+class Health(NamedTuple):
+    """What went wrong in a recording, and what gates decided."""
+
+    graders: tuple[GraderHealth, ...]
+    faults: dict[str, int]
+    verdicts: tuple[RecordedVerdict, ...]
+
+
+def health(database: Rows, runs: Iterable[Run]) -> Health:
+    """Return the health of a database in which the tables of `HEALTH` are computed."""
+    faults = Counter(summary_fields.fault_kind(fault) for run in runs for fault in run.faults)
+    for counter in _names(database, _NAMES["faults"]).values():
+        faults.update(counter)
+    verdicts = tuple(sorted(verdict for _, verdict in _verdicts(database)))
+    return Health(graders_of_runs(database).get(None, GradersOfRuns()).graders, _most_first(faults), verdicts)
+
+
 def _most_first(names: Mapping[str, int]) -> dict[str, int]:
     """Return counts by name, most frequent first; names beyond the first `_MAX_KINDS` are one."""
     by_count = sorted(names.items(), key=lambda item: (-item[1], item[0]))
@@ -603,84 +648,5 @@ def _summary(columns: _Columns, counts: Mapping[str, Any], **facts: Any) -> Summ
         cost_usd=math.fsum(costs) if costs else None,
         cost_count=len(costs),
         **counts,
-        **facts,
-    )
-
-
-def _add_missing(database: Database, runs: Iterable[Run], episodes: Mapping[str, int]) -> None:
-    """Add the problems of episodes that lack spans, and of runs that lack episodes."""
-    for row in database.rows(_LACKING):
-        trace_id = row["trace_id"]
-        if row["has_no_end"]:
-            message = f"episode {trace_id} has no end: {row['steps']} steps were found"
-            database.add_problem("unfinished_episode", message, trace_id=trace_id)
-        else:
-            lacking = ", ".join(map(_lacking, row["parts"] or ()))
-            database.add_problem(
-                "incomplete_episode", f"episode {trace_id} lacks spans: {lacking}", trace_id=trace_id
-            )
-    database.add_missing_episodes(runs, episodes)
-
-
-def _lacking(part: Mapping[str, Any]) -> str:
-    where = f" of segment {part['segment']}" if part["segment"] else ""
-    if part["recorded"] is None:
-        return f"the end{where} was not found"
-    return f"{part['found']} of {part['recorded']}{where} were found"
-
-
-def summed(aggregate: Aggregate, runs: Sequence[Run], **facts: Any) -> Summary:
-    """Return the summary of an aggregate; `facts` are further fields of the summary."""
-    import numpy as np
-
-    total = RunCounts()
-    for counted in aggregate.runs.values():
-        total.merge(counted)
-    for run in runs:
-        total.counts.merge(
-            Counts(
-                faults=Counter(map(summary_fields.fault_kind, run.faults)),
-                omissions=Counter(map(summary_fields.omitted_name, run.omissions)),
-            )
-        )
-    reasons = aggregate.reasons(runs)
-    labels = {**aggregate.labels, "reasons": reasons}
-    columns = {
-        "trace_id": np.array([f"{trace:016x}" for trace in aggregate.traces], object),
-        "start_time": np.asarray(aggregate.start_times),
-        "duration": np.asarray(aggregate.durations),
-        "return": np.asarray(aggregate.counted_returns(reasons)),
-        "recorded_return": np.asarray(aggregate.returns),
-        "is_return_counted": np.asarray(aggregate.is_return_counted).astype(bool),
-        "advantage": np.asarray(aggregate.advantages),
-        "sampling_share": np.asarray(aggregate.shares),
-        "length": np.asarray(aggregate.lengths),
-        "counts": np.asarray(reasons.column) == reasons.words.get("counted", -1),
-        **{name: np.asarray(labels[name].column) for name in _LABELS},
-        "outcomes": np.asarray(aggregate.counted_outcomes(reasons)),
-    }
-    order = np.lexsort([columns["trace_id"].astype(str), columns["start_time"]])
-    return Summary(
-        columns=_Columns(
-            {name: column[order] for name, column in columns.items()},
-            {name: tuple(labels[name].words) for name in _LABELS},
-        ),
-        graders=total.graders.health(),
-        unlisted_gradings=total.graders.unlisted,
-        invalid_step_rewards=total.invalid_step_rewards,
-        faults=_most_first(total.counts.faults),
-        omissions=_most_first(total.counts.omissions),
-        prompt_tokens=total.counts.tokens[0],
-        completion_tokens=total.counts.tokens[1],
-        call_input_tokens=total.counts.call_tokens[0],
-        call_output_tokens=total.counts.call_tokens[1],
-        runs=list(runs),
-        groups=total.groups,
-        updates=len(total.update_times),
-        cost_usd=total.cost_usd if total.cost_count else None,
-        cost_count=total.cost_count,
-        annotations=total.annotations,
-        verdicts=tuple(sorted(total.verdicts)),
-        **total.trends(),
         **facts,
     )

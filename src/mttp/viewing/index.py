@@ -15,6 +15,7 @@ from typing import Any
 
 from mttp.codec import runs as run_codec
 from mttp.codec import summary_fields
+from mttp.codec.kinds import is_run
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.counting import COMPLETED
 from mttp.model.episodes import Group, Run, Update
@@ -22,17 +23,16 @@ from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart
 from mttp.reading import lines, parquet
-from mttp.reading.completeness import missing_episodes
+from mttp.reading.completeness import CountedSpans, missing_episodes
 from mttp.reading.following import Arrived, Follower
 from mttp.reading.problems import Problem
 from mttp.reading.recording import Recording, read
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import size
-from mttp.reading.span_aggregation import SpanAggregator
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.tables.growing import GrowingEpisodes
-from mttp.tables.summary import Summary, summed
+from mttp.tables.summary import HEALTH, Health, health
 from mttp.viewing.episode_table import EpisodeTable, columns_of
 
 __all__ = ["EpisodeIndex"]
@@ -59,8 +59,11 @@ class EpisodeIndex:
         self._snapshots: set[Any] = set()
         """Cursors that `interrupt` interrupts."""
         self._is_stopping = False
-        self._growing = GrowingEpisodes()
-        self._spans = SpanAggregator()
+        self._growing = GrowingEpisodes(*HEALTH)
+        self._growing_lock = threading.Lock()
+        self._counted = CountedSpans()
+        self._runs: dict[str, dict[str, SpanRecord]] = {}
+        """Spans of runs by trace and span id."""
         self._follower = Follower(self.sources)
         self._files: dict[Path, int] = {}
         self._late = _LateTraces()
@@ -89,7 +92,6 @@ class EpisodeIndex:
                 self._store()
                 self.version += 1
                 stored = time.monotonic()
-        self._spans.settle()
         self._store()
         self.version += is_changed
         self.is_read = True
@@ -177,7 +179,7 @@ class EpisodeIndex:
     def runs(self) -> list[Run]:
         """The runs in order of start."""
         found = []
-        for spans in [*self._spans.runs.values()]:
+        for spans in [*self._runs.values()]:
             try:
                 found.append(run_codec.decode(list(spans.values())))
             except Exception:  # a broken run must not hide the others
@@ -205,7 +207,7 @@ class EpisodeIndex:
     def problems(self) -> list[Problem]:
         """Problems of what was read so far."""
         noted = [Problem(kind="damaged_file", message=message) for message in self._noted]
-        missing = missing_episodes(self.runs(), self._spans.begun_by_run()) if self.is_read else ()
+        missing = missing_episodes(self.runs(), self._counted.by_run) if self.is_read else ()
         lacking = [Problem(kind="missing_episodes", message=message) for message in missing]
         return [*lacking, *self._follower.problems, *noted]
 
@@ -230,25 +232,23 @@ class EpisodeIndex:
             return False
         return True
 
-    def summary(self) -> Summary:
-        """The health of graders, and the faults."""
-        return summed(
-            self._spans.aggregate,
-            self.runs(),
-            evals=len(self._spans.evals),
-            problems=self.problems,
-            sources=[*self._files],
-            duplicates=0,
-        )
+    def health(self) -> Health:
+        """Return the health of graders, the faults and the verdicts."""
+        with self._growing_lock:
+            self._growing.prepare(*HEALTH)
+            return health(self._growing, self.runs())
 
     # Storing.
 
     def _add(self, arrived: Arrived) -> None:
         number = self._files.setdefault(arrived.path, len(self._files))
         places: dict[str, None] = {}
-        self._growing.add(arrived.spans)
+        with self._growing_lock:
+            self._growing.add(arrived.spans)
         for one in arrived.spans:
-            self._spans.add(one)
+            self._counted.add(one)
+            if is_run(one):
+                self._runs.setdefault(one.trace_id, {}).setdefault(one.span_id, one)
             for trace_id in self._late.about(one):
                 places[trace_id] = None
         if places:
@@ -275,7 +275,8 @@ class EpisodeIndex:
 
     def _store(self) -> None:
         """Write the rows that changed."""
-        figures = self._growing.changed()
+        with self._growing_lock:
+            figures = self._growing.changed()
         if not figures:
             return
         with self._cursor() as cursor:

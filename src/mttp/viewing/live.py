@@ -171,13 +171,13 @@ class LivePages:
     def _made(self) -> dict[str, Any]:
         table = self._index.table()
         self._columns = columns(table)
-        summary = self._index.summary()
+        health, runs = self._index.health(), self._index.runs()
         contents = Contents(
             episodes=table,
-            runs=summary.runs,
-            graders=summary.graders,
-            faults=summary.faults,
-            verdicts=summary.verdicts,
+            runs=runs,
+            graders=health.graders,
+            faults=health.faults,
+            verdicts=health.verdicts,
             groups=self._index.groups(_MOST_GROUPS),
             updates=self._index.updates,
             problems=self._index.problems,
@@ -185,7 +185,7 @@ class LivePages:
             comparison=self._comparison,
             diagnosis=self._diagnosis,
         )
-        names = dict.fromkeys(run.name or run.id for run in summary.runs)
+        names = dict.fromkeys(run.name or run.id for run in runs)
         return {
             "title": ", ".join([*names][:3]) or "Recording",
             "sources": self._index.sources,

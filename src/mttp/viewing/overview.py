@@ -39,8 +39,8 @@ from mttp.viewing.overview_tables import (
 from mttp.viewing.study_sections import comparison_section, diagnosis_section, gate_section
 
 if TYPE_CHECKING:
-    from mttp.reading.aggregate import RecordedVerdict
     from mttp.study import Comparison, Diagnosis, GateResult
+    from mttp.tables.summary import RecordedVerdict
 
 __all__ = ["Contents", "sections"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mttp.viewing.blocks import column, fact, facts, findings, note, section, table
 
 if TYPE_CHECKING:
-    from mttp.reading.aggregate import RecordedVerdict
     from mttp.study import Comparison, Diagnosis, GateResult, MetricComparison
+    from mttp.tables.summary import RecordedVerdict
 
 __all__ = ["comparison_section", "diagnosis_section", "gate_section"]
 
