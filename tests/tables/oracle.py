@@ -25,6 +25,7 @@ def expected_figures(episode: Episode) -> EpisodeFigures:
     scorings = [reward] if reward.components or (reward.spec and reward.spec.name) else of_steps
     specs = [scoring.spec for scoring in scorings if scoring.spec is not None]
     return EpisodeFigures(
+        share=episode.sampling_share,
         trace_id=episode.trace_id,
         run=episode.run_id,
         start_time=episode.start_time or 0,
