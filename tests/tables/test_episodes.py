@@ -65,7 +65,7 @@ FIELDS = (
         "truncated",
     ),
     *("length", "steps", "duration", "complete"),
-    *("span_id", "env_version", "env_index", "policy_version_end", "policy_update_index", "timing"),
+    *("span_id", "env_index", "policy_version_end", "policy_update_index", "timing"),
     "error_message",
 )
 """Columns that are fields of the value."""
@@ -104,9 +104,9 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
             ],
             "failed_checks": list(known_figures.failed_checks),
             "advantage": known(value.advantage),
+            "sampling_share": value.sampling_share,
             "discount": known(value.discount),
             "final_value": known(value.final_value),
-            "env_wrappers": list(value.env_wrappers),
             "omissions": list(value.omissions),
             "prompt_tokens": known_figures.prompt_tokens,
             "completion_tokens": known_figures.completion_tokens,

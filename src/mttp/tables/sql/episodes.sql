@@ -683,12 +683,8 @@ SELECT
     is_finished AND coalesce(whole.has_all_spans, false) AS complete,
     -- Span id of the root, 16 hex digits.
     root_span_id AS span_id,
-    -- Version of the environment.
-    "mttp.env.version" AS env_version,
     -- Index of the sub-environment in a vector environment, from 0.
     "mttp.env.index" AS env_index,
-    -- Names of the environment's wrappers, outermost first.
-    coalesce("mttp.env.wrappers", []) AS env_wrappers,
     -- Version of the policy at the last step.
     "mttp.policy.version.end" AS policy_version_end,
     -- Index of the update that made the policy.
