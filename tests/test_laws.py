@@ -67,6 +67,7 @@ UPWARD = {
         "workflows.ruler",
     ): "specs name RULER by this module, and hash the code from here",
     ("reading.recording", "tables"): "a recording has the tables of its source",
+    ("reading.recording", "tables.summary"): "a recording has the summary of its values",
 }
 """
 The imports that break a law, and why.

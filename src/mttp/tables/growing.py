@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -62,8 +63,10 @@ class GrowingEpisodes:
         self._waiting: list[SpanRecord] = []
         self._changed: dict[str, None] = {}
         """Trace ids of the episodes of which something is new, in the order in which it arrived."""
-        self._about: dict[str, list[str]] = {}
+        self._about: defaultdict[str, dict[str, None]] = defaultdict(dict)
         """Trace ids of groups and annotations by the episodes that they are about."""
+        self._subjects: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        """Trace ids of these episodes by those of the groups and annotations."""
 
     def close(self) -> None:
         """Free memory and disk."""
@@ -74,11 +77,12 @@ class GrowingEpisodes:
         """Add spans, in any order; they may repeat."""
         for record in records:
             self._waiting.append(record)
-            for trace_id in subjects(record):
+            for subject in _subjects(record):
+                self._about[subject][record.trace_id] = None
+                self._subjects[record.trace_id][subject] = None
+            for trace_id in (record.trace_id, *self._subjects.get(record.trace_id, ())):
                 self._changed.pop(trace_id, None)
                 self._changed[trace_id] = None
-                if trace_id != record.trace_id:
-                    self._about.setdefault(trace_id, []).append(record.trace_id)
         self.new += len(records)
         if len(self._waiting) >= _BATCH:
             self._store()
@@ -135,11 +139,11 @@ class GrowingEpisodes:
         self._waiting = []
 
 
-def subjects(record: SpanRecord) -> Sequence[str]:
-    """Return the trace ids of the episodes that a span belongs to or is about."""
+def _subjects(record: SpanRecord) -> Sequence[str]:
+    """Return the trace ids of the episodes that a group or an annotation is about."""
     kind = kinds.kind(record)
     if kind == names.GROUP:
         return [*summary_fields.members(record)[1]]
     if kind == names.ANNOTATE:
         return [str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))]
-    return [record.trace_id]
+    return ()
