@@ -66,6 +66,7 @@ UPWARD = {
         "integrations.ruler",
         "workflows.ruler",
     ): "specs name RULER by this module, and hash the code from here",
+    ("reading.plotting", "tables.figures"): "a recording plots the rows of its episodes",
     ("reading.recording", "tables"): "a recording has the tables of its source",
     ("reading.recording", "tables.summary"): "a recording has the summary of its values",
 }
