@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mttp
+import mttp.recording
+from mttp import model
+from mttp.model.declarations import keys, table
+from mttp.recording.arguments import EpisodeEnding, ScoringFacts, TokenFacts
+from mttp.recording.episode_facts import EpisodeFacts
+from mttp.semconv import attributes as a
 
 SOURCE = Path(mttp.__file__).parent
 ROOT = SOURCE.parents[1]
@@ -81,6 +90,49 @@ TRAINERS = {"art", "hud", "inspect", "openenv", "pettingzoo", "rllib", "sb3", "t
 STORES = {"s3", "spark", "clickhouse"}
 """Extras that `all` leaves out."""
 SHARED_BY_COMMANDS = {"interrupts", "", "app", "conditions", "files", "help", "output", "rendering"}
+
+
+TYPED = {
+    "semconv/registry.json": "the registry",
+    "semconv/attributes.py": "generated from the registry",
+    "semconv/metrics.py": "generated from the registry",
+    "model/episodes.py": "the field of the value",
+    "recording/training.py": "the argument that sets it",
+    "codec/updates.py": "other names under which trainers log it",
+    "integrations/art.py": "ART's name for it",
+    "integrations/trl/updates.py": "TRL's name for it",
+    "integrations/trl/inplace.py": "the function of accelerate that computes it",
+    "study/diagnosing/control.py": "a detector computes with it",
+    "study/diagnosing/detectors.py": "a detector needs it",
+    "tables/sql/updates.sql": "the query of the table, which users read and run as it is",
+}
+"""The files in which the name of a field, `grad_norm`, is typed, and why; all else follows from these."""
+LISTS = {
+    ("codec.episodes", "Episode"): "each value is computed",
+    ("codec.other_calls", "Call"): "names that other instrumentations have for the attributes",
+}
+"""Lists of many fields of one value in what records, and why they are no second declarations."""
+MANY = 6
+"""The number of fields from which a tuple, list, set or dictionary is a list of fields."""
+SET_OTHERWISE: dict[type, str] = {
+    model.Update: "discarded_episodes lag_max lag_mean lag_min",
+    model.Group: "valid_count start_time end_time",
+    model.Episode: "agents annotations consumed_by discarded_by final_observation metrics results return "
+    "policy_version_start return_basis reward rewards sampling_share segments span_count step_count "
+    "step_reward_sum",
+    model.Tokens: "template_sha256",
+    model.Reward: "clipped component_statuses error_type evidence grades mismatch raw value",
+    model.Agent: "error_message error_type metrics policy_version_start return reward rewards",
+}
+"""The fields that another argument, another call, the recorder or a reader sets."""
+BY_THEMSELVES = {"run_id", "trace_id", "span_id", "faults", "omissions", "extra", "complete"}
+"""The fields that the recorder and the reader set of every value."""
+OTHER_ARGUMENTS: dict[type, str] = {
+    model.Update: "lag",
+    model.Episode: "policy_version",
+    model.Agent: "policy_version",
+}
+"""The arguments that set fields of other names."""
 
 
 def modules() -> dict[str, Path]:
@@ -261,6 +313,113 @@ def test_attribute_names_are_typed_nowhere() -> None:
     ]
 
     assert [] == typed
+
+
+def test_the_name_of_a_field_is_typed_once() -> None:
+    """
+    In the registry, on its value and as an argument; elsewhere it is used, and never listed again.
+    """
+    files = [path for path in SOURCE.rglob("*") if path.suffix in (".py", ".sql", ".json")]
+    typed = [path.relative_to(SOURCE).as_posix() for path in files if "grad_norm" in path.read_text()]
+
+    assert sorted(TYPED) == sorted(typed)
+
+
+def test_what_records_has_no_second_lists_of_fields() -> None:
+    """
+    Names and attributes of fields are taken from the declarations.
+    """
+    listed = {
+        (name, kind.__name__)
+        for name, path in ALL.items()
+        if room(name) in ("codec", "otlp", "transports", "recording")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict))
+        for kind in VALUES
+        if max(map(len, _fields_in(node, kind))) >= MANY
+    }
+
+    assert {*LISTS} == listed
+
+
+VALUES = [kind for kind in (getattr(model, name) for name in model.__all__) if is_dataclass(kind)]
+
+
+def _fields_in(node: ast.AST, kind: type) -> tuple[set[str], set[str]]:
+    """Return names of fields of a class, and constants of their attributes, among the items of a display."""
+    items = [*(node.keys if isinstance(node, ast.Dict) else node.elts)]  # type: ignore[attr-defined]
+    texts = {item.value for item in items if isinstance(item, ast.Constant)}
+    constants = {item.attr for item in items if isinstance(item, ast.Attribute)}
+    if isinstance(node, ast.Dict):
+        constants |= {item.attr for item in node.values if isinstance(item, ast.Attribute)}
+    attributes = {getattr(a, name) for name in constants if hasattr(a, name)}
+    return texts & {field.name for field in table(kind)}, attributes & {*keys(kind).values()}
+
+
+def _arguments() -> dict[type, list[Any]]:
+    """The calls and the typed dictionaries with the arguments that set the fields of a value."""
+    return {
+        model.Update: [mttp.update],
+        model.Group: [mttp.group],
+        model.Episode: [EpisodeFacts, EpisodeEnding],
+        model.Tokens: [mttp.recording.OpenStep.tokens, TokenFacts],
+        model.Reward: [ScoringFacts],
+        model.Agent: [mttp.recording.OpenEpisode.agent, mttp.recording.OpenAgent.end],
+    }
+
+
+def _typed(given: Any) -> dict[str, str]:
+    """The types of the arguments by name."""
+    if isinstance(given, type):
+        return {name: getattr(kind, "__forward_arg__", kind) for name, kind in given.__annotations__.items()}
+    parameters = inspect.signature(given).parameters.values()
+    return {
+        one.name: str(one.annotation)
+        for one in parameters
+        if one.name != "self" and one.kind != one.VAR_KEYWORD
+    }
+
+
+@pytest.mark.parametrize("kind", _arguments(), ids=lambda kind: kind.__name__)
+def test_each_field_has_its_argument(kind: type) -> None:
+    """
+    With the type of the field, if that is a number or a flag; or it is stated what else sets it.
+    """
+    types = {name: type_ for given in _arguments()[kind] for name, type_ in _typed(given).items()}
+    declared = {field.name.rstrip("_"): field.declared for field in table(kind)}
+    otherwise = BY_THEMSELVES | {*SET_OTHERWISE[kind].split()}
+
+    assert declared.keys() - otherwise == types.keys() - {*OTHER_ARGUMENTS.get(kind, "").split()}
+    for name in declared.keys() & types.keys():
+        if declared[name] in ("float", "int", "bool"):
+            assert types[name] in (declared[name], f"{declared[name]} | None"), name
+
+
+def test_numbers_of_a_step_are_arguments_of_one_call() -> None:
+    """
+    And facts of a run are fields of it.
+    """
+    record, describe = _typed(mttp.recording.OpenStep.record), _typed(mttp.Session.describe)
+    numbers = {field.name for field in table(model.Step) if field.declared in ("float", "bool")}
+
+    assert numbers - {"reward"} == record.keys()
+    assert describe.keys() <= {field.name for field in table(model.Run)}
+
+
+def test_tables_have_a_column_for_each_field() -> None:
+    """
+    Their queries are files that users read, which are not generated.
+    """
+    pytest.importorskip("duckdb")
+    from mttp.tables import Database
+
+    with mttp.configure("memory://") as session, mttp.episode():
+        pass
+    for name, kind in (("updates", model.Update), ("groups", model.Group)):
+        with Database(session) as database:
+            found = {column for column, _ in database.columns(name)}
+
+        assert {field.name for field in table(kind)} == found
 
 
 def test_exported_names() -> None:

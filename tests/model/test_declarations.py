@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import mttp
 from mttp.codec import fields
 from mttp.codec.fields import DOCUMENTS
 from mttp.codec.fields import OF_SPANS as OF_SPANS_WITH_ATTRIBUTES
-from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.declarations import keys, table
 from mttp.model.episodes import (
     Agent,
@@ -167,36 +165,3 @@ def test_every_field_says_what_it_is(kind: Any) -> None:
     }
 
     assert set() == {field.name for field in table(kind)} - described
-
-
-def test_numbers_of_an_update_are_arguments_of_the_call() -> None:
-    """
-    `mttp.update` takes each measured field by its name; the mean lag is computed from `lag`.
-    """
-    arguments = inspect.signature(mttp.update).parameters
-
-    assert {"lag_mean"} == {*UPDATE_NUMBERS} - arguments.keys()
-
-
-USES = {
-    "model/episodes.py": "the field",
-    "recording/training.py": "the argument",
-    "codec/updates.py": "names under which trainers log it",
-    "integrations/art.py": "ART's metrics",
-    "integrations/trl/updates.py": "TRL's trainer",
-    "study/diagnosing/detectors.py": "a detector",
-    "study/diagnosing/control.py": "a detector",
-}
-
-
-def test_a_field_is_listed_once() -> None:
-    """
-    Besides the registry, its value and its argument there are only uses, such as a detector.
-    """
-    files = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        if path.parent.name != "semconv" and re.search(r"\bgrad_norm\b", path.read_text(encoding="utf-8"))
-    }
-
-    assert USES.keys() == files

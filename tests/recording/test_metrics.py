@@ -152,6 +152,21 @@ def test_an_update_sets_gauges(reader: InMemoryMetricReader) -> None:
     assert [] == points(reader, metrics.UPDATES_LOSS)
 
 
+def test_each_gauge_of_updates_is_a_field(reader: InMemoryMetricReader) -> None:
+    """
+    The registry has its name, and the value its attribute.
+    """
+    gauges = [
+        name for name, one in registry.instruments().items() if (one.kind, one.number) == ("gauge", "double")
+    ]
+    fields = {name: name.rpartition(".")[2] for name in gauges if ".updates." in name}
+    with configured(reader):
+        mttp.update(policy="tiny", **dict.fromkeys(fields.values(), 0.5))  # type: ignore[arg-type]
+
+    assert dict.fromkeys(fields, 0.5) == {name: value for name in fields for _, value in points(reader, name)}
+    assert metrics.UPDATES_GRAD_NORM in fields
+
+
 def test_metrics_ignore_sampling(reader: InMemoryMetricReader) -> None:
     """
     Otherwise means would be of the selected episodes only.

@@ -124,7 +124,7 @@ def test_an_unknown_argument_name_raises_without_a_session(name: str) -> None:
 
 def test_the_error_suggests_the_nearest_name(session: mttp.Session) -> None:
     """
-    It does so for `tokens`, `reward` and `episode`.
+    It does so for each call whose arguments are a typed dictionary.
     """
     with mttp.episode() as episode, episode.step() as step:
         with pytest.raises(TypeError, match=re.escape("'logprob'. Did you mean 'logprobs'?")):
@@ -133,6 +133,12 @@ def test_the_error_suggests_the_nearest_name(session: mttp.Session) -> None:
             step.reward(1.0, component={})  # type: ignore[call-arg]
         with pytest.raises(TypeError, match=re.escape("'polcy'. Did you mean 'policy'?")):
             mttp.episode(polcy="p")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=re.escape("'wieghts'. Did you mean 'weights'?")):
+            episode.reward(1.0, wieghts={})  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=re.escape("'revison'. Did you mean 'revision'?")):
+            mttp.score(episode, 1.0, revison=1)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match=re.escape("'outcom'. Did you mean 'outcome'?")):
+            episode.end(outcom="success")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("value", [object(), np.array([[1.0]]), "much", b"\xff", {1: {2: 3}}, float("nan")])

@@ -74,8 +74,7 @@ _OUTSIDE_EPISODES = frozenset(
 
 _SCORED = {name: key for name, key in keys(Reward).items() if name in {*Scored._fields} - {"failed_checks"}}
 _GRADED = {name: key for name, key in keys(Grade).items() if name in {*Graded._fields} - {"evidence"}}
-_SPEC = keys(Spec, "name", "version", "sha256")
-"""The attributes of scalars of rewards, grades and reward specs."""
+"""The attributes of scalars of rewards and grades."""
 
 
 class Statement(NamedTuple):
@@ -224,13 +223,17 @@ def reward(record: SpanRecord) -> Scored:
     return Scored(
         components=scores,
         component_statuses=statuses,
-        spec=Spec(**{name: found.get(key) for name, key in _SPEC.items()}) if a.SPEC_NAME in found else None,
+        spec=_spec(found) if a.SPEC_NAME in found else None,
         failed_checks=tuple(_listed(found.get(a.REWARD_FAILED_CHECKS))),
         span_id=record.span_id,
         start_time=record.start_time,
         end_time=record.end_time,
         **values,
     )
+
+
+def _spec(found: Mapping[str, Any]) -> Spec:
+    return Spec(name=found[a.SPEC_NAME], version=found.get(a.SPEC_VERSION), sha256=found.get(a.SPEC_SHA256))
 
 
 def _scalars(attributes: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
