@@ -21,14 +21,14 @@ from mttp.model.statistics.design import Design
 from mttp.model.statistics.metric_comparison import MetricComparison
 from mttp.model.statistics.metrics import metric
 from mttp.model.statistics.verdicts import corrected
-from mttp.reading.value_aggregation import episode_figures
 from mttp.study.bounds import ratio_bounds
 from mttp.study.rule_checks import Gated, check_rules
 from mttp.study.rules import load_rules
 from mttp.study.sample import EpisodeFigures, Sample
+from mttp.tables.figures import figures_of_values
 
 DRAWS = 2_000
-EMPTY = episode_figures(mttp.Episode(env="maths", run_id="r"))
+(EMPTY,) = figures_of_values([mttp.Episode(env="maths", run_id="r")])
 MARKERS = "<!-- truth -->", "<!-- /truth -->"
 Floats = np.ndarray
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,9 +34,8 @@ from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth
 from mttp.model.spans import SpanRecord
-from mttp.reading.aggregate import Trend
 from mttp.semconv import attributes as a
-from mttp.tables.summary import Returns, Summary
+from mttp.tables.summary import Returns, Summary, Trend
 
 DATA = Path(__file__).parent / "data"
 
@@ -217,23 +214,6 @@ def test_returns_are_grouped_by_environment():
     assert ["a", "b", "c"] == list(summary.envs.returns())
 
 
-NUMPY = """
-import sys
-import mttp
-print(mttp.summarize(sys.argv[1]).envs.returns(), "numpy" in sys.modules)
-"""
-
-
-def test_what_needs_no_arrays_needs_no_numpy():
-    """
-    Its import takes as long as reading many megabytes.
-    """
-    command = [sys.executable, "-c", NUMPY, str(write("a.jsonl", episode(0)))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-
-    assert "False" == done.stdout.split()[-1]
-
-
 def test_duplicates_count_once():
     """
     Spans that come again are left out, before the end of an episode and after it.
@@ -283,46 +263,6 @@ def test_an_unfinished_episode_has_no_return():
         math.isnan(summary.returns[0]),
     )
     assert [START] == summary.start_times.tolist()
-
-
-MEASURE = """
-import sys
-import mttp
-summary = mttp.summarize(sys.argv[1])
-status = open("/proc/self/status").read()
-print(len(summary), len(summary.problems), status.split("VmHWM:")[1].split()[0])
-"""
-
-
-def grown(path: Path, *, episodes: int, filler: int) -> Path:
-    """A file of episodes of one step and much text, with other people's spans in between."""
-    spans = episode(0, steps=1, components={"correct": 1.0})
-    spans[0] = replace(spans[0], attributes={**spans[0].attributes, "note": "x" * filler})
-    one = write(path, [*spans, foreign(0)]).read_bytes()
-    first, foreign_trace = b"%08x" % 1, foreign(0).trace_id.encode()
-    with path.open("wb") as file:
-        for number in range(episodes):
-            other = one.replace(foreign_trace, b"f%031x" % number)
-            file.write(other.replace(b'"' + first, b'"%08x' % (number + 1)))
-    return path
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured as Linux does")
-def test_memory_grows_by_at_most_300_bytes_per_episode(tmp_path: Path):
-    """
-    Ten times the episodes take 300 bytes more for each, and no more.
-    """
-    peaks = {}
-    for episodes in (800, 8000):
-        path = grown(tmp_path / f"{episodes}.jsonl", episodes=episodes, filler=3000)
-        command = [sys.executable, "-c", MEASURE, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        count, problems, kilobytes = map(int, done.stdout.split())
-        assert (episodes, 0) == (count, problems)
-        peaks[episodes] = kilobytes * 1024
-    noise = 1_500_000
-
-    assert peaks[8000] - peaks[800] <= 300 * 7200 + noise
 
 
 def test_impossible_numbers_do_no_harm():

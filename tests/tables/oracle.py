@@ -73,7 +73,6 @@ def expected_figures(episode: Episode) -> EpisodeFigures:
         env_kwargs=to_json(episode.env_kwargs, []) if episode.env_kwargs else None,
         env_spaces=to_json(episode.env_spaces, []) if episode.env_spaces else None,
         env_wrappers=tuple(episode.env_wrappers),
-        share=episode.sampling_share,
     )
 
 

@@ -10,7 +10,7 @@ from mttp.model.evaluations import Evaluation
 from mttp.model.gradings import OTHER, SCOPES, GraderFailure, GraderHealth
 from mttp.tables.database import Database
 
-__all__ = ["GradersOfRuns", "Rows", "graders_of_evaluation", "graders_of_runs"]
+__all__ = ["GradersOfRuns", "Queryable", "graders_of_evaluation", "graders_of_runs"]
 
 MAX_GRADERS: Final = 1000
 """The maximum number of graders that are listed; gradings of further ones are counted as unlisted."""
@@ -41,8 +41,8 @@ SELECT
     max(value) FILTER ({_IS_SCORE}) AS max,
     -- Large scores are scaled, so that the sum of finite ones is finite.
     CASE
-        WHEN greatest(abs(min), abs(max)) < 1e290 THEN favg(value) FILTER ({_IS_SCORE})
-        ELSE favg(value / 1e18) FILTER ({_IS_SCORE}) * 1e18
+        WHEN greatest(abs(min), abs(max)) < 1e290 THEN favg(value ORDER BY value) FILTER ({_IS_SCORE})
+        ELSE favg(value / 1e18 ORDER BY value) FILTER ({_IS_SCORE}) * 1e18
     END AS mean
 FROM gradings
 WHERE {{condition}}
@@ -92,7 +92,7 @@ _NAMES = {
 }
 
 
-class Rows(Protocol):
+class Queryable(Protocol):
     """A database in which the tables that a query needs are computed."""
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ class GradersOfRuns(NamedTuple):
 
 
 def graders_of_runs(
-    database: Rows, condition: str = "true", parameters: Mapping[str, Any] | None = None
+    database: Queryable, condition: str = "true", parameters: Mapping[str, Any] | None = None
 ) -> dict[str | None, GradersOfRuns]:
     """
     Return the health of graders by run, that of all runs by None.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -27,7 +28,6 @@ from mttp.model.chat import message_lines, messages
 from mttp.model.gradings import gradings
 from mttp.model.nesting import from_json
 from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
-from mttp.reading.episode_figures import labels, summed_scores
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.reading.worker import Rows
 from mttp.semconv import attributes as a
@@ -56,6 +56,7 @@ Ends the name of a column with an attribute as JSON: content as it is decoded, a
 That of `EXTRA` has the attributes that this version of the convention does not know.
 """
 EXTRA: Final = "mttp.extra"
+_LONGEST_LABEL: Final = 100
 _ROWS: Final = 10_000
 """Spans that become rows together."""
 _TYPES: Final = {
@@ -117,8 +118,25 @@ def _copy_of(record: SpanRecord) -> str | None:
 
 def _scores(record: SpanRecord) -> list[tuple[str, float]] | None:
     if a.STEPS_COUNT in record.attributes:
-        return [*summed_scores([scored for _, _, scored in step_scorings(record)]).components.items()] or None
+        return [*_summed_scores(record).items()] or None
     return [*components.scores(record.attributes)[0].items()] or None
+
+
+def _summed_scores(record: SpanRecord) -> dict[str, float]:
+    """Return the scores of a block's steps by component, summed."""
+    scores: dict[str, list[float]] = {}
+    for _, _, scored in step_scorings(record):
+        for name, score in scored.components.items():
+            scores.setdefault(name, []).append(score)
+    return {name: _sum(scores[name]) for name in sorted(scores)}
+
+
+def _sum(values: Sequence[float]) -> float:
+    """Return the sum, which is infinite where the sum of finite numbers overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return sum(values)
 
 
 def _score_statuses(record: SpanRecord) -> list[tuple[str, str]] | None:
@@ -131,7 +149,9 @@ def _labels(record: SpanRecord) -> list[tuple[str, str | None]] | None:
 
 
 def _label(value: object) -> str | None:
-    return labels({"": value}).get("")
+    """Return a number, a boolean or a short text as text: the values by which episodes can be sliced."""
+    text = str(value) if isinstance(value, (str, int, float)) else None
+    return text if text is not None and len(text) <= _LONGEST_LABEL else None
 
 
 def _prompt(record: SpanRecord) -> str | None:

@@ -18,7 +18,7 @@ from mttp.reading.problems import Problem
 from mttp.reading.sources import Source
 from mttp.tables.completeness import COMPLETENESS, complete_runs
 from mttp.tables.database import Database
-from mttp.tables.graders import GradersOfRuns, Rows, graders_of_runs
+from mttp.tables.graders import GradersOfRuns, Queryable, graders_of_runs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -590,7 +590,7 @@ class _Counts:
         }
 
 
-def _names(database: Rows, query: str) -> defaultdict[str, Counter[str]]:
+def _names(database: Queryable, query: str) -> defaultdict[str, Counter[str]]:
     """Return the number of each name of a query, by run."""
     names: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in database.rows(f"SELECT *, count(*) AS number FROM ({query}) GROUP BY ALL"):
@@ -598,7 +598,7 @@ def _names(database: Rows, query: str) -> defaultdict[str, Counter[str]]:
     return names
 
 
-def _verdicts(database: Rows) -> list[tuple[str, RecordedVerdict]]:
+def _verdicts(database: Queryable) -> list[tuple[str, RecordedVerdict]]:
     """Return the recorded verdicts with their runs."""
     return [
         (
@@ -621,7 +621,7 @@ class Health(NamedTuple):
     verdicts: tuple[RecordedVerdict, ...]
 
 
-def health(database: Rows, runs: Iterable[Run]) -> Health:
+def health(database: Queryable, runs: Iterable[Run]) -> Health:
     """Return the health of a database in which the tables of `HEALTH` are computed."""
     faults = Counter(summary_fields.fault_kind(fault) for run in runs for fault in run.faults)
     for counter in _names(database, _NAMES["faults"]).values():
