@@ -8,9 +8,9 @@ import pytest
 import mttp
 from mttp.model import Evaluation, Grade
 from mttp.model.notebook import html_table
-from mttp.reading import Summary
 from mttp.reading.checking import Findings
 from mttp.study import Alignment, Comparison, Diagnosis, GateResult, Replay
+from mttp.tables.summary import Summary
 from mttp.viewing import Report
 
 EVIL = "<script>alert(1)</script>&\x1b[31m\ud800"
