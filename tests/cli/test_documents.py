@@ -142,7 +142,9 @@ def test_specs_are_reported_where_there_are_any():
     """
     The mean return is given per spec and version.
     """
-    spans = [*episode(0), *episode(1, return_=4.0, **{a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})]
+    *steps, scoring, root = episode(1, return_=4.0, components={"correct": 1.0})
+    scoring = replace(scoring, attributes={**scoring.attributes, a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})
+    spans = [*episode(0), *steps, scoring, root]
     text = text_of(summary_report.render(mttp.summarize(write("d.jsonl", spans)), terminal=False))
 
     assert "none: 1 episode, mean return 1; math 1.0: 1 episode, mean return 4" in text

@@ -188,7 +188,9 @@ def test_specs_are_kept_apart():
     """
     Returns under different versions of a reward spec are different things.
     """
-    spans = [*episode(0), *episode(1, **{a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})]
+    *steps, scoring, root = episode(1, components={"correct": 1.0})
+    scoring = replace(scoring, attributes={**scoring.attributes, a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})
+    spans = [*episode(0), *steps, scoring, root]
     summary = mttp.summarize(write("a.jsonl", spans))
 
     assert {"": 1, "math 1.0": 1} == summary.specs.counts()

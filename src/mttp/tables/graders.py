@@ -145,13 +145,11 @@ def _key(row: Mapping[str, Any]) -> _Key:
 
 def _health(counts: Mapping[str, Any], named: Mapping[str, Iterable[Mapping[str, Any]]]) -> GraderHealth:
     failures = named.get("failures", ())
+    facts: dict[str, Any] = {name: value for name, value in counts.items() if name != "run_id"}
+    for kind in ("errors", "verdicts", "failed_checks"):
+        facts[kind] = {row["name"]: row["number"] for row in named.get(kind, ())}
     return GraderHealth(
-        **{name: value for name, value in counts.items() if name != "run_id"},
-        **{
-            kind: {row["name"]: row["number"] for row in rows}
-            for kind, rows in named.items()
-            if kind != "failures"
-        },
+        **facts,
         failures=tuple(
             GraderFailure(
                 error_type=row["name"],

@@ -637,12 +637,12 @@ SELECT
     settled.reward_status,
     -- pass or fail, of the reward.
     settled.verdict,
-    -- Name of the reward spec: of the scorings, else as the root states it.
-    nullif(coalesce(spec.name, settled."mttp.spec.name"), '') AS spec_name,
+    -- Name of the reward spec.
+    nullif(spec.name, '') AS spec_name,
     -- Version of the reward spec.
-    CASE WHEN spec.name IS NULL THEN settled."mttp.spec.version" ELSE nullif(spec.version, '') END AS spec_version,
+    nullif(spec.version, '') AS spec_version,
     -- Digest of the reward spec.
-    CASE WHEN spec.name IS NULL THEN settled."mttp.spec.sha256" ELSE nullif(spec.sha256, '') END AS spec_sha256,
+    nullif(spec.sha256, '') AS spec_sha256,
     -- Name and version of the graders of the reward, then of those of the last rewards of its steps.
     coalesce(graders.graders, []) AS graders,
     -- Advantage: of the last annotation, else the episode's own, else that of the last group with advantages.
