@@ -6,7 +6,8 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -24,13 +25,15 @@ import mttp
 from mttp.cli.app import app
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Scope, SpanRecord
-from mttp.reading import group_digest
-from mttp.reading.engines import DatasetAddress, layout, writing
+from mttp.reading.engines import DatasetAddress, writing
 from mttp.reading.engines import dataset as engine_dataset
+from mttp.reading.engines.duckdb import _DuckDBEngine
 from mttp.reading.engines.writing import dataset_writer
 from mttp.semconv import attributes as a
 
 pytest.importorskip("ibis")
+
+DATA = Path(__file__).parents[1] / "data"
 
 
 def dataset_of(*writes: list[SpanRecord], place: str = "dataset") -> str:
@@ -135,16 +138,6 @@ def test_beside_other_sources():
     for others in ([begun], [other], [begun, other]):
         assert of_values([*others, lines]) == of_spans([*others, dataset])
         assert document([*others, lines])["duplicates"] == document([*others, dataset])["duplicates"]
-
-
-def test_what_no_digest_can_hold_is_read_from_its_spans():
-    """
-    An integer beyond 64 bits in an attribute of a scope.
-    """
-    spans = [*episode(0), *episode(1, scope=Scope(name="other", attributes={"huge": 2**70}))]
-
-    assert b"" == group_digest.encode(spans)
-    assert of_values(write("a.jsonl", spans)) == of_spans(dataset_of(spans))
 
 
 def test_names_of_runs_that_paths_can_not_hold():
@@ -374,68 +367,43 @@ def test_a_selection_has_no_problems_of_what_it_leaves_out():
 @pytest.mark.parametrize("place", ["run=other/data", "a[1]*"])
 def test_a_killed_conversion_is_shown_and_repaired(place: str, monkeypatch: pytest.MonkeyPatch):
     """
-    Spans without digests, and a file that is not whole; in folders named like partitions and globs.
+    What it wrote is read, without a file that is not whole; in folders named like partitions and globs.
     """
     with monkeypatch.context() as killed:
-        killed.setattr(writing.DatasetWriter, "_add_row", lambda *_: None)
         killed.setattr(writing.DatasetWriter, "_end", lambda _: None)
         dataset_of(episode(0), place=place)
     folder = next(Path(place, "spans").glob("run=run-1/*"))
     (folder / "_x.parquet.partial").write_bytes(b"PAR1")
-    (problem,) = mttp.read(place).problems
 
-    assert "unfinished_conversion" == problem.kind
-    assert f"`mttp convert {quote(place)} NEW --partition`" in problem.message
+    for reading in (mttp.read, mttp.summarize):
+        (problem,) = reading(place).problems
+        assert "unfinished_conversion" == problem.kind
+        assert f"`mttp convert {quote(place)} NEW --partition`" in problem.message
+    assert 1 == run("check", place).exit_code
     again = written_again(place, f"again/{place}")
     assert_equal(write("a.jsonl", episode(0)), again)
     assert 1 == len(mttp.read(f"file://{Path(again).absolute()}?run=run-1"))
 
 
-def several_days() -> list[SpanRecord]:
-    """The spans of two episodes of one run, on two days, and of a third that has not ended."""
-    day = 86_400 * SECOND
-    late = [
-        replace(span, start_time=span.start_time + day, end_time=span.end_time + day) for span in episode(1)
-    ]
-    return [*episode(0), *late, *episode(2)[:-1]]
-
-
-@pytest.mark.parametrize("removed", ["episodes/*/*", "episodes/*/date=2025-06-15", "rest/*/*", "[er]*/*/*"])
-def test_removed_digests_are_shown_and_made_again(removed: str):
+def test_a_dataset_of_an_earlier_version_is_read_and_added_to(tmp_path: Path):
     """
-    Of one day, of a table or of all, by every read; and not for a conversion that is whole.
+    It has tables of digests beside its spans, which are ignored.
     """
-    dataset = dataset_of(several_days())
-    assert [] == [one for one in mttp.read(dataset).problems if one.kind == "unfinished_conversion"]
-    for path in [path for path in Path(dataset).glob(f"{removed}/*") if not layout.is_empty(str(path))]:
-        path.unlink()
+    with tarfile.open(DATA / "dataset_with_digests.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    dataset = f"file://{tmp_path / 'dataset'}"
+    lines = DATA / "released" / "0.1.0" / "recording.jsonl"
 
-    advice = r"digest files are missing for 1 run \('run-1'\).*`mttp convert dataset NEW --partition`"
-    if removed == "[er]*/*/*":
-        with pytest.raises(ReadError, match=f"nothing was found; {advice}"):
-            mttp.summarize(dataset)
-    else:
-        assert "unfinished_conversion" in {one.kind for one in mttp.summarize(dataset).problems}
-    messages = [one.message for one in mttp.read(dataset).problems if one.kind == "unfinished_conversion"]
-    assert 1 == len(messages) == len(re.findall(advice, *messages))
-    assert 1 == run("check", dataset).exit_code
-    assert_equal(write("a.jsonl", several_days()), written_again(dataset, "again"))
-
-
-@pytest.mark.parametrize("size", [0, 3, 2000])
-def test_a_digest_file_that_was_cut_short_is_named_and_made_again(size: int):
-    """
-    Reading its spans does not need it.
-    """
-    dataset = dataset_of(several_days())
-    path = next(Path(dataset).glob("episodes/run=run-1/date=2025-06-16/*"))
-    path.write_bytes(path.read_bytes()[:size])
-
-    advice = rf"^dataset: .*{path.name} was cut short; `mttp convert dataset NEW --partition`"
-    with pytest.raises(ReadError, match=advice):
-        mttp.summarize(dataset)
-    assert 3 == len(mttp.read(dataset))
-    assert_equal(write("a.jsonl", several_days()), written_again(dataset, "again"))
+    assert_equal(lines, dataset)
+    run_id = mttp.read(lines).runs[0].id
+    for query in (f"run={run_id}", "env=toy", "task=train/18"):
+        expected = mttp.read(lines).filter(**dict([query.split("=")]))
+        found = mttp.read(f"{dataset}?{query}")
+        assert 0 < len(expected)
+        assert (expected.episodes, expected.groups) == (found.episodes, found.groups)
+        assert expected.annotations == found.annotations
+    dataset_of(episode(0), place=dataset)
+    assert_equal([lines, write("a.jsonl", episode(0))], dataset)
 
 
 @pytest.mark.parametrize(
@@ -558,32 +526,18 @@ def test_a_directory_is_read_without_its_datasets():
     assert (1, 0, []) == (len(recording), recording.duplicates, recording.problems)
 
 
-def test_digests_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):
-    """
-    Another dataset with the spans has those of this version.
-    """
-    with monkeypatch.context() as patched:
-        for module in (group_digest, layout):
-            patched.setattr(module, "VERSION", "0")
-        dataset = dataset_of([*episode(0), *episode(1)])
-    with pytest.raises(ReadError, match=r"its digests have version 0, .*`mttp convert dataset NEW "):
-        mttp.summarize(dataset)
-    assert 2 == len(mttp.read(dataset))
-
-    assert_equal(write("a.jsonl", [*episode(0), *episode(1)]), written_again(dataset, "again"))
-
-
-@pytest.mark.parametrize("table", ["episodes", "spans"])
-def test_damaged_files(table: str):
+@pytest.mark.parametrize("reading", [mttp.read, mttp.summarize])
+@pytest.mark.parametrize("size", [0, 3, 2000, -50])
+def test_damaged_files(reading: Callable[[str], object], size: int):
     """
     The error names the dataset.
     """
     dataset = dataset_of(episode(0))
-    (path,) = (one for one in Path(dataset, table).rglob("*.parquet") if "1970" not in str(one))
-    path.write_bytes(path.read_bytes()[:-50])
+    (path,) = Path(dataset, "spans", "run=run-1").rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:size])
 
-    with pytest.raises(ReadError, match=r"^dataset: "):
-        mttp.read(dataset) if table == "spans" else mttp.summarize(dataset)
+    with pytest.raises(ReadError, match=rf"^dataset: .*{path.name}"):
+        reading(dataset)
 
 
 def test_a_write_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -615,7 +569,30 @@ def test_a_dataset_s_columns_can_be_queried():
 
     dataset_of([*episode(0, components={"c": 0.5}), *episode(1, components={"c": 1.0})])
     found = duckdb.sql(
-        "SELECT env, count(*), avg(components['c']) FROM 'dataset/episodes/*/*/*.parquet' GROUP BY env"
+        """
+        SELECT "mttp.env.id", count("mttp.episode.return") FROM 'dataset/spans/*/*/*.parquet'
+        WHERE run = 'run-1' AND name LIKE 'episode %' GROUP BY ALL
+        """
     ).fetchall()
 
-    assert [("CartPole-v1", 2, 0.75)] == found
+    assert [("CartPole-v1", 2)] == found
+
+
+def test_files_of_one_run_are_read_without_those_of_others(address: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    Except for the files with spans that may name its episodes.
+    """
+    paths: set[str] = set()
+    original = _DuckDBEngine._paths
+
+    def noted(*args: Any) -> list[str]:
+        found = original(*args)
+        paths.update(found)
+        return found
+
+    monkeypatch.setattr(_DuckDBEngine, "_paths", noted)
+    expected = mttp.read(LINES).filter(run="two")
+
+    assert expected.episodes == mttp.read(f"{address}?run=two").episodes
+    assert {"run=two"} == {path.split("/")[-3] for path in paths if "-about-" not in path}
+    assert {"run=one", "run=two", "run=three"} == {path.split("/")[-3] for path in paths}

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from reading.recorded_kinds import every_kind, every_way
 from reading.test_engines import (
@@ -94,7 +95,7 @@ def test_studies_and_commands(bucket: str):
 
 def test_only_what_is_selected_is_transferred(bucket: str, monkeypatch: pytest.MonkeyPatch):
     """
-    A summary fetches no tokens, and one run no files of another.
+    A summary fetches no tokens, and one run no spans of another but those that may name its episodes.
     """
     fetched: dict[str, int] = {}
     original = s3fs.core.S3File._fetch_range
@@ -106,12 +107,17 @@ def test_only_what_is_selected_is_transferred(bucket: str, monkeypatch: pytest.M
 
     monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", noted)
     record_runs()
-    dataset_of(*(list(mttp.scan(path, arrays=True)) for path in LINES), place=bucket)
-    mttp.summarize(bucket)
-    assert set() == {path for path in fetched if "/spans/" in path}
+    with mttp.configure(transport="file://four.jsonl", run_id="four"), mttp.episode() as episode:
+        for _ in range(50):
+            with episode.step() as step:
+                step.tokens(np.random.default_rng(0).integers(0, 2**40, 2_000), prompt_ids=[1])
+    lines = [*LINES, "four.jsonl"]
+    dataset_of(*(list(mttp.scan(path, arrays=True)) for path in lines), place=bucket)
+    mttp.summarize(f"{bucket}&run=four")
+    assert sum(fetched.values()) < Path("four.jsonl").stat().st_size / 2
     fetched.clear()
     assert 12 == len(mttp.read(f"{bucket}&run=two"))
-    assert {"run=two"} == {path.split("/")[3] for path in fetched if "/spans/" in path}
+    assert {"run=two"} == {path.split("/")[3] for path in fetched if "-about-" not in path}
 
 
 def test_what_can_not_be_reached(bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch):

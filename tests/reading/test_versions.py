@@ -1,7 +1,6 @@
 """Recordings of other versions of the convention."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from reading.traces import SCOPE, episode, run, write
@@ -93,18 +92,6 @@ def test_a_summary_of_an_older_recording_is_the_same(earlier, name):
     assert sum(found.faults.values()) > 1
     assert (list(expected.outcomes), expected.lengths) == (list(found.outcomes), found.lengths)
     assert [] == found.problems
-
-
-def test_digests_of_another_version_are_not_used(monkeypatch):
-    """
-    Digests of a Parquet file have the names of the version that wrote them; its spans are read instead.
-    """
-    parquet.write("a.parquet", [*run(), *episode(0)])
-    is_used = parquet.read_groups(Path("a.parquet")) is not None
-    monkeypatch.setattr("mttp.reading.group_digest.VERSION", "2 of 9.0.0")
-
-    assert is_used
-    assert parquet.read_groups(Path("a.parquet")) is None
 
 
 def test_a_check_of_an_older_recording_uses_current_names(earlier):

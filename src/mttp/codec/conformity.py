@@ -22,7 +22,7 @@ from mttp.model.spans import Scope, SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import INT64, NO_SCALAR, SCALARS, type_of, wanted
 
-__all__ = ["Conformity", "Misfit", "is_conforming"]
+__all__ = ["Conformity", "Misfit"]
 
 _OWN = "mttp."
 _REMOVED: Final = object()
@@ -66,12 +66,6 @@ _OF_KINDS = {
     "comment": "string",
 }
 """The type of an annotation's value by its kind."""
-
-
-def is_conforming(attributes: Mapping[str, Any]) -> bool:
-    """Return whether no attribute of a span is removed."""
-    suspects = _suspects(attributes)
-    return not suspects or not _examined(attributes, suspects)[1]
 
 
 class Conformity:

@@ -34,8 +34,6 @@ __all__ = [
     "grade",
     "indices",
     "invalid_rewards",
-    "is_own",
-    "is_root",
     "kind",
     "members",
     "number",
@@ -125,16 +123,6 @@ def kind(record: SpanRecord) -> str:
         return found
     found = _MERGED.get(found, found)
     return found if found in _OUTSIDE_EPISODES else ""
-
-
-def is_root(name: str) -> bool:
-    """Return whether the name of an mttp span is that of an episode's root."""
-    return name.partition(" ")[0] == names.EPISODE
-
-
-def is_own(attributes: Mapping[str, Any]) -> bool:
-    """Return whether a span of an episode was recorded by the process that started the episode."""
-    return a.RUN_ID in attributes and a.EPISODE_ID in attributes and a.SEGMENT_ID not in attributes
 
 
 def run(record: SpanRecord) -> str:

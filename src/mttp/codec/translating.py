@@ -8,12 +8,7 @@ from mttp.model.spans import Scope, SpanEvent, SpanRecord
 from mttp.semconv import VERSION
 from mttp.semconv.translation import SCHEMA_PREFIX, Translation, age, translation
 
-__all__ = ["Translator", "is_current"]
-
-
-def is_current(scope: Scope) -> bool:
-    """Return whether spans of the scope have the names of the current version."""
-    return translation(scope.schema_url) is None
+__all__ = ["Translator"]
 
 
 class Translator:

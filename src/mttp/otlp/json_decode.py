@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,25 +27,14 @@ from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
 
 __all__ = [
-    "Block",
     "LineError",
-    "Shorten",
-    "as_record",
     "decode_attributes",
     "decode_documents",
     "decode_line",
     "decode_spans",
-    "scalars",
-    "span_id",
 ]
 
 _T = TypeVar("_T")
-
-Block: TypeAlias = tuple[Scope, Sequence[messages.ScalarSpan]]
-"""Spans of one scope, read for their scalars only."""
-
-Shorten: TypeAlias = Callable[[Iterable[Block]], list[Any]]
-"""Converts the blocks of a line for its reader."""
 
 
 class LineError(ReadError):
@@ -94,15 +83,14 @@ _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
 
 
-def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = None) -> list[SpanRecord]:
+def decode_line(line: bytes, *, arrays: bool = True) -> list[SpanRecord]:
     """
-    The spans of one line, in the order in which they stand there; or what `shorten` makes of them.
+    Return the spans of one line, in the order in which they stand there.
 
     Without `arrays`, attributes that are arrays, maps, bytes or empty are left out, but for `KEPT_LISTS`
     and `kept_columns`; so are events and links.
     Of one that should be a scalar by the registry, `NO_SCALAR` is the value.
     Of values that are nested deeper than `MAX_DEPTH`, one level more is kept.
-    `shorten` is for such spans only.
     Raises LineError when any part of the line that is not left out is wrong.
     """
     decoder = _EVERYTHING if arrays else _SCALARS
@@ -111,38 +99,21 @@ def decode_line(line: bytes, *, arrays: bool = True, shorten: Shorten | None = N
         with suppress(*_INVALID, LookupError):  # the error is reported for the whole line
             traces = decoder.decode(_signed(short))
             if traces.resource_spans:
-                return _records(traces, _Cut(line, places), arrays=arrays, shorten=shorten)
+                return _records(traces, _Cut(line, places), arrays=arrays)
     traces = _parsed(line, decoder)
     try:
-        return _records(traces, _NOTHING_CUT, arrays=arrays, shorten=shorten)
+        return _records(traces, _NOTHING_CUT, arrays=arrays)
     except _INVALID as error:
         raise LineError("broken_line", f"not valid OTLP JSON: {error}") from error
 
 
-def _records(traces: Any, cut_out: _Cut, *, arrays: bool, shorten: Shorten | None) -> list[SpanRecord]:
+def _records(traces: Any, cut_out: _Cut, *, arrays: bool) -> list[SpanRecord]:
     blocks = (
         (_scope(resource_spans, scope_spans, cut_out), scope_spans.spans or ())
         for resource_spans in traces.resource_spans or ()
         for scope_spans in resource_spans.scope_spans or ()
     )
-    if shorten is not None:
-        return shorten(blocks)
     return [_record(span, scope, cut_out, arrays=arrays) for scope, spans in blocks for span in spans]
-
-
-def as_record(span: messages.ScalarSpan, scope: Scope) -> SpanRecord:
-    """Return a span with its scalars only; raises ValueError if it is not valid."""
-    return _record(span, scope, _NOTHING_CUT, arrays=False)
-
-
-def span_id(span: messages.ScalarSpan) -> str:
-    """Return the span id; raises ValueError if it is invalid."""
-    return _id(span.span_id, 16, "spanId")
-
-
-def scalars(span: messages.ScalarSpan) -> Mapping[str, Any]:
-    """Return the attributes that are or should be scalars, the `KEPT_LISTS` and the `kept_columns`."""
-    return _scalars(span.attributes)
 
 
 def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
@@ -166,18 +137,16 @@ def decode_spans(line: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord],
     return records, reasons
 
 
-def decode_documents(
-    text: bytes, *, arrays: bool = True, shorten: Shorten | None = None
-) -> tuple[list[Any], list[str]]:
+def decode_documents(text: bytes, *, arrays: bool = True) -> tuple[list[SpanRecord], list[str]]:
     """
     Return the spans of a document, or of a list of documents, like `decode_line`, and what is wrong.
 
     Raises LineError where nothing can be read, or it is none of OTLP JSON traces.
     """
     if text[:64].lstrip()[:1] == b"[":
-        return _decode_list(text, arrays=arrays, shorten=shorten)
+        return _decode_list(text, arrays=arrays)
     try:
-        return decode_line(text, arrays=arrays, shorten=shorten), []
+        return decode_line(text, arrays=arrays), []
     except LineError as error:
         if error.kind == "broken_line":
             with suppress(LineError):
@@ -185,17 +154,17 @@ def decode_documents(
         raise
 
 
-def _decode_list(text: bytes, *, arrays: bool, shorten: Shorten | None) -> tuple[list[Any], list[str]]:
+def _decode_list(text: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[str]]:
     try:
         documents = parsed(_ITEMS.decode, text) or ()
     except _INVALID as error:
         raise LineError("broken_line", f"not JSON: {_position(str(error))}") from error
-    spans: list[Any] = []
+    spans: list[SpanRecord] = []
     reasons: list[str] = []
     refused: list[LineError] = []
     for number, document in enumerate(documents, start=1):
         try:
-            read, wrong = decode_documents(bytes(document), arrays=arrays, shorten=shorten)
+            read, wrong = decode_documents(bytes(document), arrays=arrays)
         except LineError as error:
             refused.append(error)
             wrong = [] if error.signal else [str(error)]

@@ -13,13 +13,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from mttp.model.spans import SpanRecord
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart, Progress, is_compressed, shares
-from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, decode
-from mttp.reading.worker import Columns, Wanted, unpack
+from mttp.reading.worker import Columns, unpack
 
 __all__ = ["DecoderPool", "start"]
 
@@ -35,14 +33,12 @@ _TIMEOUT_SECONDS = 30.0
 """Seconds after which the reader decodes a part itself, for example because the process is stopped."""
 
 
-def start(
-    sizes: dict[Path, int], *, wanted: Wanted, is_open: IsOpen, columns: Columns | None = None
-) -> DecoderPool | None:
+def start(sizes: dict[Path, int], *, arrays: bool, columns: Columns | None = None) -> DecoderPool | None:
     """A pool for these files, whose values are sizes in bytes; None if no processes can be started."""
     workers = _started(min(_cores(), _MAX_PROCESSES))
     if not workers:
         return None
-    return DecoderPool(sizes, workers, wanted=wanted, is_open=is_open, columns=columns)
+    return DecoderPool(sizes, workers, arrays=arrays, columns=columns)
 
 
 def _started(count: int) -> list[Process]:
@@ -83,13 +79,11 @@ class DecoderPool:
         sizes: dict[Path, int],
         workers: list[Process],
         *,
-        wanted: Wanted,
-        is_open: IsOpen,
+        arrays: bool,
         columns: Columns | None = None,
     ) -> None:
-        self._wanted: Wanted = wanted
+        self._arrays = arrays
         self._columns = columns
-        self._is_open = is_open
         self.workers = workers
         self._free: SimpleQueue[Process] = SimpleQueue()
         for one in self.workers:
@@ -102,7 +96,7 @@ class DecoderPool:
     def decode(self, path: Path, *, progress: Progress | None = None) -> Iterator[Decoded]:
         """The decoded lines of a file; call it for the files in the order of `sizes`."""
         if not self._is_next(path):
-            yield from decode(path, arrays=self._wanted == "arrays", progress=progress)
+            yield from decode(path, arrays=self._arrays, progress=progress)
             return
         numbers = _LineNumbers(path)
         try:
@@ -147,7 +141,7 @@ class DecoderPool:
         """The packed lines of a part, as one of the processes decodes them; empty if it fails."""
         process = self._free.get()
         columns: Any = self._columns and tuple(self._columns)
-        request = marshal.dumps((str(task.path), *task.part, self._wanted, columns))
+        request = marshal.dumps((str(task.path), *task.part, self._arrays, columns))
         try:
             status, reply = process.ask(request, _TIMEOUT_SECONDS)
             return reply if status == DONE else b""
@@ -157,20 +151,10 @@ class DecoderPool:
             self._free.put(process)
 
     def _lines(self, task: _Task, reply: bytes) -> Iterator[Decoded]:
-        """
-        The decoded lines of a part, decoded here if there is no reply.
-
-        An episode that has spans before this part must not be one `EpisodeSummary`: then they are decoded
-        here, too.
-        """
+        """Return the decoded lines of a part, decoded here if there is no reply."""
         if reply:
-            found = list(unpack(marshal.loads(reply)))
-            if not any(map(self._is_split, chain.from_iterable(line.spans or () for line in found))):
-                return iter(found)
-        return decode(task.path, arrays=self._wanted == "arrays", part=task.part)
-
-    def _is_split(self, item: SpanRecord | EpisodeSummary) -> bool:
-        return isinstance(item, EpisodeSummary) and self._is_open(item.trace_id)
+            return unpack(marshal.loads(reply))
+        return decode(task.path, arrays=self._arrays, part=task.part)
 
 
 class _LineNumbers:

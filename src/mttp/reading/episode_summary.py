@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mttp.codec import summary_fields
 from mttp.model.gradings import OTHER, Grading
@@ -13,15 +13,10 @@ from mttp.reading.episode_figures import SummaryFigures
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["Counts", "EpisodeSummary", "IsOpen", "EpisodeRow", "UndecidedScoring"]
-
-IsOpen: TypeAlias = Callable[[str], bool]
-"""Whether some, but not all, spans of an episode (by trace id) were read."""
+__all__ = ["Counts", "EpisodeSummary", "EpisodeRow", "UndecidedScoring"]
 
 _MAX_KINDS = 100
 """Number of fault kinds that are listed; further ones are counted as `_OTHER`."""
-_STRUCTURED_FIELDS = 4
-"""Number of leading fields of `EpisodeSummary` that need conversion to plain data."""
 _TAKES_TOKENS = frozenset({summary_fields.CALL, names.STEP, names.STEPS})
 _FAULT_SPANS = frozenset(
     {names.EPISODE, names.SEGMENT, names.AGENT, names.STEP, names.STEPS, names.GROUP, names.UPDATE}
@@ -74,10 +69,6 @@ class Counts:
             for kind, count in counted.items():
                 listed = kind if kind in own or len(own) < _MAX_KINDS else OTHER
                 own[listed] = own.get(listed, 0) + count
-
-    def plain(self) -> tuple[Any, ...]:
-        """The arguments of the constructor as plain data."""
-        return self.tokens, self.call_tokens, self.faults, self.omissions
 
 
 class EpisodeRow(NamedTuple):
@@ -148,28 +139,3 @@ class EpisodeSummary(NamedTuple):
     def trace_id(self) -> str:
         """Trace id of the episode."""
         return self.row.trace_id
-
-    def plain(self) -> tuple[Any, ...]:
-        """The fields without `scope` and `name` as plain data."""
-        figures = self.figures and self.figures.plain()
-        undecided = self.undecided and (self.undecided.when, _plain(self.undecided.gradings))
-        structured = tuple(self.row), self.counts.plain(), _plain(self.gradings), undecided
-        return (*structured, *self[_STRUCTURED_FIELDS:-3], figures)
-
-    @classmethod
-    def of_plain(cls, values: tuple[Any, ...], scope: Scope) -> EpisodeSummary:
-        """The summary from the result of `plain`."""
-        row, counts, gradings, undecided = values[:_STRUCTURED_FIELDS]
-        if undecided is not None:
-            undecided = UndecidedScoring(undecided[0], _gradings(undecided[1]))
-        structured = EpisodeRow(*row), Counts(*counts), _gradings(gradings), undecided
-        figures = values[-1] and SummaryFigures.of_plain(values[-1])
-        return cls._make((*structured, *values[_STRUCTURED_FIELDS:-1], figures, scope, ""))
-
-
-def _plain(gradings: tuple[Grading, ...]) -> Any:
-    return tuple(map(tuple, gradings))
-
-
-def _gradings(plain: Any) -> tuple[Grading, ...]:
-    return tuple(map(Grading._make, plain))

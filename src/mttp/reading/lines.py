@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ from mttp import formats
 from mttp.codec.conformity import Conformity
 from mttp.errors import EnvelopeError, ReadError
 from mttp.model.spans import SpanRecord
-from mttp.otlp.json_decode import LineError, Shorten, decode_documents
+from mttp.otlp.json_decode import LineError, decode_documents
 from mttp.otlp.recording_files import File
 from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read_lines
-from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.problems import Kind, Problem, Problems
 
 __all__ = ["Decoded", "LineFault", "decode", "read_blocks"]
@@ -57,7 +55,7 @@ class Decoded(NamedTuple):
     """The decoded content of one line."""
 
     spans: list[Any] | None
-    """Span records and `EpisodeSummary`s; None if the line is not part of a recording."""
+    """Span records, or `Rows` of another process; None if the line is not part of a recording."""
     faults: list[LineFault]
 
 
@@ -67,25 +65,16 @@ def decode(
     arrays: bool,
     part: FilePart | None = None,
     progress: Progress | None = None,
-    is_open: IsOpen | None = None,
-    figures: bool = False,
     as_written: bool = False,
 ) -> Iterator[Decoded]:
     """
     Decode the lines of a file, or of a part of it, one by one.
 
     Values that do not conform to the registry are left out, unless `as_written` is set.
-    With `is_open`, which is called for each line, an episode that is whole in a line becomes one
-    `EpisodeSummary`, with its figures for a study if `figures` is set.
     """
-    shorten: Shorten | None = None
-    if is_open is not None:
-        from mttp.reading.whole import shortened  # only summaries need it
-
-        shorten = partial(shortened, is_open=is_open, figures=figures)
     items = read_lines(path, share=part, progress=progress)
     conformity = Conformity(as_written=as_written)
-    return (_conforming(item, conformity, arrays=arrays, shorten=shorten) for item in items)
+    return (_conforming(item, conformity, arrays=arrays) for item in items)
 
 
 def read_blocks(
@@ -154,25 +143,20 @@ def _problem(path: Path, fault: LineFault) -> Problem:
     return Problem(kind=kind, message=message, file=str(path), line=line, trace_id=trace_id)
 
 
-def _conforming(
-    item: StreamLine | Skipped | Cut, conformity: Conformity, *, arrays: bool, shorten: Shorten | None
-) -> Decoded:
+def _conforming(item: StreamLine | Skipped | Cut, conformity: Conformity, *, arrays: bool) -> Decoded:
     """The decoded line without values that do not conform, which become faults."""
-    line = _decoded(item, arrays=arrays, shorten=shorten)
+    line = _decoded(item, arrays=arrays)
     if not line.spans:
         return line
     spans: list[Any] = []
     for span in line.spans:
-        if isinstance(span, EpisodeSummary):
-            spans.append(span)
-            continue
         kept, misfits = conformity.examine(span)
         spans.append(kept)
         line.faults.extend(LineFault(one.kind, one.message, item.number, one.trace_id) for one in misfits)
     return Decoded(spans, line.faults)
 
 
-def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten | None) -> Decoded:
+def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool) -> Decoded:
     if isinstance(item, Skipped):
         return Decoded(None, [LineFault("broken_line", item.reason, item.number)])
     found: list[tuple[Kind, str]] = []
@@ -181,7 +165,7 @@ def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool, shorten: Shorten
         if item.content.startswith(_MESSAGE_PREFIX) and isinstance(item, StreamLine):
             spans, found = _message(item, arrays=arrays)
         else:
-            spans, reasons = decode_documents(item.content, arrays=arrays, shorten=shorten)
+            spans, reasons = decode_documents(item.content, arrays=arrays)
             found = [("broken_span", reason) for reason in reasons]
     except LineError as error:
         spans, found = _without_traces(item, error, arrays=arrays)

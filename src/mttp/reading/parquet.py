@@ -1,34 +1,28 @@
 """
 Writes and reads spans as Parquet, without loss: a row is a span, a known attribute a column.
 
-A file has a checksum between the magic bytes and the first row group, and digests of the row groups after the
-last one; Parquet readers skip both.
+A file has a checksum between the magic bytes and the first row group, which Parquet readers skip.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal
 
 from mttp import formats
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import KEPT_LISTS, SpanRecord
 from mttp.otlp.streams import Progress
-from mttp.reading import group_digest
 from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
 
 __all__ = [
     "FileError",
-    "RowGroup",
     "has_checksum",
     "read_blocks",
-    "read_groups",
     "read_traces",
     "size_estimate",
     "span_columns",
@@ -43,8 +37,6 @@ _BATCH_ROWS = 2_000
 _START = b"PAR1mttp sha256 "
 """The first bytes of a file; the SHA-256 digest of the bytes after it, in hex, and a newline follow."""
 _DIGEST_SIZE = 64
-_DIGESTS_NOTE = "mttp.digests"
-"""Metadata: version, offset, and the compressed and original size of the digest of each row group."""
 _PIECE = 1 << 20
 _ID_PATTERNS = {
     "trace_id": "^[0-9a-f]{32}$",
@@ -71,7 +63,6 @@ def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
     from pyarrow import parquet
 
     count = 0
-    digests: list[tuple[bytes, int]] = []
     with (
         pyarrow.OSFile(os.fspath(path), "wb") as file,
         parquet.ParquetWriter(file, arrow, compression="zstd") as writer,
@@ -80,12 +71,6 @@ def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
         for group in _groups(records):
             writer.write_table(_table(group, arrow))
             count += len(group)
-            digest = group_digest.encode(group)
-            digests.append((pyarrow.compress(digest, codec="zstd", asbytes=True), len(digest)))
-        sizes = [(len(compressed), size) for compressed, size in digests]
-        found = {"version": group_digest.VERSION, "offset": file.tell(), "sizes": sizes}
-        file.write(b"".join(compressed for compressed, _ in digests))
-        writer.add_key_value_metadata({_DIGESTS_NOTE: json.dumps(found)})
     _seal(Path(path))
     return count
 
@@ -137,14 +122,6 @@ def _pyarrow_reads(path: Path) -> Iterator[None]:
         raise _damaged(path, str(error) or type(error).__name__) from error
 
 
-def _notes(path: Path) -> dict[str, str]:
-    """The metadata of the file."""
-    pyarrow_file = _open(path)
-    with _pyarrow_reads(path):
-        found = pyarrow_file.metadata.metadata or {}
-        return {key.decode(): value.decode() for key, value in found.items()}
-
-
 def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -> Iterator[list[SpanRecord]]:
     """The spans of a file, batch by batch; raises FileError if it is damaged or not a recording."""
     file = _open(path)
@@ -170,47 +147,6 @@ def _holds(column: Any, values: Set[str]) -> bool:
     from pyarrow import compute
 
     return bool(compute.any(compute.is_in(column, value_set=pyarrow.array([*values], column.type))).as_py())
-
-
-class RowGroup(NamedTuple):
-    """A row group of a file with a digest of its spans."""
-
-    digest: group_digest.GroupDigest
-    blocks: Callable[[], Iterator[list[SpanRecord]]]
-    """Reads the spans themselves, without arrays."""
-
-
-def read_groups(path: Path, *, progress: Progress | None = None) -> Iterator[RowGroup] | None:
-    """
-    The row groups of a file with a digest of each one; None if there are none, or of another version.
-
-    The checksum of the file must have been verified.
-    """
-    file = _open(path)
-    try:
-        stated = json.loads(_notes(path)[_DIGESTS_NOTE])
-        sizes, offset = [(int(stored), int(size)) for stored, size in stated["sizes"]], int(stated["offset"])
-    except (LookupError, TypeError, ValueError):
-        return None
-    is_read = stated["version"] == group_digest.VERSION and all(size for _, size in sizes)
-    if not is_read or len(sizes) != file.metadata.num_row_groups:
-        return None
-    return _digested(path, file, sizes, offset, progress)
-
-
-def _digested(
-    path: Path, file: Any, sizes: list[tuple[int, int]], offset: int, progress: Progress | None
-) -> Iterator[RowGroup]:
-    import pyarrow
-
-    share = path.stat().st_size // max(len(sizes), 1)
-    with path.open("rb") as stored, _pyarrow_reads(path):
-        stored.seek(offset)
-        for number, (length, size) in enumerate(sizes):
-            data = pyarrow.decompress(stored.read(length), size, codec="zstd", asbytes=True)
-            if progress is not None:
-                progress(share)
-            yield RowGroup(group_digest.decode(data), partial(_blocks, path, file, [number], arrays=False))
 
 
 def _blocks(

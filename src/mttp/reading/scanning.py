@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
@@ -28,9 +28,7 @@ from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     from mttp.reading.decoder_pool import DecoderPool
-    from mttp.reading.episode_summary import IsOpen
-    from mttp.reading.group_digest import GroupDigest
-    from mttp.reading.worker import Columns, Wanted
+    from mttp.reading.worker import Columns
 
 __all__ = ["Scan", "scan"]
 
@@ -68,8 +66,6 @@ class Scan:
         arrays: bool,
         strict: bool = False,
         progress: Progress | None = None,
-        is_open: IsOpen | None = None,
-        figures: bool = False,
         as_written: bool = False,
         traces: Set[str] | None = None,
         columns: Columns | None = None,
@@ -85,10 +81,6 @@ class Scan:
         """What other processes make of spans where they decode them; the caller gets `Rows`, too."""
         self._arrays = arrays
         self._progress = progress
-        self._is_open = is_open
-        self._wanted: Wanted = "arrays" if arrays else "scalars"
-        if is_open is not None:
-            self._wanted = "figures" if figures else "episodes"
         self._problems = Problems(strict=strict)
         self._as_written = as_written
         self._decode: _Decode = self._decode_here
@@ -176,13 +168,7 @@ class Scan:
 
     @property
     def _decode_here(self) -> _Decode:
-        return partial(
-            lines.decode,
-            arrays=self._arrays,
-            is_open=self._is_open,
-            figures=self._wanted == "figures",
-            as_written=self._as_written,
-        )
+        return partial(lines.decode, arrays=self._arrays, as_written=self._as_written)
 
     @property
     def _large(self) -> float:
@@ -192,8 +178,7 @@ class Scan:
     def _pool(self, sizes: dict[Path, int]) -> DecoderPool | None:
         from mttp.reading.decoder_pool import start  # most recordings are small and need no processes
 
-        is_open = self._is_open or _is_never_open
-        return start(sizes, wanted=self._wanted, is_open=is_open, columns=self._columns)
+        return start(sizes, arrays=self._arrays, columns=self._columns)
 
     def _spans(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
         """The item's spans; an unknown version of the convention becomes one problem per item."""
@@ -219,7 +204,11 @@ class Scan:
     def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[SpanRecord], None, bool]:
         """Yield the item's spans block by block; return whether the item is a recording."""
         if isinstance(item, PartitionedDataset):
-            yield from self._dataset_blocks(item)
+            yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), repr(item))
+            if item.unfinished is not None:
+                self._problems.add(
+                    Problem(kind="unfinished_conversion", message=item.unfinished, file=repr(item))
+                )
             return True
         if isinstance(item, SpanTable):
             found = item.records(arrays=self._arrays, traces=self._traces)
@@ -258,9 +247,8 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            yield from self._parquet_blocks(
-                item.path, str(item.path), has_checksum=has_checksum, progress=self._progress
-            )
+            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
+                yield self._conforming(block, str(item.path))
         except parquet.FileError as error:
             if item.named:
                 raise
@@ -270,57 +258,6 @@ class Scan:
             message = "the file has no checksum, since another program wrote it: damage would not be detected"
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
-
-    def _parquet_blocks(
-        self, path: Path, source: str, *, has_checksum: bool, progress: Progress | None = None
-    ) -> Iterator[Iterable[SpanRecord]]:
-        """The spans of a Parquet file, or the digests of its row groups if episodes are wanted."""
-        from mttp.reading import parquet
-
-        is_open = self._is_open
-        is_wanted = is_open is not None and has_checksum
-        groups = parquet.read_groups(path, progress=progress) if is_wanted else None
-        if groups is None or is_open is None:
-            for block in parquet.read_blocks(path, arrays=self._arrays, progress=progress):
-                yield self._conforming(block, source)
-            return
-        for digest, blocks in groups:
-            if any(is_open(one.trace_id) for one in digest.summaries):
-                for block in blocks():
-                    yield self._conforming(block, source)
-                continue
-            yield self._digest(digest, source)
-
-    def _dataset_blocks(self, item: PartitionedDataset) -> Iterator[Iterable[SpanRecord]]:
-        """The spans of a dataset, or its digests if episodes are wanted."""
-        is_open, source = self._is_open, repr(item)
-        if is_open is None:
-            yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), source)
-            self._note_unfinished(item)
-            return
-        again: set[str] = set()
-        for found in item.digests(figures=self._wanted == "figures"):
-            if isinstance(found, str):
-                again.add(found)
-            elif any(is_open(one.trace_id) for one in found.summaries):
-                again.update(one.trace_id for one in found.summaries)
-            else:
-                yield self._digest(found, source)
-        if again:
-            yield self._conforming(item.records(arrays=False, traces=again), source)
-        self._note_unfinished(item)
-
-    def _note_unfinished(self, item: PartitionedDataset) -> None:
-        if item.unfinished is not None:
-            self._problems.add(
-                Problem(kind="unfinished_conversion", message=item.unfinished, file=repr(item))
-            )
-
-    def _digest(self, digest: GroupDigest, source: str) -> list[Any]:
-        """The summaries and spans of a digest."""
-        for kind, trace_id, message in digest.misfits:
-            self._problems.add(Problem(kind=kind, message=message, file=source, trace_id=trace_id))
-        return [*digest.summaries, *digest.spans]
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)
@@ -349,7 +286,3 @@ def _is_beside(path: Path, paths: Set[Path]) -> bool:
     """Return whether the file that a rotated part belongs to is read, too, or is not there."""
     file = whole(path)
     return file is None or file in paths or not file.exists()
-
-
-def _is_never_open(_: str) -> bool:
-    return False

@@ -10,28 +10,19 @@ import gc
 import marshal
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, fields
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from mttp.codec import kinds
 from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp.processes import serve
 from mttp.otlp.streams import FilePart
-from mttp.reading.episode_summary import EpisodeSummary, IsOpen
 from mttp.reading.lines import Decoded, LineFault, decode
 from mttp.semconv import attributes as a
 from mttp.semconv import translation
 
-__all__ = ["Columns", "Rows", "Wanted", "pack", "unpack"]
-
-Wanted: TypeAlias = Literal["arrays", "scalars", "episodes", "figures"]
-"""
-Spans with arrays, spans without arrays, or the latter with an `EpisodeSummary` per whole episode.
-
-Only with `figures` the summaries have figures for a study.
-"""
+__all__ = ["Columns", "Rows", "pack", "unpack"]
 
 
 class Columns(NamedTuple):
@@ -53,28 +44,17 @@ class Rows(NamedTuple):
 
 
 _ROWS_LENGTH = 3
-_SUMMARY_LENGTH = 2
-"""Lengths of packed `Rows` and of a packed `EpisodeSummary`; a packed span is longer."""
+"""Length of packed `Rows`; a packed span is longer."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
 def _reply(_: int, request: bytes) -> bytes:
     """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
-    path, start, end, wanted, columns = marshal.loads(request)
-    decoded = partial(decode, Path(path), part=FilePart(start, end))
+    path, start, end, arrays, columns = marshal.loads(request)
+    lines: Iterable[Decoded] = decode(Path(path), arrays=arrays, part=FilePart(start, end))
     if columns is not None:
-        lines = decoded(arrays=wanted == "arrays")
-        return marshal.dumps(list(pack(_with_rows(lines, Columns(*columns)))))
-    if wanted not in ("episodes", "figures"):
-        return marshal.dumps(list(pack(decoded(arrays=wanted == "arrays"))))
-    from mttp.reading.digest import digested  # only summaries need it
-
-    figures = wanted == "figures"
-
-    def shortened(is_open: IsOpen) -> Iterator[Decoded]:
-        return decoded(arrays=False, is_open=is_open, figures=figures)
-
-    return marshal.dumps(list(pack(digested(shortened, figures=figures))))
+        lines = _with_rows(lines, Columns(*columns))
+    return marshal.dumps(list(pack(lines)))
 
 
 def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
@@ -136,11 +116,9 @@ def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
         yield Decoded(spans, [LineFault(*fault) for fault in faults])
 
 
-def _packed(span: SpanRecord | EpisodeSummary | Rows, places: dict[int, int]) -> tuple[Any, ...]:
+def _packed(span: SpanRecord | Rows, places: dict[int, int]) -> tuple[Any, ...]:
     if isinstance(span, Rows):
         return tuple(span)
-    if isinstance(span, EpisodeSummary):
-        return span.plain(), places[id(span.scope)]
     return (
         [getattr(span, name) for name in _FIELDS],
         [(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
@@ -152,11 +130,9 @@ def _packed(span: SpanRecord | EpisodeSummary | Rows, places: dict[int, int]) ->
     )
 
 
-def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | EpisodeSummary | Rows:
+def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Rows:
     if len(row) == _ROWS_LENGTH:
         return Rows(*row)
-    if len(row) == _SUMMARY_LENGTH:
-        return EpisodeSummary.of_plain(row[0], scopes[row[1]])
     values, events, links, scope = row
     return frozen(
         Draft(

@@ -1,59 +1,46 @@
-"""
-Reads partitioned datasets by a query engine: it selects rows and columns, and only those come back.
-
-What makes an episode's figures of its spans is not repeated here: rows hold digests, which were made when the
-spans were written, and `SpanAggregator` merges them as it does those of a file.
-"""
+"""Reads partitioned datasets by a query engine: it selects rows and columns, and only those come back."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
-from mttp.reading.engines.layout import EPISODES, REST, SPANS, partition_run
-
-if TYPE_CHECKING:
-    from mttp.reading.group_digest import GroupDigest
+from mttp.reading.engines.layout import partition_run
+from mttp.semconv import attributes as a
 
 __all__ = ["Engine", "PartitionedDataset"]
 
 _FEW = 1000
 """Largest number of ids that are part of a condition; more are joined."""
-_CUT_SHORT = re.compile(
-    r"No magic bytes found at end of file '(?P<one>[^']+)'|File '(?P<other>[^']+)' too small"
-)
-"""What DuckDB says of a Parquet file without its end."""
-_NAMED = 3
-"""Largest number of runs that a message names."""
+_FACTS = {"env": a.ENV_ID, "task": a.TASK_ID, "split": a.TASK_SPLIT}
+"""Attributes of episodes by the option that selects by them."""
+_NOT_OF_RUNS = (a.EPISODE_ID, a.GROUP_ID, a.ANNOTATION_TARGET_TRACE_ID, a.COMPONENT_NAME)
+"""Attributes, any of which a span has that is not about its run as a whole."""
 
 
 class Engine(Protocol):
-    """Reads the tables of a dataset by ibis."""
+    """Reads the spans of a dataset by ibis."""
 
     unfinished_writes: int
-    """Number of writes that have not ended; zero before the first table."""
-    lacking_digests: list[str]
-    """Runs of which files of digests are missing; empty before the first table."""
+    """Number of writes that have not ended; zero before the first request."""
 
-    def table(self, name: str, runs: Sequence[str]) -> Any:
+    def spans(self, runs: Sequence[str]) -> Any:
         """
-        The table, an ibis expression, with the columns `run` and `date` of its partitions.
+        Return the table, an ibis expression, with the columns `run` and `date` of its partitions.
 
-        With `runs`, partitions of other runs may be left out.
+        With `runs`, files of other runs whose spans name no episodes of these may be left out.
         """
 
     def batches(self, expression: Any) -> Iterator[Any]:
-        """The rows of an expression as Arrow batches."""
+        """Yield the rows of an expression as Arrow batches."""
 
     def joinable(self, ids: Sequence[str]) -> Any:
-        """A table with the column `trace_id` of these ids, an ibis expression."""
+        """Return a table with the column `trace_id` of these ids, an ibis expression."""
 
 
 class PartitionedDataset:
@@ -70,50 +57,26 @@ class PartitionedDataset:
     def check(self) -> None:
         """Raise ReadError unless there is a dataset that can be read."""
         with readable(self):
-            self._table(EPISODES)
+            self._table()
 
     @property
     def unfinished(self) -> str | None:
-        """A description of what was not written, or is gone, when the dataset was opened, if anything was."""
-        count, runs = self._engine.unfinished_writes, self._engine.lacking_digests
-        found = [f"{_counted(count, 'conversion')} to it did not end"] if count else []
-        if runs:
-            named = ", ".join(map(repr, runs[:_NAMED])) + (", …" if len(runs) > _NAMED else "")
-            found.append(f"digest files are missing for {_counted(len(runs), 'run')} ({named})")
-        if not found:
+        """A description of what was not written when the dataset was opened, if anything was."""
+        count = self._engine.unfinished_writes
+        if not count:
             return None
-        return f"{'; '.join(found)}: episodes may be missing; if no conversion is running, {self._remedy()}"
-
-    def _remedy(self) -> str:
         place = shlex.quote(self.address.place)
-        return f"`mttp convert {place} NEW --partition` writes its spans to another dataset, with digests"
-
-    def digests(self, *, figures: bool) -> Iterator[GroupDigest | str]:
-        """
-        Digests of the episodes, then of all other spans, in the order in which they were written.
-
-        A trace id stands for spans that no digest can hold. Raises ReadError if the engine can't read them.
-        """
-        with self._readable_digests():
-            episodes = self._table(EPISODES, self._runs)
-            columns = ["trace_id", "version", "digest", *(["figures"] if figures else [])]
-            found = False
-            for row in self._rows(self._matching(episodes), columns):
-                found = True
-                yield self._digest(row)
-            rest = self._table(REST)
-            if not self.address.selection.is_everything:
-                rest = rest.semi_join(self._traces(), "trace_id")
-            for row in self._rows(rest, columns[:3]):
-                found = True
-                yield self._digest(row)
-            self._check_found(found)
+        return (
+            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; if no "
+            f"conversion is running, `mttp convert {place} NEW --partition` writes what is there to another "
+            "dataset, to which the recording can be converted again"
+        )
 
     def records(self, *, arrays: bool = True, traces: Set[str] | None = None) -> Iterator[SpanRecord]:
         """
-        The spans of the selected episodes and what is about them, in the order in which they were written.
+        Yield the spans of the selected episodes and what is about them, in the order of writing.
 
-        With `traces`, only the spans of these.
+        With `traces`, only the spans of these. Raises ReadError if the engine can't read them.
         """
         with readable(self):
             if traces is not None:
@@ -121,87 +84,71 @@ class PartitionedDataset:
             elif not self.address.selection.is_everything:
                 spans = self._of_traces(*self._selected())
             else:
-                spans = self._table(SPANS)
-            found = False
+                spans = self._table()
+            is_found = False
             for record in self._spans(spans, arrays=arrays):
-                found = True
+                is_found = True
                 yield record
-            self._check_found(found or traces is not None)
+            if not is_found and traces is None:
+                reason = self.unfinished or "check the options of the address"
+                raise ReadError(f"{self}: nothing was found; {reason}")
 
-    # Expressions.
-
-    def _table(self, name: str, runs: Sequence[str] = ()) -> Any:
-        table = self._engine.table(name, runs)
-        return table.mutate(run=table.run.fill_null(""))
-
-    def _rows(self, table: Any, columns: list[str]) -> Iterator[dict[str, Any]]:
-        for batch in self._engine.batches(table.order_by("position").select(*columns)):
-            yield from batch.to_pylist()
-
-    def _matching(self, table: Any) -> Any:
-        """The rows of a table of episodes that the selection chooses."""
-        import ibis
-
-        chosen = self.address.selection
-        columns = {"run": self._runs, "env": chosen.env, "task": chosen.task, "split": chosen.split}
-        columns["trace_id"] = chosen.trace
-        found = [table[name].isin(wanted) for name, wanted in columns.items() if wanted]
-        if chosen.slice:
-            found.append(ibis.or_(*(table.slices.contains(name) for name in chosen.slice)))
-        if chosen.since is not None:
-            found.append(table.start_time >= chosen.since)
-        if chosen.until is not None:
-            found.append(table.start_time < chosen.until)
-        return table.filter(*found) if found else table
-
-    def _traces(self) -> Any:
-        """Trace ids of the selected episodes, of what is about them, and of the runs that they belong to."""
-        import ibis
-
-        episodes, rest = self._table(EPISODES, self._runs), self._table(REST)
-        parts = rest.filter(rest.is_episode).anti_join(episodes, "trace_id")
-        start = parts.start_time.min().over(ibis.window(group_by="trace_id"))
-        whole, parts = self._matching(episodes), self._matching(parts.mutate(start_time=start))
-        chosen = whole.select("trace_id", "run").union(parts.select("trace_id", "run"), distinct=True)
-        late = rest.select("trace_id", about=rest.about.unnest())
-        late = late.semi_join(chosen, late.about == chosen.trace_id)
-        of_runs = rest.filter(rest.is_of_run).semi_join(chosen, "run")
-        return chosen.select("trace_id").union(
-            late.select("trace_id"), of_runs.select("trace_id"), distinct=True
-        )
+    def _table(self, runs: Sequence[str] = ()) -> Any:
+        spans = self._engine.spans(runs)
+        return spans.mutate(run=spans.run.fill_null(""))
 
     def _selected(self) -> tuple[list[str], list[str]]:
-        """The selected traces, and the runs of their partitions."""
-        chosen = self._traces()
-        tables = [self._table(name).select("trace_id", "run") for name in (EPISODES, REST)]
-        found = tables[0].union(tables[1]).semi_join(chosen, "trace_id").distinct()
+        """Return the traces of the selected episodes, of what is about them, and of their runs; and their runs."""
+        import ibis
+
+        spans = self._table(self._runs)
+        chosen = self._matching(spans)
+        named = [spans[key].unnest() for key in (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS)]
+        naming = [
+            spans.select("trace_id", about=ids) for ids in (spans[a.ANNOTATION_TARGET_TRACE_ID], *named)
+        ]
+        about = ibis.union(*naming)
+        about = about.semi_join(chosen, about.about == chosen.trace_id)
+        of_runs = spans.filter(spans[a.RUN_ID].notnull(), *(spans[key].isnull() for key in _NOT_OF_RUNS))
+        of_runs = of_runs.semi_join(chosen, "run")
+        wanted = ibis.union(*(part.select("trace_id") for part in (chosen, about, of_runs)), distinct=True)
+        found = spans.select("trace_id", "run").semi_join(wanted, "trace_id").distinct()
         rows = [row for batch in self._engine.batches(found) for row in batch.to_pylist()]
         return sorted({row["trace_id"] for row in rows}), sorted({row["run"] for row in rows})
 
+    def _matching(self, spans: Any) -> Any:
+        """Return trace and run of the episodes that are selected, by the facts in any of their spans."""
+        import ibis
+
+        chosen = self.address.selection
+        conditions = [spans[a.EPISODE_ID].notnull()]
+        if self._runs:
+            conditions.append(spans.run.isin(self._runs))
+        if chosen.trace:
+            conditions.append(spans.trace_id.isin(chosen.trace))
+        spans = spans.filter(*conditions)
+        facts = {name: spans[key].isin(getattr(chosen, name)) for name, key in _FACTS.items()}
+        holds = {name: fact.any() for name, fact in facts.items() if getattr(chosen, name)}
+        if chosen.slice:
+            slices = spans[a.TASK_SLICES]
+            holds["slice"] = ibis.or_(*(slices.contains(name) for name in chosen.slice)).any()
+        if chosen.since is not None:
+            holds["since"] = spans.start_time.min() >= chosen.since
+        if chosen.until is not None:
+            holds["until"] = spans.start_time.min() < chosen.until
+        episodes = spans.group_by("trace_id").agg(run=spans.run.max(), **holds)
+        return (episodes.filter(*(episodes[name] for name in holds)) if holds else episodes).select(
+            "trace_id", "run"
+        )
+
     def _of_traces(self, traces: Sequence[str], runs: Sequence[str] = ()) -> Any:
-        """The spans of these traces, in the partitions of these runs, by default of all."""
-        spans = self._table(SPANS, runs)
+        """Return the spans of these traces, in the partitions of these runs, by default of all."""
+        spans = self._table(runs)
         if runs:
             spans = spans.filter(spans.run.isin(runs))
         if len(traces) <= _FEW:
             return spans.filter(spans.trace_id.isin(traces))
         return spans.semi_join(self._engine.joinable(traces), "trace_id")
-
-    # Rows.
-
-    @contextmanager
-    def _readable_digests(self) -> Iterator[None]:
-        """Raise ReadError for any exception; for a file that was cut short, with how it is made again."""
-        try:
-            with readable(self):
-                yield
-        except ReadError as error:
-            cut = _CUT_SHORT.search(str(error.__cause__))
-            if cut is None:
-                raise
-            raise ReadError(
-                f"{self}: {cut['one'] or cut['other']} was cut short; {self._remedy()}"
-            ) from error
 
     def _spans(self, spans: Any, *, arrays: bool) -> Iterator[SpanRecord]:
         from mttp.reading import parquet
@@ -209,28 +156,3 @@ class PartitionedDataset:
         names = parquet.span_columns(spans.schema().to_pyarrow(), arrays=arrays)
         for batch in self._engine.batches(spans.order_by("position").select(*names)):
             yield from parquet.spans_of(batch, arrays=arrays)
-
-    def _digest(self, row: dict[str, Any]) -> GroupDigest | str:
-        from mttp.reading import group_digest
-
-        if row["version"] != group_digest.VERSION:
-            raise ReadError(
-                f"{self}: its digests have version {row['version']}, mttp here reads {group_digest.VERSION}; "
-                f"{self._remedy()}"
-            )
-        if not row["digest"]:
-            return str(row["trace_id"])
-        digest = group_digest.decode(row["digest"])
-        if row.get("figures") is not None:
-            figures = group_digest.decode_figures(row["figures"])
-            return digest._replace(summaries=[one._replace(figures=figures) for one in digest.summaries])
-        return digest
-
-    def _check_found(self, found: bool) -> None:
-        if not found:
-            reason = self.unfinished or "check the options of the address"
-            raise ReadError(f"{self}: nothing was found; {reason}")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

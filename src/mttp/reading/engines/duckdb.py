@@ -20,25 +20,25 @@ _BATCH_ROWS = 2_000
 
 
 class _DuckDBEngine:
-    """The tables of a dataset as views of DuckDB; files of object storage are read by fsspec."""
+    """The spans of a dataset as views of DuckDB; files of object storage are read by fsspec."""
 
     def __init__(self, address: DatasetAddress) -> None:
         self.unfinished_writes = 0
-        self.lacking_digests: list[str] = []
         self._address = address
         self._connection: Any = None
         self._root = ""
         self._found: list[str] = []
         """Paths of all files when it was opened."""
         self._tables: dict[tuple[str, ...], Any] = {}
+        """By the runs for which they are asked."""
 
-    def table(self, name: str, runs: Sequence[str]) -> Any:
-        """The table, an ibis expression, of the files of these runs; of all without `runs`."""
+    def spans(self, runs: Sequence[str]) -> Any:
+        """Return the table, an ibis expression, of the files that `Engine.spans` needs."""
         if self._connection is None:
             self._connect()
-        key = name, *runs
+        key = tuple(runs)
         if key not in self._tables:
-            paths = self._paths(name, frozenset(runs))
+            paths = self._paths(frozenset(runs))
             versions = {layout.version_of(path) for path in paths}
             with _older_names():
                 self._tables[key] = self._connection.read_parquet(
@@ -49,12 +49,17 @@ class _DuckDBEngine:
                 )
         return self._tables[key]
 
-    def _paths(self, name: str, runs: frozenset[str]) -> list[str]:
-        """The files of a table; of a table without rows, the file without rows."""
-        found = [path for path in self._found if path.startswith(f"{self._path}/{name}/")]
-        rows = [path for path in found if not layout.is_empty(path)]
-        kept = [path for path in rows if not runs or layout.partition_at(path).run in runs]
-        return [f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in kept or found[:1]]
+    def _paths(self, runs: frozenset[str]) -> list[str]:
+        """Return the files of these runs, of none, and those that may name their episodes; else that without rows."""
+        rows = [path for path in self._found if not layout.is_empty(path)]
+        needed = [
+            path
+            for path in rows
+            if not runs or layout.partition_at(path).run in {*runs, ""} or not layout.names_no_others(path)
+        ]
+        return [
+            f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in needed or self._found[:1]
+        ]
 
     def _connect(self) -> None:
         try:
@@ -64,10 +69,10 @@ class _DuckDBEngine:
             raise MissingExtra(package="ibis-framework", extra="dataset", purpose=purpose) from error
         files, path = self._files, self._path = filesystem_of(self._address)
         check_dataset(self._address, files, path)
-        writes = unfinished(files, path)
-        self.unfinished_writes = len(writes)
-        self._found = sorted(one for one in files.find(path) if one.endswith(".parquet"))
-        self.lacking_digests = layout.lacking_digests(self._found, writes)
+        self.unfinished_writes = len(unfinished(files, path))
+        self._found = sorted(
+            file for file in files.find(f"{path}/{layout.SPANS}") if file.endswith(".parquet")
+        )
         connection = ibis.duckdb.connect()
         if self._address.scheme == "file" and "=" not in path:
             self._root = path

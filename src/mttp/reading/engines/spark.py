@@ -26,29 +26,28 @@ _AGAIN_SECONDS = 0.5
 
 
 class _SparkEngine:
-    """The tables of a dataset as views of a Spark session, which later reads use again."""
+    """The spans of a dataset as a view of a Spark session, which later reads use again."""
 
     def __init__(self, address: DatasetAddress, path: str) -> None:
-        self.lacking_digests: list[str] = []
         self.unfinished_writes = 0  # Spark does not list files that begin with an underscore
         self._address = address
         self._path = path.rstrip("/")
         self._connection: Any = None
         self._session: Any = None
-        self._tables: dict[str, Any] = {}
+        self._table: Any = None
 
-    def table(self, name: str, runs: Sequence[str]) -> Any:  # noqa: ARG002 - Spark leaves out partitions itself
-        """The table, an ibis expression."""
+    def spans(self, runs: Sequence[str]) -> Any:  # noqa: ARG002 - Spark leaves out partitions itself
+        """Return the table, an ibis expression."""
         if self._connection is None:
             self._connect()
-        if name not in self._tables:
-            place = f"{self._path}/{name}"
+        if self._table is None:
+            place = f"{self._path}/{layout.SPANS}"
             with self._within_time():
                 found = self._session.read.parquet(place)
                 if len({layout.version_of(path) for path in found.inputFiles()}) > 1:
                     found = self._session.read.parquet(place, mergeSchema=True)
-            self._tables[name] = self._view(found)
-        return self._tables[name]
+            self._table = self._view(found)
+        return self._table
 
     def _view(self, frame: Any) -> Any:
         name = f"mttp_{uuid.uuid4().hex}"
