@@ -1,33 +1,53 @@
-"""Grader health: what gradings come to."""
+"""The health of graders: how often each was ok, failed or abstained, and the mean of its valid scores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mttp.model.gradings import (
-    MAX_GRADERS,
-    MAX_NAMES,
-    OTHER,
-    GraderFailure,
-    GraderHealth,
-    GraderTally,
-    Grading,
-    gradings,
-)
+from mttp.model.gradings import OTHER, GraderFailure, GraderHealth, Grading, gradings
 from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE, Grade, Reward, Spec
+from mttp.tables.graders import MAX_GRADERS, MAX_NAMES, GradersOfRuns, graders_of_runs
+
+duckdb = pytest.importorskip("duckdb")
 
 
 def health(*found: Grading) -> dict[str, GraderHealth]:
     """The health of each grader of one scope, by component."""
-    tally = GraderTally()
-    for grading in found:
-        tally.add(grading)
-    return {one.component: one for one in tally.health()}
+    return {grader.component: grader for grader in of_all_runs(found).graders}
+
+
+class Results:
+    """A table of gradings, as a database has it."""
+
+    def __init__(self, results: Sequence[Grading]) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute(
+            "CREATE TABLE gradings (scope VARCHAR, grader VARCHAR, component VARCHAR, status VARCHAR, "
+            "error_type VARCHAR, value DOUBLE, verdict VARCHAR, failed_checks VARCHAR[], error VARCHAR, "
+            'episode VARCHAR, "time" BIGINT, raised BOOLEAN, run_id VARCHAR)'
+        )
+        if results:
+            rows = [(*result, "run") for result in results]
+            self._connection.executemany(
+                f"INSERT INTO gradings VALUES ({', '.join('?' * len(rows[0]))})", rows
+            )
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The rows of a query."""
+        result = self._connection.execute(query, parameters or {})
+        return [
+            dict(zip([name for name, *_ in result.description], row, strict=True))
+            for row in result.fetchall()
+        ]
+
+
+def of_all_runs(results: Sequence[Grading]) -> GradersOfRuns:
+    """The health of the graders of these results."""
+    return graders_of_runs(Results(results)).get(None, GradersOfRuns())
 
 
 def test_each_status_is_counted_apart_and_only_valid_scores_have_a_mean():
@@ -137,19 +157,21 @@ def test_relative_scores_are_counted_without_a_mean():
     assert [(1, 0, None)] * 2 == [(one.ok, one.count, one.mean) for one in found.values()]
 
 
-def test_a_tally_of_hostile_names_stays_bounded():
+def test_hostile_names_stay_bounded():
     """
     Gradings of too many graders, and of too many types of error, are counted without their names.
     """
-    tally = GraderTally()
-    for number in range(MAX_GRADERS + 5):
-        tally.add(Grading("episode", f"grader {number}", "", "ok", value=1.0))
-    for number in range(MAX_NAMES + 7):
-        tally.add(Grading("episode", "grader 0", "", "error", f"Error{number}"))
+    results = [
+        Grading("episode", f"grader {number}", "", "ok", value=1.0) for number in range(MAX_GRADERS + 5)
+    ]
+    results += [
+        Grading("episode", "grader 0", "", "error", f"Error{number}") for number in range(MAX_NAMES + 7)
+    ]
 
-    first = next(one for one in tally.health() if one.grader == "grader 0")
+    of_all = of_all_runs(results)
+    first = next(grader for grader in of_all.graders if grader.grader == "grader 0")
 
-    assert (MAX_GRADERS, 5) == (len(tally.health()), tally.unlisted)
+    assert (MAX_GRADERS, 5) == (len(of_all.graders), of_all.unlisted)
     assert (MAX_NAMES + 7, 7, MAX_NAMES + 1) == (first.error, first.errors[OTHER], len(first.errors))
 
 
@@ -164,45 +186,6 @@ def test_a_mean_of_extreme_scores_is_finite(value: float):
     assert math.isclose(value, found.mean)
 
 
-_GRADINGS = st.builds(
-    Grading,
-    st.sampled_from(("episode", "step")),
-    st.sampled_from(("a", "b")),
-    st.sampled_from(("", "x")),
-    st.sampled_from(("ok", "partial", "error", "abstained", "missing")),
-    st.sampled_from((None, "KeyError", INVALID_VALUE)),
-    st.none() | st.floats(-1e6, 1e6) | st.just(math.nan),
-    st.sampled_from((None, "pass", "fail")),
-    st.lists(st.sampled_from(("c", "d")), max_size=2).map(tuple),
-)
-
-
-@given(st.lists(_GRADINGS), st.lists(_GRADINGS))
-def test_two_tallies_merge_to_the_tally_of_both(first: Sequence[Grading], second: Sequence[Grading]):
-    """
-    Totals over runs are those of all gradings together.
-    """
-    one, two, both = GraderTally(), GraderTally(), GraderTally()
-    for grading in first:
-        one.add(grading)
-        both.add(grading)
-    for grading in second:
-        two.add(grading)
-        both.add(grading)
-    one.merge(two)
-
-    for expected, found in zip(both.health(), one.health(), strict=True):
-        assert (expected.gradings, expected.errors, expected.verdicts, expected.failed_checks) == (
-            found.gradings,
-            found.errors,
-            found.verdicts,
-            found.failed_checks,
-        )
-        assert (expected.count, expected.min, expected.max) == (found.count, found.min, found.max)
-        assert (expected.mean is None) == (found.mean is None)
-        assert math.isclose(expected.mean or 0, found.mean or 0, rel_tol=1e-9, abs_tol=1e-6)
-
-
 def failing(episode: str, time: int, error: str = "ValueError: no", **facts: object) -> Grading:
     """A grading that failed."""
     stated = {"error_type": "ValueError", "error": error, "episode": episode, "time": time, **facts}
@@ -211,7 +194,7 @@ def failing(episode: str, time: int, error: str = "ValueError: no", **facts: obj
 
 def test_errors_are_counted_by_class_and_message_with_their_first_episode():
     """
-    However they are spread over tallies; those that made a batch raise are named.
+    Those that made a batch raise are named.
     """
     found = [
         failing("c", 3),
@@ -219,16 +202,12 @@ def test_errors_are_counted_by_class_and_message_with_their_first_episode():
         failing("a", 2, "ValueError: yes"),
         failing("a", 2, "ValueError"),
     ]
-    parts = [GraderTally(), GraderTally()]
-    for place, grading in enumerate(found):
-        parts[place % 2].add(grading)
-    parts[0].merge(parts[1])
 
     assert (
         GraderFailure(error_type="ValueError", message="no", count=2, first="b", raised_by=("b",)),
         GraderFailure(error_type="ValueError", message="", count=1, first="a"),
         GraderFailure(error_type="ValueError", message="yes", count=1, first="a"),
-    ) == parts[0].health()[0].failures
+    ) == of_all_runs(found).graders[0].failures
 
 
 def test_errors_beyond_the_limit_are_counted_together():
