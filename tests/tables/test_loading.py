@@ -181,3 +181,19 @@ def test_a_query_loads_no_pandas(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"
+
+
+def test_more_memory_is_taken_where_texts_are_asked_for(tmp_path: Path) -> None:
+    """
+    Texts of an episode are joined in memory; other queries spill to disk.
+    """
+    path = write(tmp_path / "a.jsonl", episode(0))
+    limit = "select current_setting('memory_limit') as memory from episodes"
+    with Database(path) as database:
+        before = database.sql(limit).rows()
+        database.sql("select prompt from episodes")
+        after = database.sql(limit).rows()
+        settings = database.sql("select current_setting('lock_configuration') as locked").rows()
+
+    assert [before, after] == [[{"memory": "732.4 MiB"}], [{"memory": "1.8 GiB"}]]
+    assert settings == [{"locked": True}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
@@ -64,7 +65,11 @@ _WITHIN = re.compile(r"(?:^|\bWITH |\bRECURSIVE )(\w+) AS \(", re.MULTILINE)
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
-_MEMORY: Final = "2GB"
+_MEMORY: Final = "768MB"
+_MEMORY_OF_CONTENT: Final = "2GB"
+"""DuckDB joins the texts of an episode in memory."""
+_MOST_THREADS: Final = 4
+"""Each thread needs memory of its own."""
 _OWN = "type <> '' AND NOT contains(span_id, ':')"
 _DUPLICATES = f"""
 SELECT (SELECT count(*) FROM arrivals WHERE {_OWN}) - (SELECT count(*) FROM single WHERE {_OWN})
@@ -201,13 +206,7 @@ class Database:
         self._scan = Scan(source, arrays=False, strict=strict)
         self._errors: type[Exception] = duckdb.Error
         self._folder = TemporaryDirectory(prefix="mttp-")
-        settings: Any = {"memory_limit": _MEMORY, "temp_directory": self._folder.name}
-        self._connection: Any = duckdb.connect(config=settings)
-        self._connection.execute(
-            "SET python_enable_replacements = false; SET enable_external_access = false; "
-            "SET lock_configuration = true"
-        )
-        self._free = finalize(self, _free, self._connection, self._folder)
+        self._connect(_MEMORY)
         self._source = source
         self._strict = strict
         self._traces = traces
@@ -218,6 +217,19 @@ class Database:
         self._unpacks = False
         self.duplicates = 0
         """Number of repeated spans of mttp that were dropped."""
+
+    def _connect(self, memory: str) -> None:
+        """Connect to an empty database with so much memory."""
+        import duckdb
+
+        threads = min(os.cpu_count() or 1, _MOST_THREADS)
+        settings: Any = {"memory_limit": memory, "threads": threads, "temp_directory": self._folder.name}
+        self._connection: Any = duckdb.connect(config=settings)
+        self._connection.execute(
+            "SET python_enable_replacements = false; SET enable_external_access = false; "
+            "SET lock_configuration = true"
+        )
+        self._free = finalize(self, _free, self._connection, self._folder)
 
     @property
     def problems(self) -> list[Problem]:
@@ -335,6 +347,10 @@ class Database:
             self._columns = None  # until all of them are read
             self._unpacks |= unpacks
             self._tables.clear()
+            if not CONTENT.isdisjoint(types):
+                self._free.detach()
+                self._connection.close()
+                self._connect(_MEMORY_OF_CONTENT)
             self._load_spans(types)
             self._columns = {*types}
         for table in tables:
