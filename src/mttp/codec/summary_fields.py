@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec import components, kinds
-from mttp.codec.segments import StepFacts, segment
+from mttp.codec.segments import segment
 from mttp.model.declarations import keys
 from mttp.model.gradings import Graded, Scored
 from mttp.model.scorings import Grade, Reward, Spec
@@ -17,37 +17,24 @@ from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
 __all__ = [
-    "advantages",
     "CALL",
     "OTHER",
     "Children",
     "Gap",
-    "Statement",
-    "Updated",
     "children",
     "count",
-    "counts",
-    "evaluation",
     "fault_kind",
     "faults",
     "gap",
     "grade",
     "indices",
-    "invalid_rewards",
     "kind",
     "members",
     "number",
     "omitted",
     "omitted_name",
-    "played",
     "reward",
-    "run",
-    "scored",
-    "spec",
-    "statement",
     "step_scorings",
-    "updated",
-    "with_grades",
 ]
 
 CALL, OTHER = kinds.CALL, kinds.OTHER
@@ -75,35 +62,6 @@ _GRADED = {name: key for name, key in keys(Grade).items() if name in {*Graded._f
 """The attributes of scalars of rewards and grades."""
 
 
-class Statement(NamedTuple):
-    """An annotation of an outcome, a score or an advantage, or with a user-supplied key."""
-
-    kind: str
-    """outcome, score, advantage or fact."""
-    key: str
-    """The user-supplied key of a fact; else the kind."""
-    trace_id: str
-    """The trace id of the annotation."""
-    episode: str
-    """The trace id of the annotated episode."""
-    span: str
-    """The span id of the annotated root or step; empty without one."""
-    order: tuple[int, int, str]
-    """Revision, start and span id; the highest wins."""
-    value: object
-    """The outcome, the score, the advantage, or the user-supplied value."""
-
-
-class Updated(NamedTuple):
-    """The metrics of an update."""
-
-    order: tuple[int, str]
-    """Start and span id, by which updates are sorted."""
-    loss: float | None
-    kl: float | None
-    entropy: float | None
-
-
 class Gap(NamedTuple):
     """The spans that a transport lost, as recorded by a gap span."""
 
@@ -125,57 +83,10 @@ def kind(record: SpanRecord) -> str:
     return found if found in _OUTSIDE_EPISODES else ""
 
 
-def run(record: SpanRecord) -> str:
-    """Return the run's id; empty without one."""
-    return str(record.attributes.get(a.RUN_ID, ""))
-
-
-def evaluation(record: SpanRecord) -> str:
-    """Return the id of a span's evaluation, else its trace id."""
-    return str(record.attributes.get(a.EVAL_ID, record.trace_id))
-
-
-def played(record: SpanRecord) -> StepFacts:
-    """Return the facts of a step or a block of steps for totals."""
-    found = record.attributes
-    agent_id = found.get(a.AGENT_ID)
-    agent = None if agent_id is None else str(agent_id)
-    if steps := count(record.attributes, a.STEPS_COUNT):
-        is_known = not count(record.attributes, a.STEPS_REWARD_ERRORS)
-        reward = number(found, a.STEPS_REWARD_SUM) if is_known else None
-        return StepFacts(
-            steps, count(record.attributes, a.STEPS_FIRST_INDEX) + steps - 1, agent, reward, is_known
-        )
-    reward = number(found, a.STEP_REWARD)
-    is_known = reward is not None or found.get(a.STEP_REWARD_STATUS) != "error"
-    return StepFacts(1, count(record.attributes, a.STEP_INDEX), agent, reward, is_known)
-
-
-def invalid_rewards(attributes: Mapping[str, Any]) -> int:
-    """Return the number of steps of a step or block with an error instead of a reward."""
-    if a.STEPS_REWARD_ERRORS in attributes:
-        return count(attributes, a.STEPS_REWARD_ERRORS)
-    is_error = attributes.get(a.STEP_REWARD_STATUS) == "error"
-    return int(is_error and number(attributes, a.STEP_REWARD) is None)
-
-
 def indices(record: SpanRecord) -> range:
     """Return the indices of a block's steps."""
     first = count(record.attributes, a.STEPS_FIRST_INDEX)
     return range(first, first + count(record.attributes, a.STEPS_COUNT))
-
-
-def spec(attributes: Mapping[str, Any]) -> str:
-    """Return name and version of the reward spec; empty without one."""
-    return " ".join(str(attributes[key]) for key in (a.SPEC_NAME, a.SPEC_VERSION) if key in attributes)
-
-
-def scored(record: SpanRecord) -> tuple[str, str]:
-    """Return what a scoring is about, step, agent or episode, and its span id or agent id."""
-    found = record.attributes
-    if a.STEP_INDEX in found:
-        return "step", record.parent_id
-    return ("agent", str(found[a.AGENT_ID])) if a.AGENT_ID in found else ("episode", record.parent_id)
 
 
 def step_scorings(record: SpanRecord) -> Iterator[tuple[str, int, Scored]]:
@@ -229,17 +140,6 @@ def _scalars(attributes: Mapping[str, str], found: Mapping[str, Any]) -> dict[st
     return values | {"status": str(found.get(a.REWARD_STATUS, "missing"))}
 
 
-def with_grades(scored: Scored, children: Children) -> Scored:
-    """Return the scoring with the grades below it, which are among `children`."""
-    below = [one for one in children.get(scored.span_id, ()) if kinds.kind(one) == names.GRADE]
-    if not below:
-        return scored
-    scores, statuses = {**scored.components}, {**scored.component_statuses}
-    components.add_grades(scores, statuses, (one.attributes for one in below))
-    grades = tuple(grade(one, children) for one in below if a.COMPONENT_NAME in one.attributes)
-    return scored._replace(components=scores, component_statuses=statuses, grades=grades)
-
-
 def grade(record: SpanRecord, children: Children = _NO_CHILDREN) -> Graded:
     """Return the grade of a span; its parts are among `children`."""
     found = record.attributes
@@ -270,55 +170,10 @@ def children(records: Iterable[SpanRecord]) -> Children:
     return found
 
 
-_STATEMENT_KEYS = {
-    "outcome": (None, a.EPISODE_OUTCOME, "outcome", f"{a.METADATA}.outcome"),
-    "score": (None, a.REWARD_VALUE, "score", f"{a.METADATA}.score"),
-    "advantage": (None, a.ADVANTAGE, "advantage", f"{a.METADATA}.advantage"),
-}
-"""The keys of annotations of an outcome, a score and an advantage, by kind."""
-_FACT = "fact"
-
-
-def statement(record: SpanRecord) -> Statement | None:
-    """
-    Return an annotation of an outcome, a score or an advantage, or with a user-supplied key.
-
-    None for other annotations, and for one of a step by its index.
-    """
-    found = record.attributes
-    kind, key = str(found.get(a.ANNOTATION_KIND, _FACT)), found.get(a.ANNOTATION_KEY)
-    if a.STEP_INDEX in found or (kind != _FACT and key not in _STATEMENT_KEYS.get(kind, ())):
-        return None
-    return Statement(
-        kind=kind,
-        key=str(key).removeprefix(f"{a.METADATA}.") if kind == _FACT and key is not None else kind,
-        trace_id=record.trace_id,
-        episode=str(found.get(a.ANNOTATION_TARGET_TRACE_ID, "")),
-        span=str(found.get(a.ANNOTATION_TARGET_SPAN_ID, "")),
-        order=(count(record.attributes, a.ANNOTATION_REVISION), record.start_time, record.span_id),
-        value=found.get(a.ANNOTATION_VALUE),
-    )
-
-
 def members(record: SpanRecord) -> tuple[str, tuple[str, ...]]:
     """Id and trace ids of the episodes of a group."""
     found = record.attributes
     return str(found.get(a.GROUP_ID, "")), tuple(map(str, _listed(found.get(a.GROUP_EPISODES))))
-
-
-def advantages(record: SpanRecord) -> Sequence[Any]:
-    """Return the advantages of a group, in the order of its members; empty if some are not known."""
-    return _listed(record.attributes.get(a.GROUP_ADVANTAGES))
-
-
-def updated(record: SpanRecord) -> Updated:
-    """Return the metrics of an update."""
-    return Updated(
-        (record.start_time, record.span_id),
-        number(record.attributes, a.UPDATE_LOSS),
-        number(record.attributes, a.UPDATE_KL),
-        number(record.attributes, a.UPDATE_ENTROPY),
-    )
 
 
 def faults(attributes: Mapping[str, Any]) -> Iterator[str]:
@@ -364,21 +219,6 @@ def _listed(value: object) -> list[Any] | tuple[Any, ...]:
 def fault_kind(fault: object) -> str:
     """Return the kind of a fault, `kind: detail`."""
     return str(fault).partition(":")[0][:80]
-
-
-def counts(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """
-    Return the numbers of input and output tokens, from a step's token block or a call's usage.
-
-    Zero for a grader's calls.
-    """
-    if kinds.is_call_operation(attributes):
-        if a.GRADER_NAME in attributes:
-            return 0, 0
-        inputs, outputs = a.GEN_AI_USAGE_INPUT_TOKENS, a.GEN_AI_USAGE_OUTPUT_TOKENS
-    else:
-        inputs, outputs = a.TOKEN_PROMPT_COUNT, a.TOKEN_COUNT
-    return count(attributes, inputs), count(attributes, outputs)
 
 
 def gap(record: SpanRecord) -> Gap | None:
