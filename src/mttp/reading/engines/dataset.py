@@ -67,9 +67,9 @@ class PartitionedDataset:
             return None
         place = shlex.quote(self.address.place)
         return (
-            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; if no "
-            f"conversion is running, `mttp convert {place} NEW --partition` writes what is there to another "
-            "dataset, to which the recording can be converted again"
+            f"{count} conversion{'' if count == 1 else 's'} to it did not end: episodes may be missing; "
+            f"if no conversion is running, `mttp convert {place} NEW --partition` writes what is there to "
+            "another dataset, to which the recording can be converted again"
         )
 
     def records(self, *, arrays: bool = True, traces: Set[str] | None = None) -> Iterator[SpanRecord]:
@@ -98,16 +98,14 @@ class PartitionedDataset:
         return spans.mutate(run=spans.run.fill_null(""))
 
     def _selected(self) -> tuple[list[str], list[str]]:
-        """Return the traces of the selected episodes, of what is about them, and of their runs; and their runs."""
+        """Return the traces of selected episodes and of what is about them or their runs, and these runs."""
         import ibis
 
         spans = self._table(self._runs)
         chosen = self._matching(spans)
-        named = [spans[key].unnest() for key in (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS)]
-        naming = [
-            spans.select("trace_id", about=ids) for ids in (spans[a.ANNOTATION_TARGET_TRACE_ID], *named)
-        ]
-        about = ibis.union(*naming)
+        lists = [spans[key].unnest() for key in (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS)]
+        named = (spans[a.ANNOTATION_TARGET_TRACE_ID], *lists)
+        about = ibis.union(*(spans.select("trace_id", about=trace_id) for trace_id in named))
         about = about.semi_join(chosen, about.about == chosen.trace_id)
         of_runs = spans.filter(spans[a.RUN_ID].notnull(), *(spans[key].isnull() for key in _NOT_OF_RUNS))
         of_runs = of_runs.semi_join(chosen, "run")
@@ -137,9 +135,9 @@ class PartitionedDataset:
         if chosen.until is not None:
             holds["until"] = spans.start_time.min() < chosen.until
         episodes = spans.group_by("trace_id").agg(run=spans.run.max(), **holds)
-        return (episodes.filter(*(episodes[name] for name in holds)) if holds else episodes).select(
-            "trace_id", "run"
-        )
+        if holds:
+            episodes = episodes.filter(*(episodes[name] for name in holds))
+        return episodes.select("trace_id", "run")
 
     def _of_traces(self, traces: Sequence[str], runs: Sequence[str] = ()) -> Any:
         """Return the spans of these traces, in the partitions of these runs, by default of all."""

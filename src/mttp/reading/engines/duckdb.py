@@ -50,7 +50,7 @@ class _DuckDBEngine:
         return self._tables[key]
 
     def _paths(self, runs: frozenset[str]) -> list[str]:
-        """Return the files of these runs, of none, and those that may name their episodes; else that without rows."""
+        """Return the files of these runs, of no run, and those that may name their episodes."""
         rows = [path for path in self._found if not layout.is_empty(path)]
         needed = [
             path
