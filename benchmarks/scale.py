@@ -50,8 +50,7 @@ def _measure(folder: Path, endpoint: str, episodes: int) -> None:
 
     place = f"s3://measured/runs?endpoint={endpoint}"
     _timed("convert --partition", lambda: dataset_writer(place).write(mttp.scan(lines, arrays=True)))
-    sizes = {name: files.du(f"measured/runs/{name}") / 1e6 for name in ("episodes", "rest", "spans")}
-    print("  " + ", ".join(f"{name} {size:,.1f} MB" for name, size in sizes.items()), flush=True)
+    print(f"  {files.du('measured/runs/spans') / 1e6:,.1f} MB", flush=True)
     for name, read in {
         "summary of the lines": lambda: mttp.summarize(lines),
         "summary": lambda: mttp.summarize(place),
