@@ -227,7 +227,7 @@ def _leak(rng: np.random.Generator) -> bool:
     episodes = (
         EMPTY._replace(
             task=f"t{task}",
-            reward_scores=EMPTY.reward_scores._replace(components={"no_leak": float(not leaking[task])}),
+            components={"no_leak": float(not leaking[task])},
         )
         for task in range(10)
         for _ in range(20)

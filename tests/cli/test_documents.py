@@ -72,6 +72,7 @@ def test_a_summary_is_a_document():
         "cost": {"total_usd": None, "count": 0, "of": 5},
         "not_counted": {"cut_off": 1},
         "curve": [0.0, 0.5, 1.0, 1.5],
+        "weighted": None,
     } == {key: totals[key] for key in totals.keys() - {"return", "duration", "length", "spec", "graders"}}
     figures = {"count": 4, "of": 4, "mean": 0.75, "min": 0.0, "median": 0.75, "max": 1.5}
     assert figures.items() <= totals["return"].items()

@@ -160,9 +160,9 @@ def test_help_of_a_command_imports_nothing_heavy(command: str):
 @pytest.mark.parametrize(
     ("arguments", "needed"),
     [
-        (("show",), {"numpy", "msgspec"}),
-        (("show", "--json"), {"numpy", "msgspec"}),
-        (("eval", "show"), {"numpy", "msgspec"}),
+        (("show",), {"numpy", "msgspec", "pyarrow"}),
+        (("show", "--json"), {"numpy", "msgspec", "pyarrow"}),
+        (("eval", "show"), {"numpy", "msgspec", "pyarrow"}),
         (("check",), {"msgspec"}),
         (("convert", "b.jsonl"), {"numpy", "msgspec"}),
     ],

@@ -40,7 +40,7 @@ _SPEC = (a.SPEC_NAME, a.SPEC_VERSION)
 _UPDATE = {
     name: key
     for field, key in keys(Update).items()
-    if (name := metrics.UPDATES_FINISHED.replace("finished", field)) in registry.instruments()
+    if (name := metrics.UPDATES_FINISHED.replace("finished", field)) in vars(metrics).values()
 }
 """The attributes of an update with a metric of their field's name, by metric."""
 _METRICS = (
