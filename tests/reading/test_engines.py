@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from reading.recorded_kinds import every_kind, every_way
-from reading.test_summary import plain_document
 from reading.traces import SECOND, episode, foreign, part, trace_id, write
 from tables.test_figures import of_spans, of_values
 from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
+from mttp.cli.rendering import summary as report
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Scope, SpanRecord
 from mttp.reading.engines import DatasetAddress, writing
@@ -56,8 +56,23 @@ def parts(dataset: str) -> int:
 
 
 def document(source: Any) -> dict[str, Any]:
-    """The summary of a source, without the source's name."""
-    return plain_document(mttp.summarize(source)) | {"sources": [], "stores": []}
+    """The summary of a source, without the source's name, and with numbers to 9 digits."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.9g}")
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        return [rounded(item) for item in value] if isinstance(value, list) else value
+
+    summary = mttp.summarize(source)
+    facts = {key: item for key, item in report.document(summary).items() if key != "problems"}
+    return rounded(facts) | {
+        "problems": sorted(problem.kind for problem in summary.problems),
+        "returns": repr(summary.returns.tolist()),
+        "sources": [],
+        "stores": [],
+    }
 
 
 def assert_equal(lines: Any, dataset: str) -> None:
