@@ -34,7 +34,7 @@ def plain(figures: Sequence[EpisodeFigures]) -> list[dict[str, Any]]:
 
     def of(value: Any) -> Any:
         if isinstance(value, float):
-            return f"{value:.12g}"
+            return f"{value + 0.0:.12g}"  # -0.0 is 0.0
         if isinstance(value, Mapping):
             return {key: of(item) for key, item in value.items()}
         return value
