@@ -108,7 +108,7 @@ def test_only_what_is_selected_is_transferred(bucket: str, monkeypatch: pytest.M
     monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", noted)
     record_runs()
     with mttp.configure(transport="file://four.jsonl", run_id="four"), mttp.episode() as episode:
-        for _ in range(50):
+        for _ in range(150):
             with episode.step() as step:
                 step.tokens(np.random.default_rng(0).integers(0, 2**40, 2_000), prompt_ids=[1])
     lines = [*LINES, "four.jsonl"]

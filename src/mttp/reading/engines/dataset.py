@@ -39,6 +39,9 @@ class Engine(Protocol):
     def batches(self, expression: Any) -> Iterator[Any]:
         """Yield the rows of an expression as Arrow batches."""
 
+    def cached(self, expression: Any) -> Any:
+        """Return an expression that is computed once, since each use of a table opens all of its files."""
+
     def joinable(self, ids: Sequence[str]) -> Any:
         """Return a table with the column `trace_id` of these ids, an ibis expression."""
 
@@ -101,7 +104,10 @@ class PartitionedDataset:
         """Return the traces of selected episodes and of what is about them or their runs, and these runs."""
         import ibis
 
-        spans = self._table(self._runs)
+        facts = (a.EPISODE_ID, a.RUN_ID, a.TASK_SLICES, *_NOT_OF_RUNS, *_FACTS.values())
+        targets = (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS, a.ANNOTATION_TARGET_TRACE_ID)
+        columns = dict.fromkeys(("trace_id", "run", "start_time", *facts, *targets))
+        spans = self._engine.cached(self._table(self._runs).select(*columns))
         chosen = self._matching(spans)
         lists = [spans[key].unnest() for key in (a.GROUP_EPISODES, a.ANNOTATION_REJECTED_TRACE_IDS)]
         named = (spans[a.ANNOTATION_TARGET_TRACE_ID], *lists)

@@ -92,6 +92,16 @@ class _DuckDBEngine:
         reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader  # before DuckDB 2
         yield from reader(_BATCH_ROWS)
 
+    def cached(self, expression: Any) -> Any:
+        """Return an expression that is computed once."""
+        import ibis
+
+        name = f"cached_{uuid.uuid4().hex}"
+        statement = f"CREATE TEMP TABLE {name} AS {ibis.to_sql(expression, dialect='duckdb')}"
+        self._connection.con.execute(statement)
+        with _older_names():
+            return self._connection.table(name)
+
     def joinable(self, ids: Sequence[str]) -> Any:
         """A table with the column `trace_id` of these ids."""
         import pyarrow as pa

@@ -118,6 +118,10 @@ class _SparkEngine:
             watcher.join()
             context.removeJobTag(tag)
 
+    def cached(self, expression: Any) -> Any:
+        """Return an expression that is computed once."""
+        return expression.cache()
+
     def joinable(self, ids: Sequence[str]) -> Any:
         """A table with the column `trace_id` of these ids."""
         import pyarrow as pa
