@@ -27,6 +27,8 @@ __all__ = ["LivePages"]
 _POLL_SECONDS = 1.0
 _SHARE = 0.1
 """Largest share of the time that is spent on overviews."""
+_FIRST_ROWS_SECONDS = 3.0
+_CHECK_SECONDS = 0.05
 _MOST_STUDIED = 20_000
 """Recordings with more episodes are not diagnosed and compared: `mttp diagnose` and `mttp compare` do."""
 _GROWTH = 1.2
@@ -54,6 +56,8 @@ class LivePages:
         self._columns: Sequence[EpisodeColumn] = ()
         self._built = (-1, 0.0, 0.0)
         """Version, time and duration in seconds of the last overview."""
+        self._has_rows = False
+        """Whether there were episodes at the last overview."""
         self._diagnosis: Diagnosis | str | None = None
         self._comparison: Comparison | str | None = None
         self._studied = 0
@@ -101,15 +105,23 @@ class LivePages:
     def overview(self) -> dict[str, Any]:
         """The overview; while a recording grows, not always the very last state."""
         with self._lock:
+            self._wait_for_rows()
             version, at, seconds = self._built
-            is_old = version != self._index.version and time.monotonic() - at > seconds / _SHARE
+            is_due = not self._has_rows or time.monotonic() - at > seconds / _SHARE
+            is_old = version != self._index.version and is_due
             if self._overview is None or is_old:
                 started = time.monotonic()
-                version = self._index.version
+                version, self._has_rows = self._index.version, len(self._index) > 0
                 self._overview = self._made()
                 ended = time.monotonic()
                 self._built = version, ended, ended - started
             return self._overview
+
+    def _wait_for_rows(self) -> None:
+        """Wait a little for the first episodes: without any, no column can be filtered by."""
+        until = time.monotonic() + _FIRST_ROWS_SECONDS
+        while not (len(self._index) or self._index.is_read or self.is_stopping) and time.monotonic() < until:
+            time.sleep(_CHECK_SECONDS)
 
     def episodes(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """The rows of a query; raises ConfigureError if it is not valid."""
