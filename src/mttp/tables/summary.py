@@ -88,7 +88,10 @@ _NUMBERS: Final = {
         SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number
         FROM spans WHERE type = 'group' GROUP BY ALL
     """,
-    "updates": "SELECT run_id, count(*) AS number FROM updates GROUP BY ALL",
+    "updates": f"""
+        SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number
+        FROM spans WHERE type = 'update' GROUP BY ALL
+    """,
     "annotations": f"""
         SELECT {_RUN} AS run_id, count(DISTINCT trace_id) AS number
         FROM spans WHERE type = 'annotate' AND {_IS_SPAN} GROUP BY ALL
@@ -135,14 +138,20 @@ FROM (
 )
 GROUP BY ALL
 """
-_TRENDS = """
+_TRENDS = f"""
 SELECT
     run_id, name, count(*) AS count,
     arg_min(value, (start_time, span_id)) AS first,
     arg_max(value, (start_time, span_id)) AS last,
     favg(value) AS mean
 FROM (
-    UNPIVOT (SELECT run_id, start_time, span_id, loss, kl, entropy FROM updates)
+    UNPIVOT (
+        SELECT
+            {_RUN} AS run_id, start_time, span_id,
+            "mttp.update.loss" AS loss, "mttp.update.kl" AS kl, "mttp.update.entropy" AS entropy
+        FROM spans
+        WHERE type = 'update'
+    )
     ON loss, kl, entropy INTO NAME name VALUE value
 )
 WHERE isfinite(value)
