@@ -28,7 +28,10 @@ from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth, label
 from mttp.model.spans import SpanRecord
+from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
+from mttp.tables import database
+from mttp.tables.figures import read_figures
 from mttp.tables.summary import Returns, Summary, Trend
 
 DATA = Path(__file__).parent / "data"
@@ -469,3 +472,20 @@ def test_two_runs_are_shown_as_two():
         facts["totals"]["return"]["mean"],
         facts["totals"]["return"]["interval"],
     )
+
+
+@pytest.mark.parametrize("read", [mttp.summarize, read_figures])
+def test_figures_ask_for_no_arrays(read: Any, monkeypatch: pytest.MonkeyPatch):
+    """
+    Neither tokens nor observations are decoded for them, nor fetched from a store.
+    """
+    asked = []
+
+    def scan(source: Any, **options: Any) -> Scan:
+        asked.append(options["arrays"])
+        return Scan(source, **options)
+
+    monkeypatch.setattr(database, "Scan", scan)
+    read(write("a.jsonl", episode(0)))
+
+    assert {False} == {*asked}

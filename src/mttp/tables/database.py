@@ -38,7 +38,17 @@ if TYPE_CHECKING:
 
     from mttp.model.episodes import Run
 
-__all__ = ["TABLES", "Database", "Table", "column_types", "in_order", "statement", "tables_of"]
+__all__ = [
+    "TABLES",
+    "Database",
+    "Table",
+    "column_types",
+    "in_order",
+    "require_duckdb",
+    "rows_of",
+    "statement",
+    "tables_of",
+]
 
 TABLES: Final = (
     "episodes",
@@ -167,6 +177,24 @@ class Table:
         return _required("polars").from_arrow(self._table)
 
 
+def require_duckdb() -> Any:
+    """Return the module duckdb; raises MissingExtra without it or pyarrow."""
+    try:
+        import duckdb
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        package = str(error.name).partition(".")[0]
+        raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+    return duckdb
+
+
+def rows_of(connection: Any, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a query by column."""
+    result = connection.execute(query, parameters or {})
+    names = [name for name, *_ in result.description]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
 def _required(package: str) -> Any:
     try:
         return import_module(package)
@@ -197,12 +225,7 @@ class Database:
         strict: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        try:
-            import duckdb
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            package = str(error.name).partition(".")[0]
-            raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+        duckdb = require_duckdb()
         self._scan = Scan(source, arrays=False, strict=strict)
         self._errors: type[Exception] = duckdb.Error
         self._folder = TemporaryDirectory(prefix="mttp-")
@@ -317,9 +340,7 @@ class Database:
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a query of this package, for which `prepare` was called."""
-        result = self._connection.execute(query, parameters or {})
-        names = [name for name, *_ in result.description]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        return rows_of(self._connection, query, parameters)
 
     def arrays(self, query: str) -> dict[str, NDArray[Any]]:
         """Return the columns of such a query; a number that is null is NaN."""

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mttp.codec import kinds, summary_fields
-from mttp.errors import MissingExtra
 from mttp.model.figures import EpisodeFigures
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.tables.arrow import arrow_table
-from mttp.tables.database import column_types, in_order, statement, tables_of
+from mttp.tables.database import (
+    column_types,
+    in_order,
+    require_duckdb,
+    rows_of,
+    statement,
+    tables_of,
+)
 from mttp.tables.figures import FIGURES, figures_of
 from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_type
 
@@ -40,12 +46,7 @@ class GrowingEpisodes:
     """
 
     def __init__(self, *queries: str) -> None:
-        try:
-            import duckdb
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            package = str(error.name).partition(".")[0]
-            raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
+        duckdb = require_duckdb()
         self._folder = TemporaryDirectory(prefix="mttp-growing-")
         self._connection: Any = duckdb.connect(
             f"{self._folder.name}/spans.duckdb", config={"memory_limit": _MEMORY}
@@ -95,8 +96,7 @@ class GrowingEpisodes:
         if not changed:
             return []
         self._want({*changed, *(about for trace_id in changed for about in self._about.get(trace_id, ()))})
-        for table in ("spans", *self._tables):
-            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
+        self._compute(self._tables)
         rows = {row.trace_id: row for row in figures_of(self._connection.sql(_CHANGED).to_arrow_table())}
         return [rows[trace_id] for trace_id in changed if trace_id in rows]
 
@@ -106,14 +106,11 @@ class GrowingEpisodes:
         self._connection.execute(
             "DELETE FROM wanted; INSERT INTO wanted SELECT DISTINCT trace_id FROM history"
         )
-        for table in ("spans", *tables_of(*queries)):
-            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
+        self._compute(tables_of(*queries))
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a query, for which `prepare` was called."""
-        result = self._connection.execute(query, parameters or {})
-        names = [name for name, *_ in result.description]
-        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        return rows_of(self._connection, query, parameters)
 
     def forget(self, trace_ids: Collection[str]) -> None:
         """Free what is kept of episodes that are not wanted again."""
@@ -122,6 +119,11 @@ class GrowingEpisodes:
             self._connection.execute("DELETE FROM history WHERE trace_id IN (FROM wanted)")
             for trace_id in trace_ids:
                 self._about.pop(trace_id, None)
+
+    def _compute(self, tables: Iterable[str]) -> None:
+        """Compute tables of the wanted traces."""
+        for table in ("spans", *tables):
+            self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
 
     def _want(self, trace_ids: Collection[str]) -> None:
         import pyarrow as pa

@@ -25,7 +25,6 @@ __all__ = [
     "SpanTable",
     "is_address",
     "open",
-    "open_dataset",
 ]
 
 _ENGINES: Mapping[str, str] = {
@@ -48,13 +47,6 @@ def is_address(given: str) -> bool:
 def open(given: str) -> PartitionedDataset | SpanTable:
     """The dataset or table at an address, without a request; raises ReadError if the address is invalid."""
     address = DatasetAddress.parse(given)
-    return SpanTable(address) if address.scheme == _TABLE else _dataset(address)
-
-
-def open_dataset(given: str) -> PartitionedDataset:
-    """The dataset at an address, like `open`."""
-    return _dataset(DatasetAddress.parse(given))
-
-
-def _dataset(address: DatasetAddress) -> PartitionedDataset:
+    if address.scheme == _TABLE:
+        return SpanTable(address)
     return PartitionedDataset(address, import_module(_ENGINES[address.scheme]).open(address))
