@@ -47,6 +47,24 @@ def test_a_long_result_says_how_many_rows_there_are(path: str) -> None:
     assert len(sql(path, "select task from episodes", "--limit", "0").stdout.splitlines()) == 61
 
 
+def test_a_result_with_too_many_columns_for_the_terminal_is_a_record_a_row(path: str) -> None:
+    lines = sql(path, "select * from episodes order by reward limit 2").stdout.splitlines()
+
+    assert [line for line in lines if line.startswith("row")] == ["row 1", "row 2"]
+    assert ["task", "t1"] in [line.split() for line in lines]
+    assert not any(line.split()[0] == "prompt" for line in lines)
+    assert lines[-1].endswith("columns; those without a value are left out of a row")
+    assert sql(path, "select * from episodes where false").stdout.startswith(
+        "no rows; the columns are trace_id"
+    )
+
+
+def test_columns_of_one_name_are_told_apart(path: str) -> None:
+    document = json.loads(sql(path, "select 1 as x, 2 as x, 3 as x_1", "--json").stdout)
+
+    assert document["rows"] == [{"x": 1, "x_1": 2, "x_1_1": 3}]
+
+
 def test_documents_have_all_rows(path: str) -> None:
     document = json.loads(sql(path, "select reward, components from episodes order by 1", "--json").stdout)
 
@@ -80,6 +98,7 @@ def test_the_source_of_a_table_is_sql_that_runs(path: str) -> None:
         (["no.jsonl", "episodes"], "no.jsonl"),
         (["PATH", "drop table spans"], "write one select"),
         (["PATH", "select nope from episodes"], "nope"),
+        (["PATH", "select 1 from nope"], "there is no table nope; the tables are episodes"),
     ],
 )
 def test_wrong_usage_exits_with_2(path: str, arguments: list[str], message: str) -> None:

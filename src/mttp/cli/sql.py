@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -98,21 +99,41 @@ def _print_csv(table: Table, limit: int | None) -> None:
 
 
 def _print(table: Table, limit: int | None) -> None:
-    from rich.table import Column
-    from rich.table import Table as Listing
-
-    rows = table.rows(limit)
-    is_number = {
-        name: all(isinstance(row[name], (int, float, NoneType)) for row in rows) for name in table.columns
-    }
-    columns = [Column(name, justify="right" if is_number[name] else "left") for name in table.columns]
-    listing = Listing(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        listing.add_row(*map(_cell, row.values()))
     out = console()
-    out.print(listing)
+    rows = table.rows(limit)
+    is_wide = sum(len(name) + 2 for name in table.columns) > out.width
+    (_print_records if is_wide else _print_listing)(table.columns, rows)
     if len(rows) < len(table):
         out.print(f"{len(rows):,} of {len(table):,} rows; --limit 0 prints all")
+
+
+def _print_listing(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Column, Table
+
+    is_number = {name: all(isinstance(row[name], (int, float, NoneType)) for row in rows) for name in columns}
+    justified = [Column(name, justify="right" if is_number[name] else "left") for name in columns]
+    listing = Table(*justified, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        listing.add_row(*map(_cell, row.values()))
+    console().print(listing)
+
+
+def _print_records(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Print each row as lines of column and value, since the columns don't fit beside each other."""
+    from rich.table import Table
+
+    out = console()
+    for number, row in enumerate(rows, 1):
+        out.print(f"row {number:,}", style="bold")
+        record = Table.grid(padding=(0, 2))
+        for name, value in row.items():
+            if value is not None:
+                record.add_row(f"  {name}", _cell(value))
+        out.print(record)
+    if rows:
+        out.print(f"{len(columns)} columns; those without a value are left out of a row")
+    else:
+        out.print(f"no rows; the columns are {', '.join(columns)}")
 
 
 def _cell(value: object) -> str:

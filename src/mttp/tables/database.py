@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -73,6 +74,7 @@ _NAMES = re.compile(r'"column_names":(\[[^]]*\])')
 _TABLES = re.compile(r'"table_name":"(\w+)"')
 _WITHIN = re.compile(r"(?:^|\bWITH |\bRECURSIVE )(\w+) AS \(", re.MULTILINE)
 _TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_NO_TABLE = re.compile(r"Table with name (\w+) does not exist")
 _UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
 _MEMORY: Final = "768MB"
@@ -132,6 +134,15 @@ def _asks_for_content(parsed: str) -> bool:
     """Return whether a query names a column of content, or all columns of a table."""
     names = {name for names in _NAMES.findall(parsed) for name in json.loads(names.lower())}
     return '"class":"STAR"' in parsed or not CONTENT.isdisjoint(names)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names, those that repeat an earlier one with a number."""
+    distinct: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(1))
+        distinct[next(each for each in chain([name], numbered) if each not in distinct)] = None
+    return [*distinct]
 
 
 class Table:
@@ -318,14 +329,19 @@ class Database:
         Return the result of one `select`.
 
         A query can neither write nor reach files or the network.
+        A column named like an earlier one gets a number: `x`, `x_1`.
         Raises ReadError for anything else than one select, and for one that is wrong, with its place.
         """
         try:
             self._check(query)
             self._load(query)
-            return Table(self._connection.sql(query).to_arrow_table())
+            table = self._connection.sql(query).to_arrow_table()
         except self._errors as error:
+            if missing := _NO_TABLE.search(str(error)):
+                reason = f"there is no table {missing[1]}; the tables are {', '.join(TABLES)} and spans"
+                raise ReadError(f"{query!r:.200}: {reason}") from error
             raise ReadError(f"{query!r:.200}: {error}") from error
+        return Table(table.rename_columns(_distinct(table.column_names)))
 
     def _check(self, query: str) -> None:
         statements = self._connection.extract_statements(query)
