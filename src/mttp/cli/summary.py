@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mttp.cli.conditions import selection
 from mttp.cli.output import (
     Json,
     Sources,
@@ -29,6 +30,14 @@ def summary(
     markdown_: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a CI job summary.")
     ] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="Only episodes that match, such as env=math; as for mttp show.",
+        ),
+    ] = None,
     strict: StrictHealth = False,
     fail_on_: Annotated[
         str,
@@ -52,6 +61,7 @@ def summary(
       mttp summary runs/cartpole.jsonl
       mttp summary 'runs/**/*.jsonl.gz'
       mttp summary runs/ --fail-on gradings,faults
+      mttp summary runs/ --where split=eval --where "length > 10"
       mttp summary runs/ --json | jq .totals.return.mean
 
     \b
@@ -61,17 +71,19 @@ def summary(
       2  Wrong usage, or input that can't be read.
     """
     from mttp.cli.rendering.summary import document, markdown, render
-    from mttp.tables import summarize
+    from mttp.tables import Database
+    from mttp.tables.summary import summary_of
 
     words = fail_on(fail_on_, strict=strict)
-    with progress(paths) as advance:
-        found = summarize(paths, progress=advance)
+    traces = selection(paths, where) if where else None
+    with progress(paths) as advance, Database(paths, traces=traces, progress=advance) as database:
+        figures = summary_of(database)
     if json:
-        print_json(document(found))
+        print_json(document(figures))
     elif markdown_:
-        say(markdown(found))
+        say(markdown(figures))
     else:
         out = console()
-        out.print(render(found, terminal=out.is_terminal))
-    faults = sum(found.faults.values())
-    fail(failures(words, gradings=found.failed_gradings, faults=faults, problems=found.problems))
+        out.print(render(figures, terminal=out.is_terminal))
+    faults = sum(figures.faults.values())
+    fail(failures(words, gradings=figures.failed_gradings, faults=faults, problems=figures.problems))

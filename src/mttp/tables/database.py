@@ -302,8 +302,13 @@ class Database:
         self._scan.add_problem(kind, message, trace_id=trace_id)
 
     def add_missing_episodes(self, runs: Iterable[Run], episodes: Mapping[str, int]) -> None:
-        """Add a problem for each run of which episodes are missing; `episodes` are the numbers by run."""
-        self._scan.add_missing_episodes(runs, episodes)
+        """
+        Add a problem for each run of which episodes are missing, unless the traces were selected.
+
+        `episodes` are the numbers by run.
+        """
+        if self._traces is None:
+            self._scan.add_missing_episodes(runs, episodes)
 
     def __enter__(self) -> Database:
         return self
