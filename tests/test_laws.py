@@ -40,6 +40,7 @@ ROOMS = (
     "tables",
     "rewards",
     "study",
+    "pages",
     "viewing",
     "integrations",
     "workflows",
@@ -54,8 +55,9 @@ WALLS = {
     "tables": {"transports", "recording", "mist"},
     "rewards": {"transports", "recording", "mist", "reading", "tables"},
     "study": {"transports", "recording", "mist"},
+    "pages": {"transports", "recording", "mist"},
     "viewing": {"transports", "recording", "mist"},
-    "integrations": {"mist", "reading", "tables", "rewards", "study", "viewing"},
+    "integrations": {"mist", "reading", "tables", "rewards", "study", "pages", "viewing"},
 }
 """
 What a room never imports, although that stands before it.

@@ -44,9 +44,11 @@ def test_findings_then_the_reading_then_what_is_missing() -> None:
     code, out, error = run(recording("hacked"))
 
     assert 1 == code
-    places = [out.index(part) for part in ("high  reward_hacking", "\nreading", "could not be judged: ")]
+    places = [
+        out.index(part) for part in ("high  reward_hacking", "\nvalidation  down", "could not be judged: ")
+    ]
     assert sorted(places) == places
-    assert "-> validation down x reward up: stop" in out
+    assert "together    stop: " in out
     assert "1 high" in error
 
 
@@ -62,7 +64,7 @@ def test_a_healthy_run_exits_with_0() -> None:
 
     assert 0 == code
     assert re.search(r"no findings; \d+ detectors found nothing, \d could not judge", out)
-    assert "leakage: 300 prompts of trained and 0 of held-out tasks have text" in out
+    assert "300 prompts of trained and 0 of held-out tasks have text" in out
 
 
 def test_json_is_one_document() -> None:
@@ -90,8 +92,8 @@ def test_markdown_has_a_table() -> None:
     _, out, _ = run(recording("hacked"), "--markdown")
 
     assert "| high | reward_hacking |" in out
-    assert "- could not be judged: " in out
-    assert "- not judged: leakage" in run(recording("hacked"), "--markdown", "--all")[1]
+    assert "\ncould not be judged: " in out
+    assert "| not judged | leakage |" in run(recording("hacked"), "--markdown", "--all")[1]
 
 
 @pytest.mark.parametrize(("severity", "code"), [("high", 0), ("medium", 1), ("low", 1), ("none", 0)])

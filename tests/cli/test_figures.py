@@ -10,7 +10,7 @@ import pytest
 
 from mttp.cli.rendering.blocks import plot, sparkline
 from mttp.cli.rendering.figures import Figures, Window, curve, figures, mean_interval, windows
-from mttp.cli.rendering.words import count, duration, moment, number, shares, shortened
+from mttp.pages.words import count, duration, moment, number, shares, shortened
 
 NAN = math.nan
 

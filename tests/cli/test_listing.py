@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from rich.text import Text
 
-from mttp.cli.rendering.listing import Listing
+from mttp.pages.listing import Listing
 
 ROWS = [
     {

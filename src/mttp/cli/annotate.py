@@ -11,9 +11,9 @@ import typer
 
 from mttp.cli.files import beside, late_facts, write_whole
 from mttp.cli.output import Json, print_json, progress, say
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.episodes import Annotation
+from mttp.pages.words import count, visible
 from mttp.reading import labels
 from mttp.reading.scanning import Scan
 

@@ -89,7 +89,7 @@ def check(
 def _findings(findings: Findings, words: Collection[str]) -> list[str]:
     """Return why the findings fail the command: their level, or no span to check."""
     from mttp.cli.rendering.findings import headline
-    from mttp.cli.rendering.words import count
+    from mttp.pages.words import count
     from mttp.reading.checking import LEVELS
 
     if words and not findings.spans:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, console, fail, print_json, progress, say
-from mttp.cli.rendering.comparison import document, headline, markdown, render
+from mttp.cli.output import Json, fail, print_json, print_page, progress
+from mttp.pages.study import comparison_headline, comparison_page
 from mttp.study import compare as compared
 
 __all__ = ["compare"]
@@ -111,9 +111,7 @@ def compare(
             progress=advance,
         )
     if json:
-        print_json(document(found))
-    elif markdown_:
-        say(markdown(found))
+        print_json(found.to_dict())
     else:
-        console().print(render(found))
-    fail([headline(found)] if strict and found.verdict in ("worse", "inconclusive") else [])
+        print_page(comparison_page(found), markdown=markdown_)
+    fail([comparison_headline(found)] if strict and found.verdict in ("worse", "inconclusive") else [])

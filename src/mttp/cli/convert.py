@@ -13,10 +13,10 @@ from mttp import formats
 from mttp.cli.conditions import conditions
 from mttp.cli.files import Format, writer
 from mttp.cli.output import Strict, finish, progress, say
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.model.curves import CURVE_ADDRESSES
 from mttp.otlp.whole_files import replacing
+from mttp.pages.words import count, visible
 from mttp.reading import engines
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan

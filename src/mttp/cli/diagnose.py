@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, console, fail, print_json, progress, say
+from mttp.cli.output import Json, fail, print_json, print_page, progress
 
 __all__ = ["diagnose"]
 
@@ -68,16 +68,14 @@ def diagnose(
     """
     if fail_on not in _LEVELS:
         raise typer.BadParameter(f"{fail_on!r} is not one of {', '.join(_LEVELS)}", param_hint="--fail-on")
-    from mttp.cli.rendering import diagnosis as report
+    from mttp.pages.study import diagnosis_headline, diagnosis_page
     from mttp.study import diagnose as diagnosed
 
     with progress([recording]) as advance:
         found = diagnosed(recording, quality=quality, run=run, progress=advance)
     if json:
         print_json(found.to_dict())
-    elif markdown_:
-        say(report.markdown(found, everything=all_))
     else:
-        console().print(report.render(found, everything=all_))
+        print_page(diagnosis_page(found), markdown=markdown_, everything=all_)
     bad = () if fail_on == "none" else found.at_least(fail_on)  # type: ignore[arg-type]  # checked above
-    fail([report.headline(found)] if bad else [])
+    fail([diagnosis_headline(found)] if bad else [])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.files import beside, late_facts, write_whole
-from mttp.cli.output import Json, console, fail, print_json, progress, say
+from mttp.cli.output import Json, fail, print_json, print_page, progress, say
 from mttp.errors import ConfigureError, MttpError
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ def gate(
     if not candidate:
         raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
     from mttp.cli.rendering import gate as report
+    from mttp.pages.markdown import markdown
+    from mttp.pages.study import gate_headline, gate_page
     from mttp.study import gate as gated
 
     target = beside(Path(candidate)) if record else None
@@ -124,22 +126,20 @@ def gate(
         raise
     if json:
         print_json(result.to_dict())
-    elif markdown_:
-        say(report.markdown(result))
     else:
-        console().print(report.render(result))
+        print_page(gate_page(result), markdown=markdown_)
     if junit is not None:
         junit.write_bytes(report.junit(result, strict=not lenient))
     if github:
-        _to_github(report.markdown(result), report.workflow_commands(result, strict=not lenient))
+        _to_github(markdown(gate_page(result)), report.workflow_commands(result, strict=not lenient))
     if target is not None:
         _write_verdict(Path(candidate), result, target)
         say(f"wrote the verdict to {target}", error=True)
     if result.verdict == "inconclusive":
-        say(f"mttp: {'warning: ' if lenient else ''}{report.headline(result)}", error=True)
+        say(f"mttp: {'warning: ' if lenient else ''}{gate_headline(result)}", error=True)
         if not lenient:
             raise typer.Exit(2)
-    fail([report.headline(result)] if result.verdict == "reject" else [])
+    fail([gate_headline(result)] if result.verdict == "reject" else [])
 
 
 def _init(path: Path, setting: Setting) -> None:
@@ -155,8 +155,8 @@ def _init(path: Path, setting: Setting) -> None:
 
 def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
     """Write the verdict to a new file, as a fact about the last episode of the candidate."""
-    from mttp.cli.rendering.gate import evidence
     from mttp.model.episodes import Annotation
+    from mttp.pages.study import gate_evidence
     from mttp.reading import labels
     from mttp.reading.scanning import Scan
     from mttp.tables.summary import VERDICT_KEY, VERDICT_SOURCE
@@ -167,7 +167,7 @@ def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
         value=result.verdict,
         episode=result.candidate_identity.last_episode,
         by=VERDICT_SOURCE,
-        explanation=evidence(result),
+        explanation=gate_evidence(result),
     )
     known = labels.known(Scan(path, arrays=False), [fact])
     write_whole(target, list(late_facts([known.resolve(fact)], known)))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.output import Json, fail, print_json, say, working
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError, ReadError
 from mttp.otlp.whole_files import replacing
+from mttp.pages.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.integrations.importing import ImportedFile

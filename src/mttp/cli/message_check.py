@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.output import Json, print_json, say
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import DecodeError
+from mttp.pages.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.mist.messages import MessageLine

@@ -16,8 +16,8 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from mttp.cli.output import Json, console, print_json, say
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError, SendError
+from mttp.pages.words import count, visible
 
 if TYPE_CHECKING:
     from mttp.mist.messages import Message, MessageLine

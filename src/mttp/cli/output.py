@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -38,6 +38,7 @@ __all__ = [
     "finish",
     "is_discarded",
     "print_json",
+    "print_page",
     "progress",
     "receiver",
     "recorded_episodes",
@@ -104,6 +105,18 @@ def print_json(document: object, *, error: bool = False) -> None:
     from mttp.reading.jsonable import to_json
 
     _print(visible_json(to_json(document, indent=2)), error=error)
+
+
+def print_page(blocks: Iterable[dict[str, Any] | None], *, markdown: bool, everything: bool = False) -> None:
+    """Print a page for the terminal, or as Markdown; folded tables are printed with `everything`."""
+    if markdown:
+        from mttp.pages.markdown import markdown as as_markdown
+
+        say(as_markdown(blocks, everything=everything))
+    else:
+        from mttp.pages.terminal import render
+
+        console().print(render(blocks, everything=everything))
 
 
 def _print(text: str, *, error: bool) -> None:
@@ -236,7 +249,7 @@ def fail_on(given: str, *, others: Sequence[str] = (), strict: bool = False) -> 
 
 def failures(words: Collection[str], *, gradings: int, faults: int, problems: Sequence[Problem]) -> list[str]:
     """Return the reasons why the command fails, one for each of `words` that applies."""
-    from mttp.cli.rendering.words import count
+    from mttp.pages.words import count
 
     reasons = {
         "gradings": f"{count(gradings, 'grading')} failed" if gradings else "",

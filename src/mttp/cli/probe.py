@@ -110,7 +110,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
     """Print the report; `every` also lists the values that arrived unchanged."""
     from rich.table import Table
 
-    from mttp.cli.rendering.words import printed
+    from mttp.pages.words import printed
 
     out = console()
     listed = [finding for finding in report.findings if every or finding.outcome != "whole"]
@@ -126,7 +126,7 @@ def _show(report: ProbeReport, *, every: bool) -> None:
 
 def _conclusion(report: ProbeReport) -> Sequence[str]:
     """Return the lines below the table."""
-    from mttp.cli.rendering.words import count
+    from mttp.pages.words import count
     from mttp.workflows.probing import SERVICE
 
     whole = sum(finding.outcome == "whole" for finding in report.findings)

@@ -17,9 +17,9 @@ import typer
 from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
 from mttp.cli.rendering.problems import problem_lines
 from mttp.cli.rendering.pushing import push_document, push_lines
-from mttp.cli.rendering.words import count, visible
 from mttp.errors import ConfigureError
 from mttp.otlp.recording_files import File
+from mttp.pages.words import count, visible
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import find

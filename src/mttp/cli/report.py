@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mttp.cli.output import Json, Sources, fail, print_json, progress, say
-from mttp.cli.rendering.words import count, visible
+from mttp.pages.words import count, visible
 
 __all__ = ["report"]
 

@@ -215,7 +215,7 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     from mttp.cli.rendering import graders
     from mttp.cli.rendering.episodes import episodes_table, runs_table
     from mttp.cli.rendering.problems import problem_lines
-    from mttp.cli.rendering.words import count, counted, printed, shares
+    from mttp.pages.words import count, counted, printed, shares
 
     summary = recording.summary()
     out = console()

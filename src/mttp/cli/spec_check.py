@@ -49,7 +49,7 @@ def spec_check(
       3  The spec can't be read, or can't be used.
     """
     from mttp.cli.rendering.specs import finding_line, findings_document, headline
-    from mttp.cli.rendering.words import visible
+    from mttp.pages.words import visible
     from mttp.rewards.lint import input_findings, lint
     from mttp.rewards.spec import RewardSpec
 

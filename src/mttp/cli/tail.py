@@ -13,11 +13,11 @@ import typer
 
 from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Sources, console, is_discarded, say, working
-from mttp.cli.rendering.words import count, moment, number, printed
 from mttp.errors import ReadError
 from mttp.model.estimates import mean
 from mttp.model.figures import EpisodeFigures
 from mttp.model.spans import SpanRecord
+from mttp.pages.words import count, moment, number, printed
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
 

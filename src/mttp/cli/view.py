@@ -13,7 +13,7 @@ import typer
 
 from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Json, Sources, print_json, say
-from mttp.cli.rendering.words import visible
+from mttp.pages.words import visible
 
 __all__ = ["view"]
 

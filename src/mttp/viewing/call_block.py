@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mttp.model.episodes import Call, Step
-from mttp.viewing.blocks import fact
+from mttp.pages.blocks import fact
 from mttp.viewing.content import content
 from mttp.viewing.episode_curves import seconds_between
 

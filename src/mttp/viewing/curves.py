@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mttp.model.statistics.inference import scipy_stats
-from mttp.viewing.blocks import axis, lines, series
+from mttp.pages.blocks import axis, lines, series
 from mttp.viewing.episode_table import EpisodeTable, Floats
 
 __all__ = ["by_run", "episode_curve"]

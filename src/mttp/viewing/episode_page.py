@@ -9,8 +9,8 @@ from typing import Any
 from mttp.model.chat import Message, frame_message, messages, seen
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step
 from mttp.model.scorings import Reward
+from mttp.pages.blocks import fact
 from mttp.reading.jsonable import jsonable, to_json
-from mttp.viewing.blocks import fact
 from mttp.viewing.call_block import call_block
 from mttp.viewing.content import chat_content, content
 from mttp.viewing.episode_curves import action_strip, curves, timeline

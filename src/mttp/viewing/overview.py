@@ -14,9 +14,7 @@ from mttp.model.counting import NOT_COUNTED, Reason
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
 from mttp.model.statistics.inference import scipy_stats
-from mttp.reading.completeness import sampled
-from mttp.reading.problems import Problem
-from mttp.viewing.blocks import (
+from mttp.pages.blocks import (
     axis,
     counted,
     fact,
@@ -26,6 +24,9 @@ from mttp.viewing.blocks import (
     scatter,
     section,
 )
+from mttp.pages.study import comparison_section, diagnosis_section, gate_section
+from mttp.reading.completeness import sampled
+from mttp.reading.problems import Problem
 from mttp.viewing.curves import by_run, episode_curve
 from mttp.viewing.episode_table import EpisodeTable, Floats, known
 from mttp.viewing.overview_tables import (
@@ -36,7 +37,6 @@ from mttp.viewing.overview_tables import (
     slices_section,
     updates_section,
 )
-from mttp.viewing.study_sections import comparison_section, diagnosis_section, gate_section
 
 if TYPE_CHECKING:
     from mttp.study import Comparison, Diagnosis, GateResult

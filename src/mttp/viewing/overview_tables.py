@@ -12,8 +12,8 @@ import numpy as np
 from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Group, Run, Update
 from mttp.model.gradings import GraderHealth
+from mttp.pages.blocks import axis, column, fact, facts, lines, note, section, series, table
 from mttp.reading.problems import Problem
-from mttp.viewing.blocks import axis, column, fact, facts, lines, note, section, series, table
 from mttp.viewing.episode_table import EpisodeTable, Floats, mean
 
 __all__ = [

@@ -80,7 +80,7 @@ def _found(transport: str | None, timeout: float) -> list[SetupFinding]:
 
 
 def _conclusion(errors: int, warnings: int) -> str:
-    from mttp.cli.rendering.words import counted
+    from mttp.pages.words import counted
 
     return ", ".join(counted({"error": errors, "warning": warnings})) or "nothing is wrong"
 
@@ -89,7 +89,7 @@ def _show(found: Sequence[SetupFinding]) -> None:
     """Print a table of the findings, with the advice below each."""
     from rich.table import Table
 
-    from mttp.cli.rendering.words import printed
+    from mttp.pages.words import printed
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("", "check", "found"):

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
 from mttp.cli.doctor.targets import SetupTarget
-from mttp.cli.rendering.words import duration
 from mttp.otlp.http_client import HttpClient, NoReply, proxy_of
 from mttp.otlp.request_errors import Kind, request_error
 from mttp.otlp.tls import tls_context
+from mttp.pages.words import duration
 
 __all__ = ["clock", "connection", "request", "tls"]
 

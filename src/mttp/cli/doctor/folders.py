@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from mttp.cli.doctor.findings import SetupFinding, error, ok, warning
 from mttp.cli.doctor.targets import SetupTarget
-from mttp.cli.rendering.words import count
+from mttp.pages.words import count
 from mttp.transports.spool import SpoolFolder, bytes_of, folders
 from mttp.transports.spool.folder import lock
 

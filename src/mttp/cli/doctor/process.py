@@ -10,11 +10,11 @@ from importlib.metadata import entry_points
 from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 
 from mttp.cli.doctor.findings import SetupFinding, ok, warning
-from mttp.cli.rendering.words import duration
 from mttp.otlp.encoding import rows
 from mttp.otlp.encoding.encoder import HELPER_VARIABLE, is_off
 from mttp.otlp.encoding.tasks import MESSAGES
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
+from mttp.pages.words import duration
 
 __all__ = ["tracer_provider", "encoding_process"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from rich.text import Text
 
-from mttp.cli.rendering.listing import Listing
-from mttp.cli.rendering.words import NOTHING, duration, moment, number, printed
 from mttp.model.episodes import Episode, Run
+from mttp.pages.listing import Listing
+from mttp.pages.words import NOTHING, duration, moment, number, printed
 from mttp.reading.jsonable import jsonable
 
 __all__ = ["SORTS", "document", "episodes_table", "runs_table", "sorted_by"]

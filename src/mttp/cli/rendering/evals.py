@@ -10,11 +10,11 @@ from rich.text import Text
 
 from mttp.cli.rendering.figures import SHARE_INTERVAL, share_interval
 from mttp.cli.rendering.graders import documents
-from mttp.cli.rendering.listing import Listing
-from mttp.cli.rendering.words import NOTHING, count, duration, moment, number, printed, shares
 from mttp.model.estimates import PassEstimate, TimeQuantiles, t_interval
 from mttp.model.evaluations import OTHER_ERROR, OUTCOMES, EvalSummary, Evaluation, TaskResult
 from mttp.model.gradings import GraderHealth
+from mttp.pages.listing import Listing
+from mttp.pages.words import NOTHING, count, duration, moment, number, printed, shares
 from mttp.reading.jsonable import jsonable
 
 __all__ = [

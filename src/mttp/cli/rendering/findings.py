@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mttp.cli.rendering.problems import problem_lines
-from mttp.cli.rendering.words import cell, count, printed
+from mttp.pages.words import cell, count, printed
 from mttp.reading.checking import Finding, Findings
 from mttp.reading.jsonable import jsonable
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from mttp.cli.rendering.listing import Listing
-from mttp.cli.rendering.words import NOTHING, cell, count, number, printed, shares
 from mttp.model.gradings import OTHER, GraderHealth
 from mttp.model.scorings import INVALID_VALUE, MISSING_INPUT, OUT_OF_RANGE
+from mttp.pages.listing import Listing
+from mttp.pages.words import NOTHING, cell, count, number, printed, shares
 
 __all__ = ["documents", "markdown", "notes", "table"]
 

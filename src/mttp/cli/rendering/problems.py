@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from mttp.cli.rendering.words import cell, count, printed
+from mttp.pages.words import cell, count, printed
 from mttp.reading.problems import Problem
 
 __all__ = ["markdown_warnings", "problem_lines", "warnings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mttp.cli.rendering.words import count, duration, visible
+from mttp.pages.words import count, duration, visible
 from mttp.workflows.pushing import Push
 
 __all__ = ["push_document", "push_lines"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mttp.cli.rendering.words import count, number, printed, shortened
 from mttp.model.episodes import Episode, Step
+from mttp.pages.words import count, number, printed, shortened
 
 if TYPE_CHECKING:
     from mttp.study.alignment import AlignedStep, Alignment, StepDifference

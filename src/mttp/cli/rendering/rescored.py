@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mttp.cli.rendering.listing import Listing
-from mttp.cli.rendering.words import NOTHING, count, number, printed, shortened
+from mttp.pages.listing import Listing
+from mttp.pages.words import NOTHING, count, number, printed, shortened
 
 if TYPE_CHECKING:
     from mttp.workflows.rescoring import RescoredRecording, RewardChange

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.rendering.words import NOTHING, count, number, printed, shortened
+from mttp.pages.words import NOTHING, count, number, printed, shortened
 from mttp.reading.jsonable import jsonable
 from mttp.rewards.rescoring import Rescored, Rescoring
 

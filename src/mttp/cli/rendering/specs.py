@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mttp.cli.rendering.words import count, printed
+from mttp.pages.words import count, printed
 from mttp.reading.jsonable import jsonable
 from mttp.rewards.difference import Bump, Difference, deserved, stated
 from mttp.rewards.document import CombiningFunction, ComponentEntry

@@ -15,10 +15,10 @@ from mttp.cli.rendering import graders
 from mttp.cli.rendering.blocks import plot, sparkline
 from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
 from mttp.cli.rendering.problems import markdown_warnings, problem_lines, warnings
-from mttp.cli.rendering.words import cell, count, counted, duration, moment, number, of, printed, shares
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED
 from mttp.model.episodes import Run
 from mttp.model.weighting import Weighting
+from mttp.pages.words import cell, count, counted, duration, moment, number, of, printed, shares
 from mttp.reading.completeness import sampled
 from mttp.reading.jsonable import jsonable
 from mttp.tables.summary import Summary

@@ -9,10 +9,10 @@ import numpy as np
 from rich.text import Text
 from rich.tree import Tree
 
-from mttp.cli.rendering.words import count, duration, moment, number, printed, shortened
 from mttp.model.chat import Message, frame_message, message_lines, messages, seen, speaker
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.model.evaluations import TaskResult
+from mttp.pages.words import count, duration, moment, number, printed, shortened
 from mttp.reading.jsonable import to_json
 
 __all__ = ["tree"]

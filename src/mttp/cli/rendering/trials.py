@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mttp.cli.rendering.figures import SHARE_INTERVAL, share_interval
-from mttp.cli.rendering.words import NOTHING, count, duration, number, printed
+from mttp.pages.words import NOTHING, count, duration, number, printed
 from mttp.reading.jsonable import jsonable
 from mttp.rewards.case_runs import CaseReport, CaseResult, Instability
 from mttp.rewards.mutations import Mutant, Mutation

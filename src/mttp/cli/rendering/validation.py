@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mttp.cli.rendering.figures import SHARE_INTERVAL, share_interval
 from mttp.cli.rendering.trials import instability_document, instability_line
-from mttp.cli.rendering.words import NOTHING, count, number, printed
+from mttp.pages.words import NOTHING, count, number, printed
 from mttp.reading.jsonable import jsonable
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.validation import RaterAgreement, Validation

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from mttp.cli.rendering.words import NOTHING
+from mttp.pages.words import NOTHING
 
 __all__ = ["Listing"]
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
-
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from mttp.model.printable import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 __all__ = [
     "NOTHING",
     "cell",
+    "cell_text",
     "count",
     "counted",
     "duration",
@@ -87,6 +90,8 @@ def shortened(text: str, limit: int | None = 200, *, hint: str = "") -> str:
 
 def printed(text: object, *, style: str = "", lines: bool = False) -> Text:
     """Return recorded text without markup and with control characters escaped; `lines` keeps line breaks."""
+    from rich.text import Text
+
     return Text(visible(text, lines=lines), style=style)
 
 
@@ -96,3 +101,20 @@ def cell(text: str) -> str:
     for mark in "|<>*[]`~&":
         shown = shown.replace(mark, f"\\{mark}")
     return shown
+
+
+def cell_text(value: object, kind: str = "text") -> str:
+    """Return a cell of a page's table as text, as the kind of its column says."""
+    if value is None or value == "":
+        return NOTHING
+    if kind == "share" and isinstance(value, (int, float)):
+        return f"{value:.0%}"
+    if kind == "seconds" and isinstance(value, (int, float)):
+        return duration(value)
+    if kind == "time" and isinstance(value, int):
+        return moment(value * 1_000_000)
+    if kind in ("episode", "episodes"):
+        return " ".join(trace_id[:8] for trace_id in str(value).split())
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return number(value)
+    return str(value)
