@@ -193,9 +193,9 @@ def diagnosis_page(diagnosis: Diagnosis) -> Iterator[Block | None]:
     """Yield the findings with evidence and advice, the reading of the curves, and the other detectors."""
     quality = "no quality recorded" if diagnosis.quality is None else f"quality: {diagnosis.quality}"
     counts = f"{count(diagnosis.episodes, 'episode')}, {count(diagnosis.updates, 'update')}"
-    yield note(f"{diagnosis.source}: {counts}, {quality}")
     for sentence in diagnosis.sampled:
         yield note(f"warning: {sentence}", "bad")
+    yield note(f"{diagnosis.source}: {counts}, {quality}")
     worst = next((finding.severity for finding in diagnosis.findings), "")
     yield note(diagnosis_headline(diagnosis), _state(worst) if worst or diagnosis.missing else "good")
     items = [

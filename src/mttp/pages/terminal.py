@@ -29,7 +29,7 @@ def render(blocks: Iterable[dict[str, Any] | None], *, everything: bool = False)
     parts: list[RenderableType] = []
     for block in blocks:
         if block is not None:
-            if block["type"] != "note" or block["state"] != "plain":
+            if parts and (block["type"] != "note" or block["state"] != "plain"):
                 parts.append(Text())
             is_folded = block.get("folded") and not everything
             parts += _folded(block) if is_folded else _BLOCKS[block["type"]](block)
