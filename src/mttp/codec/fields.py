@@ -279,11 +279,12 @@ def of_span(
     for name, key in OF_SPANS.items():
         if name in names and (value := found.get(key)) is not None:
             values[name] = value if name == "error_type" else tuple(value)
+    others = {key: value for key, value in found.items() if key not in known}
     for name, prefix in _TEMPLATES.items():
         if name in names:
-            values[name] = templates.decode(prefix, found)
+            values[name] = templates.decode(prefix, others)
     if "extra" in names:
-        values["extra"] = templates.unknown(found, known, prefixes)
+        values["extra"] = templates.unknown(others, known, prefixes)
     return values
 
 

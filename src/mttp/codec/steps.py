@@ -68,10 +68,11 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
     if scoring := components.of_step(found):
         scored = replace(record, span_id="", start_time=record.end_time, attributes=scoring)
         scorings = (*scorings, rewards.decode(scored, {}))
-    noted = [found, *(call.attributes for call in calls if a.CALL_HISTORY_RANGES in call.attributes)]
     values = fields.decode(Step, found) | fields.of_span(Step, record, KEYS, TEMPLATES)
-    values["faults"] = tuple(fault for attributes in noted for fault in attributes.get(a.FAULTS) or ())
-    values["omissions"] = tuple(text for attributes in noted for text in attributes.get(a.OMISSIONS) or ())
+    for call in calls:
+        if a.CALL_HISTORY_RANGES in call.attributes:
+            for name, key in (("faults", a.FAULTS), ("omissions", a.OMISSIONS)):
+                values[name] = (*values.get(name, ()), *(call.attributes.get(key) or ()))
     return Step(
         observation=observation,
         action=action,

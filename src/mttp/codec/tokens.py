@@ -512,7 +512,12 @@ def leave_out(attributes: dict[str, Plain], reason: str, *, names: Sequence[str]
 
 def _rows(attributes: Mapping[str, Plain]) -> list[list[Any]]:
     """Return the layout's rows: name, dtype, length and alignment of each array."""
-    rows: list[list[Any]] = json.loads(attributes.get(a.TOKEN_LAYOUT) or "[]")
+    return _parsed_layout(attributes.get(a.TOKEN_LAYOUT) or "[]")
+
+
+@lru_cache(maxsize=1 << 10)
+def _parsed_layout(layout: str) -> list[list[Any]]:
+    rows: list[list[Any]] = json.loads(layout)
     return rows
 
 

@@ -113,7 +113,10 @@ class Tokens(Value):
         if self.prompt_count is None and self.prompt_ids is not None:
             set_(self, "prompt_count", len(self.prompt_ids))
         if issubclass(type(self.alignment), Mapping):
-            set_(self, "alignment", {**self._guess_alignment(), **self.alignment})
+            arrays = self.arrays()
+            is_known = self.alignment.keys() >= arrays.keys()
+            guessed = dict.fromkeys(arrays, "") if is_known else self._guess_alignment()
+            set_(self, "alignment", {**guessed, **self.alignment})
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays that are not None by name, in layout order."""
@@ -141,7 +144,7 @@ Tokens.INTEGER_ARRAYS = frozenset(name for name, declared in _ARRAYS.items() if 
 def _index(count: Any) -> int:
     """Return a whole number of any library; 0 for anything else."""
     try:
-        return count if type(count) is int else int(count.__index__())
+        return count if type(count) is int else 0 if count is None else int(count.__index__())
     except Exception as error:  # whatever a foreign object raises when it is asked
         raise_interrupt(error)
         return 0

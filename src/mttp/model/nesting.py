@@ -16,7 +16,8 @@ The maximum depth of nested lists and mappings in an attribute's value.
 Protobuf parsers reject a request with 100 nested messages, which 32 nested mappings reach.
 """
 
-_CONTAINERS = (list, tuple, Mapping)
+_CONTAINERS = (list, tuple, dict, Mapping)
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _FEW = 1000
 
 
@@ -64,13 +65,12 @@ def _cut(value: Any, left: int) -> Any:
 
 def _containers(items: Collection[Any]) -> Iterable[Any]:
     # Testing the set of types is cheaper than testing each number of a long list.
-    if any(issubclass(kind, _CONTAINERS) for kind in set(map(type, items))):
-        return [item for item in items if isinstance(item, _CONTAINERS)]
-    return ()
+    kinds = {kind for kind in set(map(type, items)) - _SCALARS if issubclass(kind, _CONTAINERS)}
+    return [item for item in items if type(item) in kinds] if kinds else ()
 
 
 def _items(container: Any) -> Collection[Any]:
-    return container.values() if isinstance(container, Mapping) else container
+    return container if isinstance(container, (list, tuple)) else container.values()
 
 
 def from_json(document: str) -> Any:

@@ -7,7 +7,6 @@ in either case, int64 is text or a number, enums are numbers or names, and an em
 
 from __future__ import annotations
 
-import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
+from pybase64 import b64decode
 
 from mttp.errors import ReadError
 from mttp.model.nesting import MAX_DEPTH
@@ -386,7 +386,7 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         value = pair.value
         if value is None:
             value = _NO_VALUE
-        if value.string_value is not None:  # like _scalar, inlined because this is the hot path
+        if value.string_value is not None:
             found[pair.key] = value.string_value
         elif value.double_value is not None:
             found[pair.key] = float(value.double_value)
@@ -404,18 +404,8 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         if (array := _MAYBE_ARRAY.decode(columns[key].array_value or b"null")) is not None:
             found[key] = _array(array, _NOTHING_CUT, 0)
         elif (encoded := _MAYBE_TEXT.decode(columns[key].bytes_value or b"null")) is not None:
-            found[key] = _bytes(encoded)
+            found[key] = _bytes(encoded, _NOTHING_CUT)
     return found
-
-
-def _scalar(value: messages.Scalar) -> str | bool | int | float | None:
-    if value.string_value is not None:
-        return value.string_value
-    if value.double_value is not None:
-        return float(value.double_value)
-    if value.int_value is not None:
-        return int(value.int_value)
-    return value.bool_value
 
 
 class _Cut(NamedTuple):
@@ -436,18 +426,28 @@ _NOTHING_CUT = _Cut(b"", ())
 def _attributes(
     pairs: Iterable[messages.JsonKeyValue] | None, cut_out: _Cut, depth: int = 0
 ) -> dict[str, Any]:
-    return {pair.key: _plain(pair.value, cut_out, depth) for pair in pairs or ()}
+    attributes: dict[str, Any] = {}
+    for pair in pairs or ():
+        value = pair.value
+        text = None if value is None else value.string_value
+        attributes[pair.key] = _plain(value, cut_out, depth) if text is None else text
+    return attributes
 
 
 def _plain(value: messages.JsonValue | None, cut_out: _Cut, depth: int) -> Any:
     """Return a value at that depth of arrays and maps; those beyond the limit become empty."""
     if value is None:
         return None
-    found = _scalar(value)
-    if found is not None:
-        return found
+    if value.string_value is not None:
+        return value.string_value
+    if value.double_value is not None:
+        return float(value.double_value)
+    if value.int_value is not None:
+        return int(value.int_value)
+    if value.bool_value is not None:
+        return value.bool_value
     if value.bytes_value is not None:
-        return _bytes(_text(value.bytes_value, cut_out))
+        return _bytes(value.bytes_value, cut_out)
     if value.kvlist_value is not None:
         return _attributes(value.kvlist_value.values, cut_out, depth + 1) if depth < MAX_DEPTH else {}
     if value.array_value is None:
@@ -467,15 +467,14 @@ def _array(array: messages.JsonArray, cut_out: _Cut, depth: int) -> list[Any]:
     return found
 
 
-def _text(encoded: str, cut_out: _Cut) -> str:
-    if not cut_out.places or not encoded.startswith(PLACE):
-        return encoded
-    return _TEXT.decode(b'"%b"' % cut_out.items(int(encoded[1:])))
-
-
-def _bytes(encoded: str) -> bytes:
+def _bytes(encoded: str, cut_out: _Cut) -> bytes:
     """Decode base64 of either alphabet, with or without padding: JSON of protobuf allows all."""
+    if cut_out.places and encoded.startswith(PLACE):
+        items = cut_out.items(int(encoded[1:]))
+        with suppress(ValueError):
+            return b64decode(items, validate=True)
+        encoded = _TEXT.decode(b'"%b"' % items)
     if not encoded.isascii():
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
-    return binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))
+    return b64decode(encoded + "=" * (-len(encoded) % 4))
