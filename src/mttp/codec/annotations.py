@@ -100,7 +100,7 @@ def decode(record: SpanRecord, others: Sequence[SpanRecord] = ()) -> Annotation:
         value=_of_steps(found) if is_of_steps else found.get(a.ANNOTATION_VALUE),
         step=found.get(a.STEPS_FIRST_INDEX if is_of_steps else a.STEP_INDEX),
         reward=reward,
-        **fields.of_span(Annotation, record, KEYS, TEMPLATES) | fields.decode(Annotation, found),
+        **fields.of_span(Annotation, record, KEYS, TEMPLATES),
     )
 
 
@@ -126,4 +126,4 @@ def _key(stated: str, key: str | None) -> str:
 def _reward(record: SpanRecord, others: Sequence[SpanRecord]) -> Reward:
     """Return the scoring of an annotation; one with a number and no status is ok."""
     found = {a.REWARD_VALUE: record.attributes.get(a.ANNOTATION_VALUE), **record.attributes}
-    return rewards.decode(record, summary_fields.children(others), found)
+    return rewards.decode(replace(record, attributes=found), summary_fields.children(others))

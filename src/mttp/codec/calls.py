@@ -84,10 +84,11 @@ def decode(record: SpanRecord) -> Call:
     """Return the call of a span."""
     found: Mapping[str, Any] = record.attributes
     operation = str(found[a.GEN_AI_OPERATION_NAME])
+    values = fields.of_span(Call, record)
     if operation == EXECUTE_TOOL:
-        values = {name: found[key] for name, key in _TOOL.items() if key in found}
+        values = {name: value for name, value in values.items() if name not in keys(Call)}
+        values |= {name: found[key] for name, key in _TOOL.items() if key in found}
     else:
-        values = fields.decode(Call, found)
         for name in ("arguments", "result") if a.RUN_ID not in found else ():
             if isinstance(values.get(name), str):  # other instrumentations write JSON
                 values[name] = from_json(values[name])
@@ -97,5 +98,4 @@ def decode(record: SpanRecord) -> Call:
         operation=operation,
         parameters={name: found[key] for name, key in _PARAMETERS.items() if key in found},
         **values,
-        **fields.of_span(Call, record),
     )

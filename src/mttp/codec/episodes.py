@@ -171,7 +171,7 @@ def decode(records: Sequence[SpanRecord]) -> Episode:
     scorings = _scorings(children, span_id)
     closings = sorted(types.get(names.SEGMENT, ()), key=_by_time)
     parts, effective = segments.EpisodeParts.of(types), segments.effective_scoring(scorings)
-    values = fields.of_span(Episode, start, KEYS, TEMPLATES) | fields.decode(Episode, found)
+    values = fields.of_span(Episode, start, KEYS, TEMPLATES)
     if root is None:
         values |= {"status": "unfinished"} | _so_far(segments.Totals(step for _, step in members))
     else:

@@ -152,9 +152,10 @@ def decode(records: Sequence[SpanRecord]) -> Evaluation:
     decoded = tuple(map(_result, results))
     found: Mapping[str, Any] = known.attributes
     values: dict[str, Any] = {"id": "", "samples": 1 + max((result.sample for result in decoded), default=0)}
-    if start is not None:
+    if start is None:
+        values |= fields.decode(Evaluation, found)
+    else:
         values = {"id": start.trace_id, **fields.of_span(Evaluation, start, KEYS, _TEMPLATES)}
-    values |= fields.decode(Evaluation, found)
     values |= {"status": _status(root, known), "start_time": known.start_time}
     values["end_time"] = None if root is None else root.end_time
     return Evaluation(
@@ -192,11 +193,7 @@ def _restated(record: SpanRecord) -> str:
 def _result(record: SpanRecord) -> TaskResult:
     found: Mapping[str, Any] = record.attributes
     passed = found.get(a.TEST_CASE_RESULT_STATUS)
-    values = {
-        "task": "",
-        **fields.of_span(TaskResult, record, RESULT_KEYS),
-        **fields.decode(TaskResult, found),
-    }
+    values = {"task": "", **fields.of_span(TaskResult, record, RESULT_KEYS)}
     if values.get("error_type") in OUTCOMES:
         values["error_type"] = None
     return TaskResult(

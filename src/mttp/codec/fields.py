@@ -230,19 +230,22 @@ def decode(kind: Any, found: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the fields of a value whose attributes are there, or those of them with these names."""
     return {
         name: value if container is None else container(value)
-        for name, key, container in _containers(kind, names)
+        for key, (name, container) in _containers(kind, names).items()
         if (value := found.get(key)) is not None
     }
 
 
+_Container: TypeAlias = "Callable[[Any], Any] | None"
+
+
 @lru_cache(maxsize=64)
-def _containers(kind: Any, names: Sequence[str]) -> list[tuple[str, str, Callable[[Any], Any] | None]]:
-    """Return name, attribute and container of each field with an attribute, or of those with these names."""
+def _containers(kind: Any, names: Sequence[str]) -> dict[str, tuple[str, _Container]]:
+    """Return name and container by the attribute of each field that has one, or of those with these names."""
     known = keys(kind, *names)
-    return [(field.name, field.attribute, _container(field)) for field in table(kind) if field.name in known]
+    return {field.attribute: (field.name, _container(field)) for field in table(kind) if field.name in known}
 
 
-def _container(field: Field) -> Callable[[Any], Any] | None:
+def _container(field: Field) -> _Container:
     """Return what makes the declared value of an attribute's; None if they are the same."""
     if field.attribute in DOCUMENTS:
         return from_json
@@ -259,6 +262,7 @@ _CONTAINERS: dict[str, Callable[[Any], Any]] = {"list[str]": list, "int | str": 
 
 OF_SPANS = {"error_type": a.ERROR_TYPE, "faults": a.FAULTS, "omissions": a.OMISSIONS}
 """The attributes of fields that a value has from its span, whatever it is."""
+_OF_SPAN: dict[str, _Container] = {"faults": tuple, "omissions": tuple}
 _TEMPLATES = {"metrics": a.METRIC, "metadata": a.METADATA}
 _IDENTITY = ("trace_id", "span_id", "start_time", "end_time")
 
@@ -267,19 +271,22 @@ def of_span(
     kind: Any, record: SpanRecord, known: frozenset[str] = frozenset(), prefixes: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """
-    Return the fields that a value has from its span, whatever it is: ids, times, faults, metrics, ...
+    Return the fields that a value has from its span: of its attributes, ids, times, faults, metrics, ...
 
     `extra` has the attributes that are neither `known` nor under one of the prefixes.
     """
-    found: Mapping[str, Any] = record.attributes
-    names = _names(kind)
-    values: dict[str, Any] = {name: getattr(record, name) for name in _IDENTITY if name in names}
+    containers, identity, names = _of_spans(kind)
+    values: dict[str, Any] = {name: getattr(record, name) for name in identity}
+    others: dict[str, Any] = {}
+    for key, value in record.attributes.items():
+        if key in containers:
+            if value is not None:
+                name, container = containers[key]
+                values[name] = value if container is None else container(value)
+        elif key not in known:
+            others[key] = value
     if "error_message" in names:
         values["error_message"] = record.status_message or None
-    for name, key in OF_SPANS.items():
-        if name in names and (value := found.get(key)) is not None:
-            values[name] = value if name == "error_type" else tuple(value)
-    others = {key: value for key, value in found.items() if key not in known}
     for name, prefix in _TEMPLATES.items():
         if name in names:
             values[name] = templates.decode(prefix, others)
@@ -289,8 +296,11 @@ def of_span(
 
 
 @lru_cache(maxsize=64)
-def _names(kind: Any) -> frozenset[str]:
-    return frozenset(field.name for field in table(kind))
+def _of_spans(kind: Any) -> tuple[dict[str, tuple[str, _Container]], list[str], frozenset[str]]:
+    """Return the containers of all its attributes, the names of its ids and times, and all names."""
+    names = frozenset(field.name for field in table(kind))
+    containers = {key: (name, _OF_SPAN.get(name)) for name, key in OF_SPANS.items() if name in names}
+    return containers | _containers(kind, ()), [name for name in _IDENTITY if name in names], names
 
 
 class _FieldRule(NamedTuple):

@@ -71,5 +71,5 @@ def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> 
         weight=found.get(weight),
         parts=below(record.span_id, children),
         calls=tuple(map(calls.decode, calls.below(record.span_id, children))),
-        **{"kind": "", **fields.of_span(Grade, record), **fields.decode(Grade, found)},
+        **{"kind": ""} | fields.of_span(Grade, record),
     )

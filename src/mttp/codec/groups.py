@@ -22,5 +22,4 @@ def encode(group: Group, faults: Faults) -> dict[str, Plain]:
 
 def decode(record: SpanRecord) -> Group:
     """Return the group of a span."""
-    values = fields.of_span(Group, record, KEYS, (a.METRIC, a.METADATA))
-    return Group(**values | fields.decode(Group, record.attributes))
+    return Group(**fields.of_span(Group, record, KEYS, (a.METRIC, a.METADATA)))

@@ -427,13 +427,9 @@ def grades(reward: Reward) -> list[Grade]:
     return [*reward.grades, *plain]
 
 
-def decode(
-    record: SpanRecord,
-    children: Mapping[str, Sequence[SpanRecord]],
-    attributes: Mapping[str, Plain] | None = None,
-) -> Reward:
-    """Return the scoring of a span, or of `attributes`; its grades are among `children`, by parent."""
-    attributes = record.attributes if attributes is None else attributes
+def decode(record: SpanRecord, children: Mapping[str, Sequence[SpanRecord]]) -> Reward:
+    """Return the scoring of a span; its grades are among `children`, by parent."""
+    attributes = record.attributes
     below = [one.attributes for one in children.get(record.span_id, ()) if grade_codec.is_grade(one)]
     weights = component_codec.decode(a.REWARD_WEIGHT, attributes)
     for grade in below:
@@ -442,12 +438,11 @@ def decode(
     scores, statuses = component_codec.scores(attributes)
     component_codec.add_grades(scores, statuses, below)
     return Reward(
-        **{"status": "missing"} | fields.decode(Reward, attributes),
         components=scores,
         component_statuses=statuses,
         weights=weights,
         spec=spec(attributes),
         grades=grade_codec.below(record.span_id, children),
         calls=tuple(map(call_codec.decode, call_codec.below(record.span_id, children))),
-        **fields.of_span(Reward, record),
+        **{"status": "missing"} | fields.of_span(Reward, record),
     )

@@ -68,7 +68,7 @@ def decode(record: SpanRecord, *, scorings: Sequence[Reward] = (), calls: Sequen
     if scoring := components.of_step(found):
         scored = replace(record, span_id="", start_time=record.end_time, attributes=scoring)
         scorings = (*scorings, rewards.decode(scored, {}))
-    values = fields.decode(Step, found) | fields.of_span(Step, record, KEYS, TEMPLATES)
+    values = fields.of_span(Step, record, KEYS, TEMPLATES)
     for call in calls:
         if a.CALL_HISTORY_RANGES in call.attributes:
             for name, key in (("faults", a.FAULTS), ("omissions", a.OMISSIONS)):

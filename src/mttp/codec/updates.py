@@ -86,7 +86,7 @@ def decode(record: SpanRecord, others: Iterable[SpanRecord] = ()) -> Update:
         episodes=_all(consumed, a.UPDATE_EPISODES),
         discarded=templates.decode(a.UPDATE_DISCARDED, found),
         discarded_episodes=discarded,
-        **fields.of_span(Update, record, KEYS, TEMPLATES) | fields.decode(Update, found),
+        **fields.of_span(Update, record, KEYS, TEMPLATES),
     )
 
 

@@ -1,7 +1,7 @@
 """
 Cuts arrays and bytes out of OTLP JSON before the rest is parsed.
 
-They are most of a line with tokens. Unneeded ones are only skipped; each needed one is almost a plain JSON
+They are most of a line with tokens. Unneeded ones are only skipped; each needed array is almost a plain JSON
 list, which a parser of lists reads many times faster.
 """
 
@@ -24,11 +24,10 @@ Place: TypeAlias = tuple[int, int]
 
 _ARRAY, _BYTES = b'"arrayValue":{"values":[{"', b'"bytesValue":"'
 _AFTER_ARRAY = b"}]}"
-_IN_ARRAY, _IN_TEXT = b'{"\x7f":%d}', b"\x7f%d"
+_IN_ARRAY = b'{"\x7f":%d}'
 _KEY = b'"key":"'
 _COLUMN, _SCORE = f"{a.STEPS_COLUMN}.".encode(), SCORE_COLUMN.encode()
 _ADVANTAGES = a.GROUP_ADVANTAGES.encode()
-_OF_TEXT = ord('"')
 _NOTHING = b"0"
 """A placeholder that is neither base64 nor an array item, so that reading it by mistake fails."""
 _INTEGER, _DOUBLE = b'{"intValue":"', b'{"doubleValue":'
@@ -44,20 +43,21 @@ _floats = msgspec.json.Decoder(list[float]).decode
 
 def cut(line: bytes) -> tuple[bytes, list[Place]]:
     """
-    Return the line with numbered placeholders for the items of arrays and for bytes, and their places.
+    Return the line with numbered placeholders for the items of arrays, and their places.
 
-    The first closing bracket or quote is taken as the end. If it belongs to a string or to an inner array,
-    the rest is not valid JSON: a string stays open, or a bracket is closed twice.
+    The first closing bracket is taken as the end. If it belongs to a string or to an inner array, the rest is
+    not valid JSON: a string stays open, or a bracket is closed twice.
     """
-    places = _places(line)
+    places = _places(line, bytes_too=False)
     parts: list[bytes] = []
     written = 0
     for number, (start, end) in enumerate(places):
-        mark = _IN_TEXT if line[start - 1] == _OF_TEXT else _IN_ARRAY
-        parts += line[written:start], mark % number
+        parts += line[written:start], _IN_ARRAY % number
         written = end
+    if not places:
+        return line, []
     short = b"".join((*parts, line[written:]))
-    return (short, places) if places and short.count(PLACE.encode()) == len(places) else (line, [])
+    return (short, places) if short.count(PLACE.encode()) == len(places) else (line, [])
 
 
 def hollowed(line: bytes) -> bytes:
@@ -69,19 +69,19 @@ def hollowed(line: bytes) -> bytes:
     parts: list[bytes] = []
     written = 0
     kept = tuple(key for key, sign in ((_COLUMN, _SCORE), (_ADVANTAGES, _ADVANTAGES)) if sign in line)
-    for start, end in _places(line):
+    for start, end in _places(line, bytes_too=True):
         if not (kept and line.startswith(kept, line.rfind(_KEY, 0, start) + len(_KEY))):
             parts.append(line[written:start])
             written = end
     return _NOTHING.join((*parts, line[written:])) if parts else line
 
 
-def _places(line: bytes) -> list[Place]:
-    """Return the places of arrays and bytes, in order."""
+def _places(line: bytes, *, bytes_too: bool) -> list[Place]:
+    """Return the places of arrays, and of bytes, in order."""
     places: list[Place] = []
     at, array = 0, line.find(_ARRAY)
     while True:
-        text = line.find(_BYTES, at, array) if array >= 0 else line.find(_BYTES, at)
+        text = line.find(_BYTES, at, array if array >= 0 else len(line)) if bytes_too else -1
         if text >= 0:
             start = text + len(_BYTES)
             at = max(line.find(b'"', start), start)
@@ -89,10 +89,11 @@ def _places(line: bytes) -> list[Place]:
                 places.append((start, at))
         elif array >= 0:
             start = at = array + len(_ARRAY) - 2
-            end = line.find(b"]", start)
-            if line[end - 1 : end + 2] == _AFTER_ARRAY and line.startswith(_NUMBER, start):
-                places.append((start, end))
-                at = end
+            if line.startswith(_NUMBER, start):
+                end = line.find(b"]", start)
+                if line[end - 1 : end + 2] == _AFTER_ARRAY:
+                    places.append((start, end))
+                    at = end
             array = line.find(_ARRAY, at)
         else:
             return places

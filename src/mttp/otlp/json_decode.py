@@ -21,7 +21,7 @@ from mttp.errors import ReadError
 from mttp.model.nesting import MAX_DEPTH
 from mttp.model.spans import KEPT_LISTS, Draft, Link, Scope, SpanEvent, SpanRecord, frozen, kept_columns
 from mttp.otlp import json_schema as messages
-from mttp.otlp.json_arrays import PLACE, Place, cut, hollowed, numbers
+from mttp.otlp.json_arrays import Place, cut, hollowed, numbers
 from mttp.otlp.json_nesting import parsed
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import NO_SCALAR, is_scalar
@@ -59,7 +59,6 @@ _SCOPE = msgspec.json.Decoder(messages.JsonScopeHead)
 _ONE = msgspec.json.Decoder(messages.JsonSpan)
 _ONE_OF_SCALARS = msgspec.json.Decoder(messages.ScalarSpan)
 _ARRAY = msgspec.json.Decoder(messages.JsonArray)
-_TEXT = msgspec.json.Decoder(str)
 _MAYBE_ARRAY = msgspec.json.Decoder(messages.JsonArray | None)
 _MAYBE_TEXT = msgspec.json.Decoder(str | None)
 _ATTRIBUTES = msgspec.json.Decoder(list[messages.JsonKeyValue])
@@ -404,12 +403,12 @@ def _scalars(pairs: Iterable[messages.ScalarKeyValue] | None) -> dict[str, Any]:
         if (array := _MAYBE_ARRAY.decode(columns[key].array_value or b"null")) is not None:
             found[key] = _array(array, _NOTHING_CUT, 0)
         elif (encoded := _MAYBE_TEXT.decode(columns[key].bytes_value or b"null")) is not None:
-            found[key] = _bytes(encoded, _NOTHING_CUT)
+            found[key] = _bytes(encoded)
     return found
 
 
 class _Cut(NamedTuple):
-    """The arrays and bytes that were cut out of a line."""
+    """The arrays that were cut out of a line."""
 
     line: bytes
     places: Sequence[Place]
@@ -447,7 +446,7 @@ def _plain(value: messages.JsonValue | None, cut_out: _Cut, depth: int) -> Any:
     if value.bool_value is not None:
         return value.bool_value
     if value.bytes_value is not None:
-        return _bytes(value.bytes_value, cut_out)
+        return _bytes(value.bytes_value)
     if value.kvlist_value is not None:
         return _attributes(value.kvlist_value.values, cut_out, depth + 1) if depth < MAX_DEPTH else {}
     if value.array_value is None:
@@ -467,13 +466,10 @@ def _array(array: messages.JsonArray, cut_out: _Cut, depth: int) -> list[Any]:
     return found
 
 
-def _bytes(encoded: str, cut_out: _Cut) -> bytes:
+def _bytes(encoded: str) -> bytes:
     """Decode base64 of either alphabet, with or without padding: JSON of protobuf allows all."""
-    if cut_out.places and encoded.startswith(PLACE):
-        items = cut_out.items(int(encoded[1:]))
-        with suppress(ValueError):
-            return b64decode(items, validate=True)
-        encoded = _TEXT.decode(b'"%b"' % items)
+    with suppress(ValueError):
+        return b64decode(encoded, validate=True)
     if not encoded.isascii():
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
