@@ -6,10 +6,14 @@ The file has 200 MB of OTLP JSON lines with arrays as OTLP has them, one episode
 trace ids change from copy to copy. `group-by` asks for the number of episodes and their mean return by
 environment, `columns` for every attribute of every span, arrays included. DuckDB is given the schema, and
 reads with all cores.
+
+Another 200 MB are the chats of `chat.py` as mttp writes them: messages, texts, and arrays as packed bytes.
+`chats` asks for everything as objects; `scan` goes through the spans without keeping them.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import zlib
@@ -18,11 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case, Figures, Measure
+from chat import POOL, STEPS, chats
+from recorders import LOCAL, own
 
 SECONDS, QUICK_SECONDS, ROUNDS = 200.0, 2.0, 5
 """Size of the file in MB."""
-SAME = ("groups", "columns")
+SAME = ("groups", "columns", "chats")
 RECORDED = Path("../native.jsonl")
+CHATS = Path("..") / f"{LOCAL}.jsonl"
+EPISODES = 22
+"""Number of chats in one MB."""
 DISTINCT = 200
 """Number of different episodes."""
 
@@ -31,8 +40,14 @@ DISTINCT = 200
 
 
 def prepare(quick: bool) -> None:
-    """Write the file."""
-    lines, size = _lines(), 1e6 * (QUICK_SECONDS if quick else SECONDS)
+    """Write the files."""
+    megabytes = QUICK_SECONDS if quick else SECONDS
+    recorder, pool = own(), chats(POOL, lists=False)
+    for number in range(int(megabytes) * EPISODES):
+        for _ in recorder.play(pool[number % POOL]):
+            pass
+    recorder.close()
+    lines, size = _lines(), 1e6 * megabytes
     written = copies = 0
     with Path(RECORDED.name).open("wb") as file:
         while written < size:
@@ -218,9 +233,99 @@ def _totals(ids: Any, logprobs: Any, rewards: Any, envs: Any, statuses: Any) -> 
     }
 
 
+# Chats.
+
+
+def orjson_chats() -> Any:
+    """Parse each line, and make an object of each attribute: messages, texts and arrays of numpy."""
+    import orjson
+
+    columns: dict[str, list[Any]] = {}
+    with CHATS.open("rb") as file:
+        for line in file:
+            for block in orjson.loads(line)["resourceSpans"]:
+                for scoped in block["scopeSpans"]:
+                    for span in scoped["spans"]:
+                        attributes = {pair["key"]: _object(pair["value"]) for pair in span["attributes"]}
+                        attributes |= _arrays(attributes)
+                        for key, value in attributes.items():
+                            columns.setdefault(key, []).append(value)
+    return _chats(
+        columns["ids"],
+        columns["logprobs"],
+        columns["mttp.observation.value"],
+        columns["mttp.action.value"],
+        columns["mttp.episode.status"],
+    )
+
+
+def _object(value: dict[str, Any]) -> Any:
+    for kind, given in value.items():
+        if kind == "intValue":
+            return int(given)
+        if kind == "bytesValue":
+            return base64.b64decode(given)
+        if kind == "arrayValue":
+            return [_object(item) for item in given["values"]]
+        if kind == "kvlistValue":
+            return {pair["key"]: _object(pair["value"]) for pair in given["values"]}
+        return given
+    return None
+
+
+def _arrays(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of a block of tokens."""
+    import numpy as np
+
+    arrays, start = {}, 0
+    for name, dtype, length, _ in json.loads(attributes.get("mttp.token.layout", "[]")):
+        arrays[name] = np.frombuffer(attributes["mttp.token.data"], dtype, length, start)
+        start += arrays[name].nbytes
+    return arrays
+
+
+def own_chats() -> Any:
+    """Read every episode as a value."""
+    import mttp
+
+    episodes = mttp.read(CHATS).episodes
+    steps = [step for episode in episodes for step in episode.steps]
+    blocks = [step.tokens for step in steps if step.tokens is not None]
+    return _chats(
+        [block.ids for block in blocks],
+        [block.logprobs for block in blocks],
+        [step.observation for step in steps],
+        [step.action for step in steps],
+        [episode.status for episode in episodes],
+    )
+
+
+def _chats(ids: Any, logprobs: Any, observations: Any, actions: Any, statuses: Any) -> Any:
+    """Return a digest of the values that does not depend on their order."""
+    return {
+        "ids": sum(int(block.sum(dtype="int64")) for block in ids),
+        "logprobs": round(sum(float(block.sum(dtype="float64")) for block in logprobs), 3),
+        "observations": sum(len(message["content"]) for messages in observations for message in messages),
+        "actions": sum(map(len, actions)),
+        "episodes": len(statuses),
+    }
+
+
+def own_scan(_: float) -> Figures:
+    """Go through all spans."""
+    import mttp
+
+    steps = sum(span.name == "step" for span in mttp.scan(CHATS, arrays=True))
+    assert steps >= STEPS
+    return {"steps": steps}
+
+
 CASES = {
     "DuckDB, group-by": Case(_answered("groups", duckdb_groups)),
     "mttp, group-by": Case(_answered("groups", own_groups)),
     "orjson, columns": Case(_answered("columns", orjson_columns)),
     "mttp, columns": Case(_answered("columns", own_columns)),
+    "orjson, chats": Case(_answered("chats", orjson_chats)),
+    "mttp, chats": Case(_answered("chats", own_chats)),
+    "mttp, scan": Case(own_scan),
 }

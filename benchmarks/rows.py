@@ -145,6 +145,22 @@ ROWS = (
                 1.4,
                 2,
             ),
+            Part(
+                "all of chats: orjson over mttp",
+                "reading",
+                _times("orjson, chats", "mttp, chats", "process_s"),
+                0.7,
+                1,
+            ),
+            Part(
+                "memory, a loop over chats",
+                "reading",
+                _worst("memory_mb", "mttp, scan"),
+                250,
+                150,
+                at_least=False,
+                unit="MB",
+            ),
         ],
     ),
     Row(

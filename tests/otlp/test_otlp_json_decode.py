@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import LineError, decode_line, decode_spans
+from mttp.semconv import attributes as a
 
 TRACE = "5b8efff798038103d269b633813fc60c"
 SPAN = "eee19b7ec3c1b174"
@@ -182,6 +184,37 @@ def test_a_negative_zero_of_a_program_in_go_keeps_its_sign(spacing: tuple[str, s
 
     assert "[-0.0, [-0.0, 0.5], [-0.0, '\"doubleValue\":-0}']]" == str([*whole.values()])
     assert (str(whole), "{'0': -0.0}") == (str(again), str(scalars))
+
+
+@given(st.binary(max_size=9), st.text("A+/-_=", max_size=3), st.booleans(), st.booleans())
+def test_base64_has_either_alphabet_and_may_lack_its_padding(
+    content: bytes, ending: str, is_for_urls: bool, is_padded: bool
+):
+    """
+    What is written in the alphabet for URLs, or without padding, is the same bytes, and nothing else is lost.
+    """
+    encoded = (base64.urlsafe_b64encode if is_for_urls else base64.b64encode)(content).decode()
+    encoded = encoded if is_padded else encoded.rstrip("=")
+    untidy = f"{encoded}{ending}".translate(str.maketrans("-_", "+/")).rstrip("=")
+
+    assert content == value_of({"bytesValue": encoded})
+    try:
+        expected = base64.b64decode(untidy + "=" * (-len(untidy) % 4))
+    except ValueError as error:
+        with pytest.raises(LineError, match=re.escape(f"not valid OTLP JSON: {error}")):
+            value_of({"bytesValue": f"{encoded}{ending}"})
+    else:
+        assert expected == value_of({"bytesValue": f"{encoded}{ending}"})
+
+
+def test_spans_share_the_names_of_attributes():
+    """
+    An attribute of the convention is one object for all spans, which saves a tenth of a recording's memory.
+    """
+    given_line = line({"key": a.RUN_ID, "value": {"stringValue": "r"}}, {"key": "x", "value": {}})
+    keys = [key for _ in range(2) for key in decode_line(given_line)[0].attributes if key != "x"]
+
+    assert keys[0] is keys[1] is a.RUN_ID
 
 
 def test_nan_is_read():

@@ -280,9 +280,10 @@ def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[s
     A step may be both in a block and a span, or in several blocks, since each transport makes its own.
     """
     spans = types.get(names.STEP, ())
-    known = {_key(segments.segment(record), record.attributes) for record in spans}
+    columns = types.get(names.STEPS, ())
+    known = {_key(segments.segment(record), record.attributes) for record in spans} if columns else ()
     packed: dict[tuple[object, ...], tuple[str, Step]] = {}
-    for record in types.get(names.STEPS, ()):
+    for record in columns:
         part = segments.segment(record)
         for step in blocks.decode(record):
             if (part, step.agent, step.index) not in known:
@@ -292,11 +293,11 @@ def _steps(types: _Types, children: summary_fields.Children) -> Iterator[tuple[s
                     packed[key] = part, step
     yield from packed.values()
     for record in spans:
-        mine = children.get(record.span_id, [])
+        mine = children.get(record.span_id, ())
         step = steps.decode(
             record,
             scorings=[rewards.decode(child, children) for child in mine if _is_reward(child)],
-            calls=[*calls.below(record.span_id, children)],
+            calls=[*calls.below(record.span_id, children)] if mine else (),
         )
         yield segments.segment(record), step
 

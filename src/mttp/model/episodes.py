@@ -104,16 +104,14 @@ class Tokens(Value):
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        for name in self.ARRAYS:
-            given = getattr(self, name)
-            if given is not None:
-                set_(self, name, _token_array(name, given, integer=name in self.INTEGER_ARRAYS))
+        arrays = self.arrays()
+        for name, given in arrays.items():
+            set_(self, name, _token_array(name, given, integer=name in self.INTEGER_ARRAYS))
         if self.count is None and self.ids is not None:
             set_(self, "count", len(self.ids))
         if self.prompt_count is None and self.prompt_ids is not None:
             set_(self, "prompt_count", len(self.prompt_ids))
         if issubclass(type(self.alignment), Mapping):
-            arrays = self.arrays()
             is_known = self.alignment.keys() >= arrays.keys()
             guessed = dict.fromkeys(arrays, "") if is_known else self._guess_alignment()
             set_(self, "alignment", {**guessed, **self.alignment})

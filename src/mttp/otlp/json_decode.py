@@ -7,6 +7,7 @@ in either case, int64 is text or a number, enums are numbers or names, and an em
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -77,6 +78,8 @@ _NULL = msgspec.Raw(b"null")
 _NO_VALUE = messages.ScalarOrText()
 _negative_zeros = re.compile(rb'"doubleValue":\s*-0(?=\s*})').sub
 _COLUMN = f"{a.STEPS_COLUMN}."
+_SHARED = {key: key for name, key in vars(a).items() if name.isupper()}
+"""The attributes of the convention, one object each for all spans."""
 _HEX = "0123456789abcdefABCDEF"
 _INVALID = (ValueError, OverflowError, RecursionError, msgspec.DecodeError)
 _OTHER_SIGNALS = {"resourceLogs": "logs", "resourceMetrics": "metrics", "resourceProfiles": "profiles"}
@@ -429,7 +432,8 @@ def _attributes(
     for pair in pairs or ():
         value = pair.value
         text = None if value is None else value.string_value
-        attributes[pair.key] = _plain(value, cut_out, depth) if text is None else text
+        key = pair.key
+        attributes[_SHARED.get(key, key)] = _plain(value, cut_out, depth) if text is None else text
     return attributes
 
 
@@ -473,4 +477,4 @@ def _bytes(encoded: str) -> bytes:
     if not encoded.isascii():
         raise ValueError("bytesValue is not base64")
     encoded = encoded.replace("-", "+").replace("_", "/").rstrip("=")
-    return b64decode(encoded + "=" * (-len(encoded) % 4))
+    return binascii.a2b_base64(encoded + "=" * (-len(encoded) % 4))
