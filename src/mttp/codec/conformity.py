@@ -330,16 +330,12 @@ def _is_of_dtype(value: Any, expected: str) -> bool:
 def _has_huge(values: Iterable[Any]) -> bool:
     """Return whether values contain integers beyond 64 bits; the values must not be deep."""
     for value in values:
-        kind = type(value)
-        if kind is int:
+        if type(value) is int:
             if not _INT64_MIN <= value <= _INT64_MAX:
                 return True
-        elif kind in _FLAT:
+        elif type(value) in _FLAT or not isinstance(value, _AROUND):
             continue
-        elif isinstance(value, (list, tuple)):
-            if _has_huge(value):
-                return True
-        elif isinstance(value, Mapping) and _has_huge(value.values()):
+        elif _has_huge(value.values() if isinstance(value, Mapping) else value):
             return True
     return False
 

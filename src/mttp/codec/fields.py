@@ -262,7 +262,6 @@ _CONTAINERS: dict[str, Callable[[Any], Any]] = {"list[str]": list, "int | str": 
 
 OF_SPANS = {"error_type": a.ERROR_TYPE, "faults": a.FAULTS, "omissions": a.OMISSIONS}
 """The attributes of fields that a value has from its span, whatever it is."""
-_OF_SPAN: dict[str, _Container] = {"faults": tuple, "omissions": tuple}
 _TEMPLATES = {"metrics": a.METRIC, "metadata": a.METADATA}
 _IDENTITY = ("trace_id", "span_id", "start_time", "end_time")
 
@@ -299,7 +298,11 @@ def of_span(
 def _of_spans(kind: Any) -> tuple[dict[str, tuple[str, _Container]], list[str], frozenset[str]]:
     """Return the containers of all its attributes, the names of its ids and times, and all names."""
     names = frozenset(field.name for field in table(kind))
-    containers = {key: (name, _OF_SPAN.get(name)) for name, key in OF_SPANS.items() if name in names}
+    containers: dict[str, tuple[str, _Container]] = {
+        key: (name, None if name == "error_type" else tuple)
+        for name, key in OF_SPANS.items()
+        if name in names
+    }
     return containers | _containers(kind, ()), [name for name in _IDENTITY if name in names], names
 
 

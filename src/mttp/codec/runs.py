@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mttp.codec import fields, kinds, templates
+from mttp.codec import fields, kinds
 from mttp.codec.plain import Faults, Plain, to_json
 from mttp.codec.secrets import Secrets
 from mttp.model.declarations import keys
@@ -56,11 +56,8 @@ def decode(records: Sequence[SpanRecord]) -> Run:
         packages=packages,
         python=_joined(found, _PYTHON),
         platform=_joined(found, _PLATFORM),
-        extra=templates.unknown(found, KEYS, (a.METADATA,)),
         complete=root is not None,
-        start_time=record.start_time,
-        end_time=None if root is None else root.end_time,
-        **fields.decode(Run, found),
+        **fields.of_span(Run, record, KEYS, (a.METADATA,)) | ({"end_time": None} if root is None else {}),
     )
 
 
