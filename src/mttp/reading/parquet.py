@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -22,8 +23,10 @@ from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_c
 __all__ = [
     "FileError",
     "has_checksum",
+    "read_batches",
     "read_blocks",
     "read_traces",
+    "records",
     "size_estimate",
     "span_columns",
     "span_table",
@@ -38,6 +41,8 @@ _START = b"PAR1mttp sha256 "
 """The first bytes of a file; the SHA-256 digest of the bytes after it, in hex, and a newline follow."""
 _DIGEST_SIZE = 64
 _PIECE = 1 << 20
+_OF_SCOPES = ("scope", "resource", *URLS)
+"""Columns of long texts that most spans have in common."""
 _ID_PATTERNS = {
     "trace_id": "^[0-9a-f]{32}$",
     "span_id": "^[0-9a-f]{16}$",
@@ -58,9 +63,10 @@ class FileError(ReadError):
 
 def write(path: str | os.PathLike[str], records: Iterable[SpanRecord]) -> int:
     """Write the spans in row groups, compressed by zstd; return their number."""
-    arrow = _schema()
-    import pyarrow
+    pyarrow = _pyarrow("writing Parquet")
     from pyarrow import parquet
+
+    arrow = _schema()
 
     count = 0
     with (
@@ -125,7 +131,29 @@ def _pyarrow_reads(path: Path) -> Iterator[None]:
 def read_blocks(path: Path, *, arrays: bool, progress: Progress | None = None) -> Iterator[list[SpanRecord]]:
     """The spans of a file, batch by batch; raises FileError if it is damaged or not a recording."""
     file = _open(path)
-    yield from _blocks(path, file, range(file.metadata.num_row_groups), arrays=arrays, progress=progress)
+    for batch in _batches(path, file, arrays=arrays, progress=progress):
+        with _pyarrow_reads(path):
+            spans = spans_of(batch, arrays=arrays)
+        yield spans
+
+
+def read_batches(path: Path, *, progress: Progress | None = None) -> Iterator[Any]:
+    """
+    The spans of a file whose checksum is right as Arrow batches, without columns of arrays or without values.
+
+    Raises FileError if it is not a recording.
+    """
+    for batch in _batches(path, _open(path), arrays=False, progress=progress, is_whole=True):
+        with _pyarrow_reads(path):
+            checked = _checked(batch)
+            checked.validate(full=True)
+        yield checked
+
+
+def records(path: Path, batch: Any) -> list[SpanRecord]:
+    """The spans of a batch, without arrays; raises FileError for invalid attributes."""
+    with _pyarrow_reads(path):
+        return spans_of(batch, arrays=False)
 
 
 def read_traces(path: Path, trace_ids: Set[str]) -> Iterator[SpanRecord]:
@@ -137,9 +165,10 @@ def read_traces(path: Path, trace_ids: Set[str]) -> Iterator[SpanRecord]:
             for number in range(file.metadata.num_row_groups)
             if _holds(file.read_row_group(number, columns=["trace_id"]).column(0), trace_ids)
         ]
-    for number in groups:
-        for block in _blocks(path, file, [number], arrays=True, trace_ids=trace_ids):
-            yield from block
+    for batch in _batches(path, file, groups=groups, trace_ids=trace_ids):
+        with _pyarrow_reads(path):
+            spans = spans_of(batch, arrays=True)
+        yield from spans
 
 
 def _holds(column: Any, values: Set[str]) -> bool:
@@ -149,15 +178,21 @@ def _holds(column: Any, values: Set[str]) -> bool:
     return bool(compute.any(compute.is_in(column, value_set=pyarrow.array([*values], column.type))).as_py())
 
 
-def _blocks(
+def _batches(
     path: Path,
     file: Any,
-    groups: Sequence[int],
     *,
-    arrays: bool,
+    arrays: bool = True,
+    groups: Sequence[int] | None = None,
     progress: Progress | None = None,
     trace_ids: Set[str] | None = None,
-) -> Iterator[list[SpanRecord]]:
+    is_whole: bool = False,
+) -> Iterator[Any]:
+    """
+    The Arrow batches of row groups, by default all, with the columns of spans.
+
+    Of a file that `is_whole`, columns without a value are left out: pyarrow may crash on damaged statistics.
+    """
     import pyarrow
     from pyarrow import compute
 
@@ -168,15 +203,36 @@ def _blocks(
             reason = f"this Parquet file is not a recording; {advice}"
             raise FileError("not_traces", path, reason)
         row_bytes = path.stat().st_size / max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[*groups], columns=names):
-            if progress is not None:
-                progress(round(row_bytes * len(batch)))
-            if trace_ids is not None:
-                wanted = pyarrow.array([*trace_ids], batch.column("trace_id").type)
-                batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
-                if not len(batch):
-                    continue
-            yield spans_of(batch.select(names), arrays=arrays)
+        for group in range(file.metadata.num_row_groups) if groups is None else groups:
+            empty = _columns_without_values(file, group) if is_whole else ()
+            present = [name for name in names if name in SPAN or name not in empty]
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=present):
+                if progress is not None:
+                    progress(round(row_bytes * len(batch)))
+                if trace_ids is not None:
+                    wanted = pyarrow.array([*trace_ids], batch.column("trace_id").type)
+                    batch = batch.filter(compute.is_in(batch.column("trace_id"), value_set=wanted))
+                if len(batch):
+                    yield batch.select(present)
+
+
+def _columns_without_values(file: Any, group: int) -> set[str]:
+    """The columns of which no row of a row group has a value, as far as the file says so; not of lists."""
+    from pyarrow import types
+
+    empty, first, found = set(), 0, file.metadata.row_group(group)
+    for field in file.schema_arrow:
+        statistics = None if types.is_list(field.type) else found.column(first).statistics
+        if statistics is not None and statistics.has_null_count and statistics.null_count == found.num_rows:
+            empty.add(field.name)
+        first += _leaves(field.type)
+    return empty
+
+
+def _leaves(arrow_type: Any) -> int:
+    """The number of columns that a Parquet file has for a type."""
+    fields = [arrow_type.field(number).type for number in range(arrow_type.num_fields)]
+    return sum(map(_leaves, fields)) or 1
 
 
 def span_columns(schema: Any, *, arrays: bool) -> list[str]:
@@ -194,18 +250,29 @@ def spans_of(batch: Any, *, arrays: bool) -> list[SpanRecord]:
     """The spans of an Arrow batch of `span_columns`; raises ValueError for invalid ids and times."""
     from pyarrow import types
 
+    checked = _checked(batch)
+    columns = dict(zip(checked.schema.names, checked.columns, strict=True))
+    maps = {field.name for field in checked.schema if types.is_map(field.type)}
+    return list(from_columns(_lists(columns), arrays=arrays, maps=maps))
+
+
+def _checked(batch: Any) -> Any:
+    """The batch with the types of our columns; raises ValueError for invalid ids and times."""
+    import pyarrow
+
     schema = _schema()
+    expected = dict(zip(schema.names, schema.types, strict=True))
     columns = {
-        name: batch.column(name).cast(schema.field(name).type) if name in schema.names else batch.column(name)
-        for name in batch.schema.names
+        name: column if _is_shared(name, column) else column.cast(expected.get(name, column.type))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
     _check(columns)
-    maps = {field.name for field in batch.schema if types.is_map(field.type)}
-    return list(from_columns(_lists(columns), arrays=arrays, maps=maps))
+    return pyarrow.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
 def span_table(records: Sequence[SpanRecord]) -> Any:
     """The spans as an Arrow table; raises ReadError for times beyond 64 bits."""
+    _pyarrow("writing Parquet")
     return _table(records, _schema())
 
 
@@ -220,7 +287,7 @@ def _check(columns: Mapping[str, Any]) -> None:
         if not compute.all(compute.match_substring_regex(columns[name], pattern)).as_py():
             raise ValueError(f"{name} is not an id in every span")
     for name, type_ in SPAN.items():
-        if type_ == "time" and compute.any(compute.less(columns[name].cast("int64"), 0)).as_py():
+        if type_ == "time" and (compute.min(columns[name].cast("int64")).as_py() or 0) < 0:
             raise ValueError(f"{name} is before 1970")
 
 
@@ -229,7 +296,9 @@ def _open(path: Path) -> Any:
     from pyarrow import parquet
 
     with _pyarrow_reads(path):
-        return parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
+        texts = [field.name for field in file.schema_arrow if field.name in _OF_SCOPES and _is_text(field.type)]
+        return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 
 def _lists(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -239,6 +308,19 @@ def _lists(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
         for name, column in columns.items()
         if column.null_count < len(column)
     }
+
+
+def _is_text(arrow_type: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(arrow_type))
+
+
+def _is_shared(name: str, column: Any) -> bool:
+    """Whether a column has each text of scopes once."""
+    from pyarrow import types
+
+    return name in _OF_SCOPES and types.is_dictionary(column.type) and _is_text(column.type.value_type)
 
 
 def _is_array(arrow_type: Any) -> bool:
@@ -301,8 +383,10 @@ def _table(group: Sequence[SpanRecord], arrow: Any) -> Any:
     return pyarrow.Table.from_arrays(arrays, schema=arrow)
 
 
+@cache
 def _schema() -> Any:
-    pyarrow = _pyarrow("writing Parquet")
+    import pyarrow
+
     scalars = {
         "string": pyarrow.string(),
         "int": pyarrow.int64(),

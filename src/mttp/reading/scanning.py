@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -247,8 +248,11 @@ class Scan:
 
         try:
             has_checksum = parquet.has_checksum(item.path)
-            for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
-                yield self._conforming(block, str(item.path))
+            if self._columns is not None and has_checksum and not self._arrays:
+                yield from self._rows(item.path, self._columns)
+            else:
+                for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
+                    yield self._conforming(block, str(item.path))
         except parquet.FileError as error:
             if item.named:
                 raise
@@ -258,6 +262,16 @@ class Scan:
             message = "the file has no checksum, since another program wrote it: damage would not be detected"
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
+
+    def _rows(self, path: Path, columns: Columns) -> Iterator[Iterable[SpanRecord | Rows]]:
+        """Yield the spans of a Parquet file that this package wrote, most of them as rows."""
+        from mttp.reading import parquet
+
+        rows = import_module(columns.of_batches).BatchRows(*columns.arguments)
+        records = partial(parquet.records, path)
+        conforming = partial(self._conforming, source=str(path))
+        for batch in parquet.read_batches(path, progress=self._progress):
+            yield rows.items(batch, records=records, conforming=conforming)
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)

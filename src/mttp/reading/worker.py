@@ -22,7 +22,7 @@ from mttp.reading.lines import Decoded, LineFault, decode
 from mttp.semconv import attributes as a
 from mttp.semconv import translation
 
-__all__ = ["Columns", "Rows", "pack", "unpack"]
+__all__ = ["Columns", "Rows", "is_apart", "pack", "unpack"]
 
 
 class Columns(NamedTuple):
@@ -30,15 +30,17 @@ class Columns(NamedTuple):
 
     module: str
     """The module whose `SpanRows` makes them."""
+    of_batches: str
+    """The module whose `BatchRows` makes them of spans that are in columns already."""
     arguments: tuple[Any, ...]
-    """Plain arguments of `SpanRows`."""
+    """Plain arguments of both."""
 
 
 class Rows(NamedTuple):
     """Spans as some rows of columns."""
 
     columns: Any
-    """Plain data: what `SpanRows` returned, for all of the part of the file."""
+    """What `SpanRows` or `BatchRows` made of a part of the file, by name."""
     start: int
     stop: int
 
@@ -74,7 +76,7 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
         for span in spans or ():
             is_first = span.scope is not scope
             scope = span.scope
-            if _is_apart(span, is_first=is_first):
+            if is_apart(span, is_first=is_first):
                 items.append(span)
                 continue
             start = len(rows)
@@ -90,7 +92,7 @@ def _in(columns: Any, span: SpanRecord | Rows) -> SpanRecord | Rows:
     return span._replace(columns=columns) if isinstance(span, Rows) else span
 
 
-def _is_apart(span: SpanRecord, *, is_first: bool) -> bool:
+def is_apart(span: SpanRecord, *, is_first: bool) -> bool:
     """Return whether the reader has to see a span, which may be the first of its scope."""
     is_of_unknown = is_first and translation.age(span.scope.schema_url) in ("newer", "unknown")
     return is_of_unknown or a.GAP_SPANS in span.attributes or kinds.is_run(span)

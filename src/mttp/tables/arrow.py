@@ -7,7 +7,7 @@ Columns of plain values by SQL type, as data that a process can hand to another,
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final, TypeAlias
 
@@ -15,13 +15,15 @@ import numpy as np
 
 from mttp.reading.worker import Rows
 
-__all__ = ["Column", "arrow_table", "encode"]
+__all__ = ["Column", "arrow_table", "arrow_tables", "arrow_type", "as_arrow", "encode"]
 
 Column: TypeAlias = tuple[str, int, list[Any], list[Any]]
 """SQL type, length, the buffers of an Arrow array as bytes or None, and the columns of the values within."""
 
 _LIST: Final = "[]"
 _MAP: Final = "MAP("
+_ROWS: Final = 10_000
+"""Rows that a table has at least, since many small ones take long to load."""
 _SCALARS: Final[dict[str, tuple[type, Any]]] = {
     "VARCHAR": (str, ""),
     "BIGINT": (int, 0),
@@ -52,9 +54,26 @@ def arrow_table(rows: Rows, *, place: int) -> Any:
     import pyarrow as pa
 
     count = rows.stop - rows.start
-    places = _arrow(encode(range(place, place + count), "BIGINT"))
-    columns = [_arrow(column).slice(rows.start, count) for column in rows.columns.values()]
+    places = as_arrow(encode(range(place, place + count), "BIGINT"))
+    arrays = [as_arrow(column) if isinstance(column, tuple) else column for column in rows.columns.values()]
+    columns = [column.slice(rows.start, count) for column in arrays]
     return pa.Table.from_arrays([places, *columns], names=["place", *rows.columns])
+
+
+def arrow_tables(rows: Iterable[Rows], *, place: int = 1) -> Iterator[Any]:
+    """Yield rows as tables of at least `_ROWS` rows, but for the last one; their `place` counts from there."""
+    import pyarrow as pa
+
+    tables: list[Any] = []
+    count = 0
+    for part in rows:
+        tables.append(arrow_table(part, place=place + count))
+        count += part.stop - part.start
+        if count >= _ROWS:
+            yield pa.concat_tables(tables, promote_options="default")
+            tables, place, count = [], place + count, 0
+    if tables:
+        yield pa.concat_tables(tables, promote_options="default")
 
 
 def _scalars(values: Sequence[Any], type_: str) -> Column:
@@ -99,24 +118,26 @@ def _inner_types(type_: str) -> list[str]:
     return type_.removeprefix(_MAP).removesuffix(")").split(", ")
 
 
-def _arrow(column: Column) -> Any:
+def as_arrow(column: Column) -> Any:
+    """Return a column as an Arrow array."""
     import pyarrow as pa
 
     type_, length, buffers, within = column
-    children = [*map(_arrow, within)]
-    arrow_type = _arrow_type(type_)
+    children = [*map(as_arrow, within)]
+    arrow = arrow_type(type_)
     if type_.startswith(_MAP):
-        fields = [arrow_type.key_field, arrow_type.item_field]
+        fields = [arrow.key_field, arrow.item_field]
         children = [pa.StructArray.from_arrays(children, fields=fields)]
     pieces = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
-    return pa.Array.from_buffers(arrow_type, length, pieces, children=children)
+    return pa.Array.from_buffers(arrow, length, pieces, children=children)
 
 
-def _arrow_type(type_: str) -> Any:
+def arrow_type(type_: str) -> Any:
+    """Return Arrow's type of an SQL type."""
     import pyarrow as pa
 
     if type_ in _SCALARS:
         scalars = {"VARCHAR": pa.string, "BIGINT": pa.int64, "DOUBLE": pa.float64, "BOOLEAN": pa.bool_}
         return scalars[type_]()
-    inner = map(_arrow_type, _inner_types(type_))
+    inner = map(arrow_type, _inner_types(type_))
     return pa.list_(*inner) if type_.endswith(_LIST) else pa.map_(*inner)

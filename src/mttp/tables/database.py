@@ -23,7 +23,7 @@ from mttp.reading.problems import Kind, Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
 from mttp.reading.worker import Columns, Rows
-from mttp.tables.arrow import arrow_table
+from mttp.tables.arrow import arrow_tables
 from mttp.tables.spans import (
     CONTENT,
     DERIVED,
@@ -408,7 +408,7 @@ class Database:
     def _load_spans(self, types: Mapping[str, str]) -> None:
         """Read the spans; the columns with these types follow those that every span has."""
         arrays = needs_arrays(types) or self._unpacks
-        wanted = Columns("mttp.tables.spans", ([*types], self._unpacks))
+        wanted = Columns("mttp.tables.spans", "mttp.tables.batches", ([*types], self._unpacks))
         self._scan = Scan(
             self._source, arrays=arrays, strict=self._strict, progress=self._progress, columns=wanted
         )
@@ -416,15 +416,13 @@ class Database:
         described = ", ".join(f"{name} {type_}" for name, type_ in present.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE arrivals ({described})")
         self._run_records.clear()
-        place = 1
-        for rows in all_rows(self._noted(self._scan), SpanRows(*wanted.arguments)):
-            for name in rows.columns.keys() - present.keys():
+        for table in arrow_tables(all_rows(self._noted(self._scan), SpanRows(*wanted.arguments))):
+            for name in {*table.column_names} - present.keys():
                 present[name] = types[name]
                 self._connection.execute(f'ALTER TABLE arrivals ADD COLUMN "{name}" {types[name]}')
-            self._connection.register("batch", arrow_table(rows, place=place))
+            self._connection.register("batch", table)
             self._connection.execute("INSERT INTO arrivals BY NAME SELECT * FROM batch")
             self._connection.unregister("batch")
-            place += rows.stop - rows.start
         if self._traces is not None:
             query = "DELETE FROM arrivals WHERE trace_id NOT IN (SELECT unnest(?::VARCHAR[]))"
             self._connection.execute(query, [[*self._traces]])

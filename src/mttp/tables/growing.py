@@ -12,7 +12,7 @@ from mttp.model.figures import EpisodeFigures
 from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.tables.arrow import arrow_table
+from mttp.tables.arrow import arrow_tables
 from mttp.tables.database import (
     column_types,
     in_order,
@@ -133,11 +133,12 @@ class GrowingEpisodes:
         self._connection.unregister("traces")
 
     def _store(self) -> None:
-        for rows in all_rows(self._waiting, SpanRows([*self._types], unpack=False)):
-            self._connection.register("batch", arrow_table(rows, place=self._count))
+        rows = all_rows(self._waiting, SpanRows([*self._types], unpack=False))
+        for table in arrow_tables(rows, place=self._count):
+            self._connection.register("batch", table)
             self._connection.execute("INSERT INTO history BY NAME SELECT * FROM batch")
             self._connection.unregister("batch")
-            self._count += rows.stop - rows.start
+            self._count += len(table)
         self._waiting = []
 
 

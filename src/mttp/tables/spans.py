@@ -44,6 +44,7 @@ __all__ = [
     "SpanRows",
     "all_rows",
     "column_type",
+    "labels",
     "needs_arrays",
 ]
 
@@ -143,8 +144,9 @@ def _score_statuses(record: SpanRecord) -> list[tuple[str, str]] | None:
     return [*components.scores(record.attributes)[1].items()] or None
 
 
-def _labels(record: SpanRecord) -> list[tuple[str, str | None]] | None:
-    values = templates.decode(a.METADATA, record.attributes)
+def labels(attributes: Mapping[str, Any]) -> list[tuple[str, str | None]] | None:
+    """Return the labels of a span with these attributes; None without any."""
+    values = templates.decode(a.METADATA, attributes)
     return [(name, _label(value)) for name, value in values.items()] or None
 
 
@@ -220,7 +222,7 @@ DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]
         (a.OMISSIONS, OMISSIONS_OF_STEPS),
         lambda record: [*omitted(record.attributes)],
     ),
-    "labels": ("MAP(VARCHAR, VARCHAR)", (f"{a.METADATA}.",), _labels),
+    "labels": ("MAP(VARCHAR, VARCHAR)", (f"{a.METADATA}.",), lambda record: labels(record.attributes)),
     "label": ("VARCHAR", (a.ANNOTATION_VALUE,), lambda record: _label(record.attributes[a.ANNOTATION_VALUE])),
     "prompt": ("VARCHAR", (a.OBSERVATION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_INPUT_MESSAGES), _prompt),
     "completion": ("VARCHAR", (a.ACTION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_OUTPUT_MESSAGES), _completion),
@@ -306,6 +308,10 @@ class SpanRows:
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def columns_of(self, attribute: str) -> set[str]:
+        """Return the columns whose values come from an attribute."""
+        return {name for name, source in self._sources.items() if source.keys_among({attribute})}
 
     def add(self, record: SpanRecord) -> None:
         """Add a span."""
