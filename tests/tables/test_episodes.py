@@ -20,6 +20,7 @@ from reading.recorded_kinds import every_kind, every_way
 from reading.traces import START, episode, part, scattered, span_id, trace_id, write
 from released import FOLDER, Held
 from specimen import episodes as any_episodes
+from tables.converted import assert_converted
 from tables.oracle import expected_figures, known
 from training_runs import record as record_training_run
 
@@ -144,7 +145,8 @@ TEXTS = ("prompt", "completion")
 
 
 def assert_equal(source: Any) -> list[dict[str, Any]]:
-    """Check each row of a source's episodes, field by field; return the rows."""
+    """Check each row of a source's episodes, field by field, and that of its Parquet file; return the rows."""
+    assert_converted(source)
     recording = mttp.read(source)
     wanted, found = expected(recording), computed(source)
     assert [row["trace_id"] for row in wanted] == [row["trace_id"] for row in found]

@@ -18,6 +18,7 @@ from reading.recorded_kinds import every_kind, every_way
 from reading.traces import episode as finished_episode
 from reading.traces import write
 from specimen import episodes
+from tables.converted import assert_converted
 from tables.reference import columns
 from tables.values import ROWS, grades
 
@@ -66,7 +67,8 @@ def assert_rows(name: str, expected: list[dict[str, Any]], found: list[dict[str,
 
 
 def assert_equal(source: Any) -> None:
-    """Every table of a source equals the table of its values."""
+    """Every table of a source equals the table of its values, also if it is converted."""
+    assert_converted(source)
     recording = mttp.read(source)
     with Database(source) as database:
         for name, rows_of in ROWS.items():
