@@ -145,7 +145,7 @@ TEXTS = ("prompt", "completion")
 
 
 def assert_equal(source: Any) -> list[dict[str, Any]]:
-    """Check each row of a source's episodes, field by field, and that of its Parquet file; return the rows."""
+    """Check each row of a source's episodes, field by field, and those of its Parquet file; return them."""
     assert_converted(source)
     recording = mttp.read(source)
     wanted, found = expected(recording), computed(source)

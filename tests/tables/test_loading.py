@@ -6,16 +6,20 @@ import math
 import random
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pyarrow
 import pytest
 from reading.traces import episode, foreign, of_version, run, write
+from released import Held
+from tables.converted import assert_converted
 
 import mttp
 from mttp.model.spans import SpanRecord
-from mttp.reading import decoder_pool, scanning
+from mttp.reading import decoder_pool, parquet, scanning
 from mttp.reading.worker import Rows
 from mttp.semconv import attributes as a
 from mttp.tables import TABLES, Database
@@ -97,6 +101,97 @@ def test_several_processes_load_what_one_does(
     }
     assert several["runs"]
     assert pools
+
+
+PLAIN = {
+    "text": {a.OBSERVATION_VALUE: 'ü "quoted" \\ {"key":"x"}', a.ACTION_VALUE: 7},
+    "messages": {a.OBSERVATION_VALUE: [{"role": "user", "content": "a"}], a.ACTION_VALUE: [1, 2]},
+    "label": {f"{a.METADATA}.level": 3, f"{a.METADATA}.names": ["x"], a.ACTION_VALUE: "left"},
+    "components": {f"{a.REWARD_SCORE}.correct": 0.5, f"{a.REWARD_SCORE_STATUS}.format": "error"},
+    "metrics": {f"{a.METRIC}.m{number}": 1.0 for number in range(300)},
+    "array": {a.OBSERVATION_VALUE: b"\0" * 8, a.OBSERVATION_DTYPE: "int64", a.OBSERVATION_SHAPE: [1]},
+    "type": {a.SPAN_TYPE: "step"},
+}
+"""Attributes of steps that become rows at once."""
+OTHERS = {
+    "empty text": {a.METADATA: ""},
+    "unknown": {"mttp.of.tomorrow": 1.5, "of.others": "x"},
+    "exact name": {f"{a.REWARD_SCORE}.a_b": 0.5, f"{a.REWARD_COMPONENT_NAME}.a_b": "a/b"},
+    "omissions": {a.OMISSIONS: [f"{a.STEP_REWARD}: nan is not supported by the receiver"]},
+    "faults": {a.FAULTS: ["wrong_value: x", "wrong_value: y"]},
+    "deep": {a.ENV_KWARGS: "[" * 40 + "]" * 40},
+    "many brackets": {a.ENV_KWARGS: "[]" * 40},
+    "wrong type": {a.STEP_REWARD: "much", a.ENV_ID: 7},
+    "huge": {a.ACTION_VALUE: 2**63},
+    "dtype of nothing": {a.OBSERVATION_VALUE: "text", a.OBSERVATION_DTYPE: "int64"},
+    "unknown dtype": {a.OBSERVATION_DTYPE: "words"},
+    "loss": {a.GAP_SPANS: 2, a.GAP_EPISODES: 1},
+    "value": {a.ANNOTATION_VALUE: 0.5},
+}
+"""Attributes of steps that become records first."""
+
+
+def mixed(*attributes: dict[str, Any]) -> list[SpanRecord]:
+    """Return episodes whose steps have these attributes in turn, with a run, a loss and spans of others."""
+    spans = [span for number in range(12) for span in episode(number, steps=5, marked=number % 2 == 0)]
+    more = cycle([{}, *attributes])
+    spans = [
+        replace(span, attributes={**span.attributes, **next(more)}) if span.name == "step" else span
+        for span in spans
+    ]
+    return [*spans[:20], *run(), foreign(1), *spans[20:40], lost(3), *spans[40:], *spans[:30], *run()]
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *OTHERS])
+def test_parquet_loads_as_its_spans_do(name: str) -> None:
+    """
+    Rows, runs and problems are equal, whatever a step has.
+    """
+    assert_converted(Held(mixed({**PLAIN, **OTHERS}[name])))
+
+
+@pytest.mark.parametrize("version", ["9.0.0", "0.0.7", "x"])
+def test_parquet_of_unknown_versions_loads_as_its_spans_do(version: str) -> None:
+    spans = mixed(*PLAIN.values(), *OTHERS.values())
+    theirs = [*of_version(episode(98), version), *of_version(episode(99), "9.0.1")]
+
+    assert_converted(Held([*spans[:30], *theirs, *spans[30:], *theirs]))
+
+
+def test_a_deep_resource_in_parquet_is_left_out_as_in_other_files() -> None:
+    deep: Any = "x"
+    for _ in range(31):
+        deep = [deep]
+    spans = [
+        replace(span, scope=replace(span.scope, resource={"deep": deep}), trace_state="ot=th:8")
+        if number % 3
+        else replace(span, trace_state="ot=th:8")
+        for number, span in enumerate(mixed())
+    ]
+
+    assert_converted(Held(spans))
+
+
+def test_steps_of_a_parquet_file_become_rows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Spans are made of the runs and of what reading changes or reports only.
+    """
+    path = tmp_path / "a.parquet"
+    parquet.write(path, [*run(), *mixed(*PLAIN.values(), OTHERS["deep"])])
+    made: list[SpanRecord] = []
+
+    def spans_of(batch: Any, *, arrays: bool) -> list[SpanRecord]:
+        made.extend(spans := original(batch, arrays=arrays))
+        return spans
+
+    original = parquet.spans_of
+    monkeypatch.setattr(parquet, "spans_of", spans_of)
+    with Database(path) as database:
+        database.prepare("SELECT * FROM episodes")
+
+    steps = [span for span in made if span.name == "step"]
+    assert {"run first", "step", "gap", "GET"} == {span.name for span in made} - {"episode.start"}
+    assert all(a.ENV_KWARGS in span.attributes for span in steps[1:])
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -297,7 +297,9 @@ def _open(path: Path) -> Any:
 
     with _pyarrow_reads(path):
         file = parquet.ParquetFile(path)
-        texts = [field.name for field in file.schema_arrow if field.name in _OF_SCOPES and _is_text(field.type)]
+        texts = [
+            field.name for field in file.schema_arrow if field.name in _OF_SCOPES and _is_text(field.type)
+        ]
         return parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mttp.codec import summary_fields
 from mttp.codec.conformity import Conformity
@@ -202,7 +202,7 @@ class Scan:
                     self._note_gap(record, item)
                 yield record
 
-    def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[SpanRecord], None, bool]:
+    def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[Any], None, bool]:
         """Yield the item's spans block by block; return whether the item is a recording."""
         if isinstance(item, PartitionedDataset):
             yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), repr(item))
@@ -242,7 +242,7 @@ class Scan:
                 )
             yield kept
 
-    def _parquet(self, item: File) -> Generator[Iterable[SpanRecord], None, bool]:
+    def _parquet(self, item: File) -> Generator[Iterable[Any], None, bool]:
         """The blocks of a Parquet file; only a file that the caller named raises if it is damaged."""
         from mttp.reading import parquet
 
@@ -263,7 +263,7 @@ class Scan:
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
 
-    def _rows(self, path: Path, columns: Columns) -> Iterator[Iterable[SpanRecord | Rows]]:
+    def _rows(self, path: Path, columns: Columns) -> Iterator[Iterable[Any]]:
         """Yield the spans of a Parquet file that this package wrote, most of them as rows."""
         from mttp.reading import parquet
 

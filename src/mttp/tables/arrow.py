@@ -61,7 +61,7 @@ def arrow_table(rows: Rows, *, place: int) -> Any:
 
 
 def arrow_tables(rows: Iterable[Rows], *, place: int = 1) -> Iterator[Any]:
-    """Yield rows as tables of at least `_ROWS` rows, but for the last one; their `place` counts from there."""
+    """Yield rows as tables of at least `_ROWS` rows, but for the last; their `place` counts from there."""
     import pyarrow as pa
 
     tables: list[Any] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ from mttp.tables.spans import SPAN_COLUMNS, SpanRows, column_type, labels
 
 __all__ = ["BatchRows"]
 
+_Records: TypeAlias = Callable[[Any], Iterable[SpanRecord]]
 _OTHERS: Final = "attributes"
 """The column of the attributes that have no column of their own, OTLP JSON."""
 _SCOPES: Final = ("scope", "resource", *URLS)
@@ -60,10 +61,15 @@ _MAPS: Final = {
 }
 """Columns of rows that are columns of a batch where the keys of components are their names."""
 _KEY: Final = '{"key":"'
-_SCALAR: Final = (
-    r'(?:stringValue":"(?:[^"\\]|\\.)*"|intValue":"-?\d{1,18}"|doubleValue":-?\d[-+.\dEe]*|boolValue":(?:true|false))'
+_SCALAR: Final = "|".join(
+    [
+        r'stringValue":"(?:[^"\\]|\\.)*"',
+        r'intValue":"-?\d{1,18}"',
+        r'doubleValue":-?\d[-+.\dEe]*',
+        r'boolValue":(?:true|false)',
+    ]
 )
-"""A scalar in OTLP JSON, a pattern."""
+"""A pattern of scalars in OTLP JSON."""
 _INVALID: Final = (ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
@@ -84,15 +90,15 @@ class BatchRows:
         self._scopes: dict[tuple[str | None, ...], bool] = {}
         """Whether reading neither changes nor reports a scope."""
         self._needless: dict[str, bool] = {}
-        """Whether an attribute without a column is needed for labels at most."""
+        """Whether an attribute without a column of its own is needed for labels at most."""
         keys = "|".join(re.escape(key) for key in sorted(_ANY) if not self._records.columns_of(key))
-        self._simple = rf'^\[(?:{{"key":"(?:{keys})","value":{{"{_SCALAR}}}}},?)*\]$'
+        self._simple = rf'^\[(?:{{"key":"(?:{keys})","value":{{"(?:{_SCALAR})}}}},?)*\]$'
 
     def items(
         self,
         batch: Any,
         *,
-        records: Callable[[Any], Iterable[SpanRecord]],
+        records: _Records,
         conforming: Callable[[Iterable[SpanRecord]], Iterable[SpanRecord]],
     ) -> Iterator[SpanRecord | Rows]:
         """
@@ -102,11 +108,9 @@ class BatchRows:
         """
         columns, is_plain = self._plain(batch, records)
         order, apart, places = np.flatnonzero(is_plain), [], []
-        for place, record in zip(
-            np.flatnonzero(~is_plain).tolist(),
-            conforming(records(batch.filter(_booleans(~is_plain)))) if len(order) < len(batch) else (),
-            strict=True,
-        ):
+        others = np.flatnonzero(~is_plain).tolist()
+        read = conforming(records(batch.filter(_booleans(~is_plain)))) if others else ()
+        for place, record in zip(others, read, strict=True):
             if is_apart(record, is_first=True):
                 apart.append((place, record))
                 continue
@@ -123,7 +127,7 @@ class BatchRows:
             start = stop
         yield from _rows(columns, start, len(order))
 
-    def _plain(self, batch: Any, records: Callable[[Any], Iterable[SpanRecord]]) -> tuple[dict[str, Any], Any]:
+    def _plain(self, batch: Any, records: _Records) -> tuple[dict[str, Any], Any]:
         """Return the columns of the spans that become rows at once, and which of all spans these are."""
         count = len(batch)
         named = zip(batch.schema.names, batch.columns, strict=True)
@@ -134,7 +138,7 @@ class BatchRows:
         is_plain &= self._is_in_plain_scope(batch, records)
         for name in DOCUMENTS & present.keys():
             is_plain &= ~_may_be_deep(present[name])
-        marks = [None] * count
+        marks: list[Any] = [None] * count
         for place, attributes in self._others(present, has, is_plain):
             has[_OTHERS][place] = len(attributes)
             marks[place] = labels(attributes)
@@ -154,9 +158,10 @@ class BatchRows:
             if name in self._types
         }, is_plain
 
-    def _is_in_plain_scope(self, batch: Any, records: Callable[[Any], Iterable[SpanRecord]]) -> Any:
+    def _is_in_plain_scope(self, batch: Any, records: _Records) -> Any:
         """Return for each span whether reading neither changes nor reports its scope."""
-        texts, codes = _distinct(len(batch), *(batch.column(name) for name in _SCOPES if name in batch.schema.names))
+        columns = [batch.column(name) for name in _SCOPES if name in batch.schema.names]
+        texts, codes = _distinct(len(batch), *columns)
         _, firsts = np.unique(codes, return_index=True)
         for first in firsts.tolist():
             key = texts[codes[first]]
@@ -169,18 +174,19 @@ class BatchRows:
         self, present: Mapping[str, Any], has: Mapping[str, Any], is_plain: Any
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """
-        Yield places with the attributes that have no column, and add the numbers of those not yielded to `has`.
+        Yield the attributes without columns of spans that may need them, with the places of these spans.
 
-        A span with one that is needed is no longer plain.
+        Of the other spans, `has` gets their number. A span that has to be a record is no longer plain.
         """
         from pyarrow import compute
 
         if _OTHERS not in present:
             return
         having = is_plain & (has[_OTHERS] > 0)
-        of_numbers = [has[dtype] > 0 for dtype in _DTYPES.values() if dtype in has]
         simple = having & (_numbers(compute.match_substring_regex(present[_OTHERS], self._simple)) > 0)
-        simple &= ~np.logical_or.reduce(of_numbers) if of_numbers else True
+        dtypes = {key: has[dtype] for key, dtype in _DTYPES.items() if dtype in has}
+        for numbers in dtypes.values():
+            simple &= numbers == 0
         has[_OTHERS][:] = simple * _numbers(compute.count_substring(present[_OTHERS], pattern=_KEY))
         rest = having & ~simple
         texts = present[_OTHERS].filter(_booleans(rest)).to_pylist()
@@ -189,8 +195,9 @@ class BatchRows:
                 attributes = decode_attributes(text, arrays=False)
             except _INVALID:
                 attributes = {"": NO_SCALAR}
-            has_dtype = any(_DTYPES[key] in has and has[_DTYPES[key]][place] for key in _DTYPES.keys() & attributes.keys())
-            is_plain[place] = not has_dtype and all(map(self._is_other, attributes, attributes.values()))
+            is_plain[place] = all(map(self._is_other, attributes, attributes.values())) and not any(
+                dtypes[key][place] for key in dtypes.keys() & attributes.keys()
+            )
             if is_plain[place]:
                 yield place, attributes
 
@@ -219,9 +226,8 @@ def _merged(
     order = np.concatenate([order, np.array(places, np.int64)])
     arranged = np.argsort(order, kind="stable")
     table = table.take(_integers(arranged)).combine_chunks()
-    return {name: column.chunk(0) for name, column in zip(table.column_names, table.columns, strict=True)}, order[
-        arranged
-    ]
+    merged = {name: table.column(name).chunk(0) for name in table.column_names}
+    return merged, order[arranged]
 
 
 def _shapes(present: Mapping[str, Any], has: Mapping[str, Any]) -> tuple[list[_Shape], Any]:
@@ -246,7 +252,8 @@ def _shapes(present: Mapping[str, Any], has: Mapping[str, Any]) -> tuple[list[_S
 def _shape(name: str, attributes: Mapping[str, Any], *, is_root: bool) -> _Shape:
     """Return the shape of spans with that name and these attributes; the values are those that tell."""
     kind = kinds.of(name, attributes, is_root=is_root)
-    like = SpanRecord(trace_id="", span_id="", name=name, parent_id="" if is_root else "1", attributes=attributes)
+    parent_id = "" if is_root else "of another span"
+    like = SpanRecord(trace_id="", span_id="", parent_id=parent_id, name=name, attributes=attributes)
     telling = {a.RUN_ID: ""} | {key: attributes[key] for key in _TELLING if key in attributes}
     _, misfits = Conformity().examine(SpanRecord(trace_id="", span_id="", name="", attributes=telling))
     is_plain = (
@@ -274,7 +281,7 @@ def _distinct(count: int, *columns: Any) -> tuple[list[tuple[str | None, ...]], 
         values = [*encoded.dictionary.to_pylist(), None]
         which = np.where(_numbers(column.is_valid()), _numbers(encoded.indices), len(values) - 1)
         alike, codes = np.unique(codes * len(values) + which, return_inverse=True)
-        texts = [(*texts[place], values[of]) for place, of in (divmod(code, len(values)) for code in alike.tolist())]
+        texts = [(*texts[code // len(values)], values[code % len(values)]) for code in alike.tolist()]
     return texts, codes
 
 
@@ -282,7 +289,8 @@ def _lengths(column: Any) -> Any:
     """Return the number of attributes that each row has in a column."""
     from pyarrow import types
 
-    return np.diff(_numbers(column.offsets)) if types.is_map(column.type) else _numbers(column.is_valid())
+    is_map = types.is_map(column.type)
+    return np.diff(_numbers(column.offsets)) if is_map else _numbers(column.is_valid()).astype(np.int64)
 
 
 def _may_be_deep(column: Any) -> Any:
