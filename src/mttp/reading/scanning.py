@@ -181,7 +181,7 @@ class Scan:
 
         return start(sizes, arrays=self._arrays, columns=self._columns)
 
-    def _spans(self, item: File | RecordedSpans) -> Generator[SpanRecord, None, bool]:
+    def _spans(self, item: File | RecordedSpans) -> Generator[Any, None, bool]:
         """The item's spans; an unknown version of the convention becomes one problem per item."""
         scope: Scope | None = None
         is_noted = False
