@@ -194,6 +194,15 @@ ROWS = (
                 at_least=False,
                 unit="MB",
             ),
+            Part(
+                "memory, Parquet",
+                "comparing",
+                _worst("memory_mb", "mttp, Parquet"),
+                250,
+                150,
+                at_least=False,
+                unit="MB",
+            ),
         ],
     ),
     Row(
