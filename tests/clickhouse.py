@@ -76,7 +76,7 @@ class ClickHouse:
                 answer = self._session.query(sql[: found.start()] if found else sql, kind).bytes() or b""
             except Exception as error:
                 return 500, "text/plain", str(error).encode()
-        self.bytes += len(answer) if '"spans"' in sql else 0
+        self.bytes += len(answer) if "`spans`" in sql else 0
         return 200, "application/octet-stream", answer
 
 

@@ -90,7 +90,7 @@ def test_the_extra_for_language_models_is_small():
             brought.add(requirement(one)[0])
 
     assert {"typer", "pyarrow", "scipy", "pyyaml", "openai", "starlette"} <= brought
-    assert not brought & {"wandb", "scikit-learn", "matplotlib", "ibis-framework"}
+    assert not brought & {"wandb", "scikit-learn", "matplotlib", "sqlglot"}
 
 
 def test_the_site_keeps_a_folder_for_each_version():

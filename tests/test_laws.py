@@ -463,7 +463,7 @@ HEAVY = {
     "matplotlib",
     "tensorboardX",
     "wandb",
-    "ibis",
+    "sqlglot",
     "fsspec",
     "pyspark",
 }

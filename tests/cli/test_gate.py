@@ -257,7 +257,7 @@ def test_the_gate_needs_no_other_extra() -> None:
         for task in range(60):
             with mttp.episode(task=f"t{task}") as episode:
                 episode.reward(1.0)
-    others = ("rfc8785", "ibis", "sklearn", "krippendorff", "matplotlib", "starlette", "openai")
+    others = ("rfc8785", "sqlglot", "sklearn", "krippendorff", "matplotlib", "starlette", "openai")
     code = f"import sys; sys.modules |= dict.fromkeys({others}); from mttp.cli import main; main()"
     command = [sys.executable, "-c", code, "gate", "new.jsonl", "--rules", "rules.yaml"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -25,13 +25,15 @@ from mttp.cli.app import app
 from mttp.cli.rendering import summary as report
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Scope, SpanRecord
-from mttp.reading.engines import DatasetAddress, writing
+from mttp.reading.engines import DatasetAddress, Selection, writing
 from mttp.reading.engines import dataset as engine_dataset
 from mttp.reading.engines.duckdb import _DuckDBEngine
+from mttp.reading.engines.selecting import traces_of, translated
 from mttp.reading.engines.writing import dataset_writer
 from mttp.semconv import attributes as a
 
-pytest.importorskip("ibis")
+pytest.importorskip("duckdb")
+pytest.importorskip("fsspec")
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -284,7 +286,7 @@ def test_times_of_addresses(given: str):
 
 @pytest.mark.parametrize(
     ("address", "module", "extra"),
-    [("dataset", "ibis", "dataset"), ("s3://b/runs", "s3fs", "s3")],
+    [("dataset", "fsspec", "dataset"), ("s3://b/runs", "s3fs", "s3")],
 )
 def test_a_missing_library_is_named(address: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch):
     """
@@ -305,6 +307,31 @@ def test_one_episode_is_read_by_its_trace(address: str):
 
     assert wanted == found
     assert [5, 2] == found.steps[0].tokens.ids.tolist()  # type: ignore[union-attr]  # it has tokens
+
+
+@pytest.mark.parametrize("option", ["task=x' OR 1=1 --", "env=\\' OR 1=1 --", 'run=" OR 1=1 --'])
+def test_options_are_values_and_no_sql(address: str, option: str):
+    """
+    Nothing matches.
+    """
+    with pytest.raises(ReadError, match="nothing was found"):
+        mttp.read(f"{address}?{option}")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "parts"),
+    [
+        ("clickhouse", ['arrayJoin("mttp.group.episodes")', 'has("mttp.task.slices"', "'it''s \\\\'"]),
+        ("spark", ["EXPLODE(`mttp.group.episodes`)", "ARRAY_CONTAINS(`mttp.task.slices`", "'it\\'s \\\\'"]),
+    ],
+)
+def test_a_selection_in_the_sql_of_other_engines(dialect: str, parts: list[str]):
+    """
+    Lists, names and quoted values are written as the engine reads them.
+    """
+    query = translated(traces_of(Selection(task=("it's \\",), slice=("even",))), dialect)
+
+    assert [] == [part for part in parts if part not in query]
 
 
 def test_many_episodes_are_joined(address: str, monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,7 @@ from reading.traces import episode, write
 import mttp
 from mttp.errors import ReadError
 
-pytest.importorskip("ibis")
+pytest.importorskip("duckdb")
 s3fs = pytest.importorskip("s3fs")
 moto_server = pytest.importorskip("moto.server")
 

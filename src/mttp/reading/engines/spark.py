@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from mttp.errors import MissingExtra, ReadError
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
+from mttp.reading.engines.selecting import translated
 
 __all__ = ["open"]
 
@@ -32,31 +33,24 @@ class _SparkEngine:
         self.unfinished_writes = 0  # Spark does not list files that begin with an underscore
         self._address = address
         self._path = path.rstrip("/")
-        self._connection: Any = None
         self._session: Any = None
-        self._table: Any = None
 
-    def spans(self, runs: Sequence[str]) -> Any:  # noqa: ARG002 - Spark leaves out partitions itself
-        """Return the table, an ibis expression."""
-        if self._connection is None:
-            self._connect()
-        if self._table is None:
+    def open(self, runs: Sequence[str]) -> Any:  # noqa: ARG002 - Spark leaves out partitions itself
+        """Make the table `spans`; return its Arrow schema."""
+        if self._session is None:
+            self._session = self._connect()
             place = f"{self._path}/{layout.SPANS}"
             with self._within_time():
-                found = self._session.read.parquet(place)
-                if len({layout.version_of(path) for path in found.inputFiles()}) > 1:
-                    found = self._session.read.parquet(place, mergeSchema=True)
-            self._table = self._view(found)
-        return self._table
+                frame = self._session.read.parquet(place)
+                if len({layout.version_of(path) for path in frame.inputFiles()}) > 1:
+                    frame = self._session.read.parquet(place, mergeSchema=True)
+            frame.createOrReplaceTempView("spans")
+        with self._within_time():
+            return self._session.table("spans").limit(0).toArrow().schema
 
-    def _view(self, frame: Any) -> Any:
-        name = f"mttp_{uuid.uuid4().hex}"
-        frame.createOrReplaceTempView(name)
-        return self._connection.table(name)
-
-    def _connect(self) -> None:
+    def _connect(self) -> Any:
+        """Return a session of the cluster with views of its own."""
         try:
-            import ibis
             from pyspark.sql import SparkSession
         except ImportError as error:
             raise MissingExtra(
@@ -70,10 +64,10 @@ class _SparkEngine:
         builder = SparkSession.builder.master(self._address.place).appName("mttp")
         for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
             builder = builder.config(name, "false")
-        self._session = active or builder.getOrCreate()
-        self._session.sparkContext.setLogLevel("ERROR")
-        self._session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        self._connection = ibis.pyspark.connect(self._session)
+        session = (active or builder.getOrCreate()).newSession()
+        session.sparkContext.setLogLevel("ERROR")
+        session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        return session
 
     def _check_port(self) -> None:
         """Raise ReadError where nothing listens: Spark itself tries for a minute."""
@@ -84,11 +78,11 @@ class _SparkEngine:
             advice = "is the master of the cluster running there?"
             raise ReadError(f"{self._address}: {error.strerror or error}; {advice}") from error
 
-    def batches(self, expression: Any) -> Iterator[Any]:
-        """The rows of an expression as Arrow batches, which arrive together."""
+    def batches(self, query: str) -> Iterator[Any]:
+        """Yield the rows of a query as Arrow batches, which arrive together."""
         with self._within_time():
-            found = self._session.sql(self._connection.compile(expression)).toArrow()
-        yield from found.to_batches(_BATCH_ROWS)
+            rows = self._session.sql(translated(query, "spark")).toArrow()
+        yield from rows.to_batches(_BATCH_ROWS)
 
     @contextmanager
     def _within_time(self) -> Iterator[None]:
@@ -118,15 +112,12 @@ class _SparkEngine:
             watcher.join()
             context.removeJobTag(tag)
 
-    def cached(self, expression: Any) -> Any:
-        """Return an expression that is computed once."""
-        return expression.cache()
-
-    def joinable(self, ids: Sequence[str]) -> Any:
-        """A table with the column `trace_id` of these ids."""
+    def join(self, trace_ids: Sequence[str]) -> str:
+        """Return the name of a table with the column `trace_id` of these."""
         import pyarrow as pa
 
-        return self._view(self._session.createDataFrame(pa.table({"trace_id": [*ids]})))
+        self._session.createDataFrame(pa.table({"trace_id": [*trace_ids]})).createOrReplaceTempView("wanted")
+        return "wanted"
 
 
 def open(address: DatasetAddress) -> _SparkEngine:
