@@ -160,7 +160,7 @@ def test_only_what_is_wanted_comes_back(server: ClickHouse, table: str):
     """
     with mttp.configure("file://long.jsonl", run_id="long"), mttp.episode(env="toy"):
         random = np.random.default_rng(0)  # answers are compressed
-        for _ in range(50):
+        for _ in range(500):
             with mttp.current_episode().step() as step:
                 step.tokens(random.integers(0, 50_000, 200), logprobs=random.random(200))
     record_runs()

@@ -1,21 +1,22 @@
 """
 Reads spans from the table that the Collector's exporter for ClickHouse fills.
 
-The table keeps a row per span, and every attribute as text. ClickHouse selects episodes and attributes;
-only their rows come back, with the types of the convention.
+The table keeps a row per span, and every attribute as text. ClickHouse selects spans, gives attributes the
+types of the convention, and returns the columns that a Parquet file of spans has.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Set
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mttp.errors import MissingExtra, ReadError
-from mttp.model.spans import KEPT_LISTS, Link, Scope, SpanEvent, SpanRecord
+from mttp.model.spans import KEPT_LISTS, SpanRecord
+from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
 from mttp.reading.engines.selecting import FACTS, LISTS, one_of, texts, traces_of, translated
@@ -30,33 +31,37 @@ TABLE = "otel_traces"
 PASSWORD = "CLICKHOUSE_PASSWORD"
 """The variable of the password."""
 _BATCH_ROWS = 2_000
-_PLAIN: Final = {
-    "TraceId": "TraceId",
-    "SpanId": "SpanId",
-    "ParentSpanId": "ParentSpanId",
-    "TraceState": "TraceState",
-    "SpanName": "SpanName",
-    "SpanKind": "SpanKind",
-    "ScopeName": "ScopeName",
-    "ScopeVersion": "ScopeVersion",
-    "StatusCode": "StatusCode",
-    "StatusMessage": "StatusMessage",
-    "Timestamp": "toUnixTimestamp64Nano(Timestamp)",
-    "Duration": "toInt64(Duration)",
-    "ResourceAttributes": "toJSONString(ResourceAttributes)",
-    "SpanAttributes": "SpanAttributes",
+_COLUMNS: Final = (
+    "Timestamp",
+    "TraceId",
+    "SpanId",
+    "ParentSpanId",
+    "TraceState",
+    "SpanName",
+    "SpanKind",
+    "ResourceAttributes",
+    "ScopeName",
+    "ScopeVersion",
+    "SpanAttributes",
+    "Duration",
+    "StatusCode",
+    "StatusMessage",
+    "Events.Timestamp",
+    "Events.Name",
+    "Events.Attributes",
+    "Links.TraceId",
+    "Links.SpanId",
+    "Links.Attributes",
+)
+_NUMBERS: Final = {"unset": 0, "ok": 1, "error": 2, **registry.KINDS}
+_VALUES: Final = {
+    "string": "toNullable({0})",
+    "int": "toInt64OrNull({0})",
+    "double": "toFloat64OrNull(replaceOne({0}, 'json: unsupported value: ', ''))",
+    "boolean": "multiIf({0} = 'true', true, {0} = 'false', false, NULL)",
+    "string[]": "JSONExtract({0}, 'Array(String)')",
 }
-"""What is asked of each column of the exporter's table."""
-_NESTED: Final = {
-    "Events.Timestamp": "arrayMap(time -> toUnixTimestamp64Nano(time), Events.Timestamp)",
-    "Events.Name": "Events.Name",
-    "Events.Attributes": "Events.Attributes",
-    "Links.TraceId": "Links.TraceId",
-    "Links.SpanId": "Links.SpanId",
-    "Links.Attributes": "Links.Attributes",
-}
-"""The same of the columns that are asked for with arrays only."""
-_STATUSES = {"ok": 1, "error": 2}
+"""Values of text by their types in the convention; null for a text that is none."""
 _ARRAYS = frozenset(
     key
     for key, definition in registry.attributes().items()
@@ -73,8 +78,7 @@ class SpanTable:
         self.address = address
         self.losses: list[str] = [TEXTS]
         """Descriptions of what the table does not give back."""
-        parts = urlsplit(address.place)
-        self._database = parts.path.strip("/") or "default"
+        self._database = urlsplit(address.place).path.strip("/") or "default"
         self._name = address.options.get("table", TABLE)
 
     def __repr__(self) -> str:
@@ -86,20 +90,40 @@ class SpanTable:
 
         With `traces`, only the spans of these. Raises ReadError if ClickHouse can't be asked or has none.
         """
+        for batch in self.batches(arrays=arrays, traces=traces):
+            with readable(self):
+                yield from self.records_of(batch, arrays=arrays)
+
+    def batches(self, *, arrays: bool, traces: Set[str] | None = None) -> Iterator[Any]:
+        """Yield these spans as Arrow batches with the columns of a Parquet file of spans."""
         with readable(self, secret=os.environ.get(PASSWORD, "")):
-            is_empty, strings = True, StringLosses()
-            for row in self._rows(self._query(arrays=arrays, traces=traces)):
-                is_empty = False
-                record = _record(row)
-                self.losses += strings.of(record.attributes)
-                yield record
-            if is_empty and traces is None:
+            place, condition = self._place(traces)
+            values = self._examples(place, condition, arrays=arrays)
+            if not values and traces is None:
                 raise ReadError(f"{self}: nothing was found; check the table and the options of the address")
+            self.losses += StringLosses().of(values)
+            cells = ", ".join(
+                f"{cell} AS {_name(name)}" for name, cell in _cells(values, arrays=arrays).items()
+            )
+            query = f"SELECT {cells} FROM {place} {condition} ORDER BY start_time, span_id"
+            with self._client.query_arrow_stream(query) as blocks:
+                for block in blocks:
+                    for start in range(0, len(block), _BATCH_ROWS):
+                        yield _without_empty_lists(block.slice(start, _BATCH_ROWS))
+
+    def records_of(self, batch: Any, *, arrays: bool) -> Iterator[SpanRecord]:
+        """Yield the spans of a batch."""
+        from mttp.reading import parquet
+
+        for record in parquet.spans_of(batch, arrays=arrays):
+            events = [replace(event, attributes=typed(event.attributes or {})) for event in record.events]
+            links = [replace(link, attributes=typed(link.attributes or {})) for link in record.links]
+            yield replace(record, attributes=typed(record.attributes), events=events, links=links)
 
     def check(self) -> None:
         """Raise ReadError unless the table can be read."""
         with readable(self, secret=os.environ.get(PASSWORD, "")):
-            self._check_columns()
+            self._columns()
 
     @cached_property
     def _client(self) -> Any:
@@ -123,53 +147,152 @@ class SpanTable:
             autogenerate_session_id=False,
         )
 
-    def _check_columns(self) -> Set[str]:
+    def _columns(self) -> Set[str]:
         """Return the names of the table's columns."""
         place = f"database = {_text(self._database)} AND table = {_text(self._name)}"
         answer = self._client.query_arrow(f"SELECT name FROM system.columns WHERE {place}")
         columns = {*answer.column("name").to_pylist()}
-        missing = [column for column in (*_PLAIN, *_NESTED) if column not in columns]
+        missing = [column for column in _COLUMNS if column not in columns]
         if missing:
             raise ReadError(
                 f"{self}: {self._name!r} is not a table of the Collector's exporter: it lacks {missing[0]!r}"
             )
         return columns
 
-    def _rows(self, query: str) -> Iterator[dict[str, Any]]:
-        with self._client.query_arrow_stream(query) as blocks:
-            for block in blocks:
-                for start in range(0, len(block), _BATCH_ROWS):
-                    yield from block.slice(start, _BATCH_ROWS).to_pylist()
-
-    def _query(self, *, arrays: bool, traces: Set[str] | None) -> str:
-        """Return the query for the spans that are wanted, in ClickHouse's SQL."""
-        columns = self._check_columns()
-        wanted = dict(_PLAIN)
-        if arrays:
-            wanted |= _NESTED
-        else:
-            wanted["SpanAttributes"] = (
-                f"mapFilter((key, value) -> key NOT IN ({texts(_ARRAYS)}), SpanAttributes)"
-            )
-        cells = ", ".join(f"{cell} AS `{name.lower()}`" for name, cell in wanted.items())
-        table = f"{_name(self._database)}.{_name(self._name)}"
-        view, condition = "", ""
+    def _place(self, traces: Set[str] | None) -> tuple[str, str]:
+        """Return the table, and the condition by which spans are wanted."""
+        columns = self._columns()
+        place = f"{_name(self._database)}.{_name(self._name)}"
         if traces is not None:
-            condition = f"WHERE {translated(one_of('TraceId', sorted(traces)), 'clickhouse')}"
-        elif not self.address.selection.is_everything:
-            selected = translated(traces_of(self.address.selection), "clickhouse")
-            view = f"WITH spans AS ({_facts(columns, table)}) "
-            condition = f"WHERE TraceId IN (SELECT trace_id FROM ({selected}))"
-        return f"{view}SELECT {cells} FROM {table} {condition} ORDER BY `timestamp`, `spanid`"
+            return place, f"WHERE {translated(one_of('TraceId', sorted(traces)), 'clickhouse')}"
+        if self.address.selection.is_everything:
+            return place, ""
+        selected = translated(traces_of(self.address.selection), "clickhouse")
+        spans = f"WITH spans AS ({_facts(columns, place)})"
+        return place, f"WHERE TraceId IN ({spans} SELECT trace_id FROM ({selected}))"
+
+    def _examples(self, place: str, condition: str, *, arrays: bool) -> dict[str, str]:
+        """
+        Return the attributes of the spans that are wanted, each with a value that is JSON of no text, if any.
+
+        Of those whose types the convention or the span tells, the value is empty.
+        """
+        hidden = texts([] if arrays else sorted(_ARRAYS)) or "''"
+        told = texts(key for key in ATTRIBUTES if ATTRIBUTES[key] != "bytes")
+        is_json = f"key NOT IN ({told}) AND NOT startsWith(value, '\"') AND isValidJSON(value)"
+        is_told = (
+            f"position(SpanAttributes[{_text(a.OMISSIONS)}], concat('\"', key, ': ')) > 0 "
+            "OR endsWith(key, '.value') AND mapContains(SpanAttributes, replaceOne(key, '.value', '.dtype'))"
+        )
+        pairs = (
+            "SELECT arrayJoin(SpanAttributes) AS pair, pair.1 AS key, pair.2 AS value, "
+            f"{is_told} AS is_told FROM {place} {condition}"
+        )
+        answer = self._client.query_arrow(
+            f"SELECT toString(key) AS name, anyIf(value, NOT is_told AND {is_json}) AS example "
+            f"FROM ({pairs}) WHERE key NOT IN ({hidden}) GROUP BY key ORDER BY name"
+        )
+        return dict(zip(answer.column("name").to_pylist(), answer.column("example").to_pylist(), strict=True))
 
 
-def _facts(columns: Set[str], table: str) -> str:
+def _facts(columns: Set[str], place: str) -> str:
     """Return the query for what selects traces."""
     run = "run_id" if "run_id" in columns else f"SpanAttributes[{_text(a.RUN_ID)}]"
     facts = [f"nullIf(SpanAttributes[{_text(key)}], '') AS {_name(key)}" for key in FACTS]
     lists = [f"JSONExtract(SpanAttributes[{_text(key)}], 'Array(String)') AS {_name(key)}" for key in LISTS]
     start = "toUnixTimestamp64Nano(Timestamp) AS start_time"
-    return f"SELECT TraceId AS trace_id, {run} AS run, {', '.join((start, *facts, *lists))} FROM {table}"
+    return f"SELECT TraceId AS trace_id, {run} AS run, {', '.join((start, *facts, *lists))} FROM {place}"
+
+
+def _cells(names: Mapping[str, object], *, arrays: bool) -> dict[str, str]:
+    """Return the columns of spans that have these attributes, with their expressions."""
+    cells = {
+        "trace_id": "TraceId",
+        "span_id": "SpanId",
+        "parent_id": "ParentSpanId",
+        "name": "toString(SpanName)",
+        "kind": _number("SpanKind"),
+        "start_time": "toUnixTimestamp64Nano(Timestamp)",
+        "end_time": "toUnixTimestamp64Nano(Timestamp) + toInt64(Duration)",
+        "status_code": _number("StatusCode"),
+        "status_message": "StatusMessage",
+        "trace_state": "TraceState",
+        "flags": "toInt64(0)",
+        "scope": "toJSONString(map('name', ScopeName, 'version', ScopeVersion))",
+        "resource": f"concat('{{\"attributes\":', {_otlp('ResourceAttributes')}, '}}')",
+    }
+    if arrays:
+        cells["events"] = _otlp_list(
+            'concat(\'{"timeUnixNano":"\', toString(toUnixTimestamp64Nano(time)), \'","name":\', '
+            f"toJSONString(name), ',\"attributes\":', {_otlp('attributes')}, '}}')",
+            ("time", "name", "attributes"),
+            ("Events.Timestamp", "Events.Name", "Events.Attributes"),
+        )
+        cells["links"] = _otlp_list(
+            'concat(\'{"traceId":"\', trace, \'","spanId":"\', span, \'","attributes":\', '
+            f"{_otlp('attributes')}, '}}')",
+            ("trace", "span", "attributes"),
+            ("Links.TraceId", "Links.SpanId", "Links.Attributes"),
+        )
+    columns = {key: ATTRIBUTES[key] for key in names if ATTRIBUTES.get(key) in _VALUES}
+    conditions = ["false"] if arrays else [f"key IN ({texts(sorted(_ARRAYS))})"]
+    for key, type_ in columns.items():
+        value = f"SpanAttributes[{_text(key)}]"
+        cells[key] = _VALUES[type_].format(value)
+        if not type_.endswith("[]"):
+            cells[key] = f"if(mapContains(SpanAttributes, {_text(key)}), {cells[key]}, NULL)"
+    for type_ in {*columns.values()}:
+        keys = texts(key for key, other in columns.items() if other == type_)
+        is_valid = (
+            "startsWith(value, '[')"
+            if type_.endswith("[]")
+            else f"isNotNull({_VALUES[type_].format('value')})"
+        )
+        conditions.append(f"key IN ({keys}) AND {is_valid}")
+    for prefix in sorted({key.rpartition(".")[0] for key in names} & TEMPLATES.keys()):
+        value, begin = _VALUES[TEMPLATES[prefix]].format("value"), len(prefix) + 2
+        condition = f"startsWith(key, '{prefix}.') AND position(key, '.', {begin}) = 0 AND isNotNull({value})"
+        conditions.append(condition)
+        items = f"mapFilter((key, value) -> {condition}, SpanAttributes)"
+        cells[prefix] = (
+            f"mapApply((key, value) -> (substring(key, {begin}), assumeNotNull({value})), {items})"
+        )
+    rest = f"mapFilter((key, value) -> NOT ({' OR '.join(conditions)}), SpanAttributes)"
+    return cells | {"attributes": f"nullIf({_otlp(rest)}, '[]')"}
+
+
+def _number(column: str) -> str:
+    """Return the number of a kind or status: `Internal`, or `SPAN_KIND_INTERNAL` by older exporters."""
+    word = f"lower(splitByChar('_', toString({column}))[-1])"
+    return f"toInt64(transform({word}, [{texts(_NUMBERS)}], {[*_NUMBERS.values()]}, 0))"
+
+
+def _otlp(attributes: str) -> str:
+    """Return a map as attributes in OTLP JSON."""
+    pair = "concat('{\"key\":', toJSONString(key), ',\"value\":{\"stringValue\":', toJSONString(value), '}}')"
+    return _otlp_list(pair, ("key", "value"), (f"mapKeys({attributes})", f"mapValues({attributes})"))
+
+
+def _otlp_list(item: str, names: tuple[str, ...], columns: tuple[str, ...]) -> str:
+    """Return lists of equal length as one list in JSON; `item` is that of the items with these names."""
+    items = f"arrayMap(({', '.join(names)}) -> {item}, {', '.join(columns)})"
+    return f"concat('[', arrayStringConcat({items}, ','), ']')"
+
+
+def _without_empty_lists(batch: Any) -> Any:
+    """Return a batch with null for each empty list: ClickHouse has no null in its place."""
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    columns = [
+        compute.if_else(
+            compute.equal(compute.list_value_length(column), 0), pa.scalar(None, column.type), column
+        )
+        if types.is_list(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _name(name: str) -> str:
@@ -178,44 +301,3 @@ def _name(name: str) -> str:
 
 def _text(text: str) -> str:
     return translated(texts([text]), "clickhouse")
-
-
-def _record(row: Mapping[str, Any]) -> SpanRecord:
-    start = int(row["timestamp"])
-    return SpanRecord(
-        trace_id=row["traceid"],
-        span_id=row["spanid"],
-        parent_id=row["parentspanid"],
-        name=row["spanname"],
-        kind=registry.KINDS.get(_word(row["spankind"]), 0),
-        start_time=start,
-        end_time=start + int(row["duration"]),
-        status_code=_STATUSES.get(_word(row["statuscode"]), 0),
-        status_message=row["statusmessage"],
-        trace_state=row["tracestate"],
-        attributes=typed(dict(row["spanattributes"])),
-        events=_events(row) if "events.name" in row else (),
-        links=_links(row) if "events.name" in row else (),
-        scope=_scope(row["scopename"], row["scopeversion"], row["resourceattributes"]),
-    )
-
-
-def _word(text: str) -> str:
-    """Return the word of a kind or status: `Internal`, or `SPAN_KIND_INTERNAL` by older exporters."""
-    return text.rpartition("_")[2].lower()
-
-
-@lru_cache(maxsize=1024)
-def _scope(name: str, version: str, resource: str) -> Scope:
-    """Return one object per scope and resource, by which readers compare."""
-    return Scope(name=name, version=version, resource=typed(json.loads(resource)))
-
-
-def _events(row: Mapping[str, Any]) -> list[SpanEvent]:
-    rows = zip(row["events.name"], row["events.timestamp"], row["events.attributes"], strict=True)
-    return [SpanEvent(name, int(time), typed(dict(values))) for name, time, values in rows]
-
-
-def _links(row: Mapping[str, Any]) -> list[Link]:
-    rows = zip(row["links.traceid"], row["links.spanid"], row["links.attributes"], strict=True)
-    return [Link(trace_id, span_id, typed(dict(values))) for trace_id, span_id, values in rows]
