@@ -16,6 +16,7 @@ from reading.traces import write
 import mttp
 from mttp.errors import ReadError
 from mttp.model.spans import SpanRecord
+from mttp.reading import engines
 from mttp.testing import OtlpReceiver
 
 pytest.importorskip("chdb")
@@ -172,6 +173,18 @@ def test_only_what_is_wanted_comes_back(server: ClickHouse, table: str):
         fetched.append(server.bytes)
 
     assert fetched[0] > 2 * fetched[1] > 4 * fetched[2]
+
+
+def test_many_traces_are_not_listed(server: ClickHouse, table: str):
+    """
+    A server takes queries of 256 KiB: of more traces than fit, those that are wanted are among all.
+    """
+    recorded(server)
+    wanted = mttp.read(table).episodes[3].trace_id
+    others = {f"{number:032x}" for number in range(8_000)}
+
+    assert {wanted} == {span.trace_id for span in engines.open(table).records(traces={wanted})}
+    assert wanted in {span.trace_id for span in engines.open(table).records(traces={wanted, *others})}
 
 
 def test_values_that_text_can_hold(server: ClickHouse, table: str):

@@ -130,9 +130,11 @@ class Scan:
         """Problems of the spans that were read so far."""
         return self._problems.all()
 
-    def add_problem(self, kind: Kind, message: str, *, trace_id: str | None = None) -> None:
+    def add_problem(
+        self, kind: Kind, message: str, *, file: str | None = None, trace_id: str | None = None
+    ) -> None:
         """Add a problem of the spans."""
-        self._problems.add(Problem(kind=kind, message=message, trace_id=trace_id))
+        self._problems.add(Problem(kind=kind, message=message, file=file, trace_id=trace_id))
 
     def __iter__(self) -> Iterator[SpanRecord]:
         return self._records
@@ -204,17 +206,12 @@ class Scan:
 
     def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[Any], None, bool]:
         """Yield the item's spans block by block; return whether the item is a recording."""
-        if isinstance(item, PartitionedDataset):
+        if isinstance(item, (PartitionedDataset, SpanTable)):
             yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), repr(item))
-            if item.unfinished is not None:
-                self._problems.add(
-                    Problem(kind="unfinished_conversion", message=item.unfinished, file=repr(item))
-                )
-            return True
-        if isinstance(item, SpanTable):
-            found = item.records(arrays=self._arrays, traces=self._traces)
-            yield self._conforming(found if self._arrays else map(without_arrays, found), repr(item))
-            self._add_losses(item)
+            if isinstance(item, SpanTable):
+                self._add_losses(item)
+            elif item.unfinished is not None:
+                self.add_problem("unfinished_conversion", item.unfinished, file=repr(item))
             return True
         if isinstance(item, RecordedSpans):
             records = item.records() if self._arrays else map(without_arrays, item.records())

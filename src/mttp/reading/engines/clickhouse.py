@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mttp.errors import MissingExtra, ReadError
-from mttp.model.spans import KEPT_LISTS, SpanRecord
+from mttp.model.spans import KEPT_LISTS, SpanRecord, without_arrays
 from mttp.reading.columns import ATTRIBUTES, TEMPLATES
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
@@ -31,6 +31,8 @@ TABLE = "otel_traces"
 PASSWORD = "CLICKHOUSE_PASSWORD"
 """The variable of the password."""
 _BATCH_ROWS = 2_000
+_MOST_TRACES: Final = 5_000
+"""Largest number of trace ids in a query; a server takes 256 KiB by default."""
 _COLUMNS: Final = (
     "Timestamp",
     "TraceId",
@@ -88,7 +90,8 @@ class SpanTable:
         """
         Yield the spans of the selected episodes and what is about them, in the order of their starts.
 
-        With `traces`, only the spans of these. Raises ReadError if ClickHouse can't be asked or has none.
+        With `traces`, only the spans of these, unless they are too many for a query.
+        Raises ReadError if ClickHouse can't be asked or has none.
         """
         for batch in self.batches(arrays=arrays, traces=traces):
             with readable(self):
@@ -118,7 +121,8 @@ class SpanTable:
         for record in parquet.spans_of(batch, arrays=arrays):
             events = [replace(event, attributes=typed(event.attributes or {})) for event in record.events]
             links = [replace(link, attributes=typed(link.attributes or {})) for link in record.links]
-            yield replace(record, attributes=typed(record.attributes), events=events, links=links)
+            span = replace(record, attributes=typed(record.attributes), events=events, links=links)
+            yield span if arrays else without_arrays(span)
 
     def check(self) -> None:
         """Raise ReadError unless the table can be read."""
@@ -164,6 +168,8 @@ class SpanTable:
         columns = self._columns()
         place = f"{_name(self._database)}.{_name(self._name)}"
         if traces is not None:
+            if len(traces) > _MOST_TRACES:
+                return place, ""
             return place, f"WHERE {translated(one_of('TraceId', sorted(traces)), 'clickhouse')}"
         if self.address.selection.is_everything:
             return place, ""

@@ -75,6 +75,18 @@ class PartitionedDataset:
 
         With `traces`, only the spans of these. Raises ReadError if the engine can't read them.
         """
+        for batch in self.batches(arrays=arrays, traces=traces):
+            with readable(self):
+                yield from self.records_of(batch, arrays=arrays)
+
+    def records_of(self, batch: Any, *, arrays: bool) -> Iterator[SpanRecord]:
+        """Yield the spans of a batch."""
+        from mttp.reading import parquet
+
+        yield from parquet.spans_of(batch, arrays=arrays)
+
+    def batches(self, *, arrays: bool, traces: Set[str] | None = None) -> Iterator[Any]:
+        """Yield these spans as Arrow batches with the columns of a Parquet file of spans."""
         with readable(self):
             runs: Sequence[str] = ()
             wanted: Sequence[str] | None = None
@@ -82,11 +94,11 @@ class PartitionedDataset:
                 wanted = sorted(traces)
             elif not self.address.selection.is_everything:
                 wanted, runs = self._selected()
-            is_found = False
-            for record in self._spans(wanted, runs, arrays=arrays):
-                is_found = True
-                yield record
-            if not is_found and traces is None:
+            is_empty = True
+            for batch in self._engine.batches(self._query(wanted, runs, arrays=arrays)):
+                is_empty = is_empty and not len(batch)
+                yield batch
+            if is_empty and traces is None:
                 reason = self.unfinished or "check the options of the address"
                 raise ReadError(f"{self}: nothing was found; {reason}")
 
@@ -97,10 +109,8 @@ class PartitionedDataset:
         rows = [row for batch in self._engine.batches(traces_of(selection)) for row in batch.to_pylist()]
         return sorted({row["trace_id"] for row in rows}), sorted({row["run"] for row in rows})
 
-    def _spans(
-        self, traces: Sequence[str] | None, runs: Sequence[str], *, arrays: bool
-    ) -> Iterator[SpanRecord]:
-        """Yield the spans of these traces, in the partitions of these runs; by default all."""
+    def _query(self, traces: Sequence[str] | None, runs: Sequence[str], *, arrays: bool) -> str:
+        """Return the query for the spans of these traces, in the partitions of these runs; by default all."""
         from mttp.reading import parquet
 
         names = parquet.span_columns(self._engine.open(runs), arrays=arrays)
@@ -109,7 +119,6 @@ class PartitionedDataset:
             conditions.append(one_of("trace_id", traces))
         elif traces is not None:
             conditions.append(f"trace_id IN (SELECT trace_id FROM {self._engine.join(traces)})")
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         columns = ", ".join(f'"{name}"' for name in names)
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        for batch in self._engine.batches(f"SELECT {columns} FROM spans{where} ORDER BY position"):
-            yield from parquet.spans_of(batch, arrays=arrays)
+        return f"SELECT {columns} FROM spans {where} ORDER BY position"
