@@ -1,8 +1,9 @@
 """
-Measures what a summary and a comparison of a dataset in object storage cost: `python benchmarks/scale.py`.
+Measures what summaries and comparisons of many spans cost, in object storage and in ClickHouse.
 
-The object storage is moto's S3 server, in a process of its own on this machine.
-It needs `mttp[s3]` and `moto[server]`.
+`python benchmarks/scale.py` asks moto's S3 server, in a process of its own on this machine. It needs `mttp[s3]`
+and `moto[server]`. With `--clickhouse`, it asks the tests' server, which is ClickHouse's engine in this process.
+That needs `mttp[clickhouse]` and `chdb`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 
 import mttp
@@ -25,7 +27,13 @@ def main() -> None:
     """Write the dataset, read it in several ways, and print a row of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=100_000)
-    episodes = parser.parse_args().episodes
+    parser.add_argument("--clickhouse", action="store_true", help="measure a table of ClickHouse")
+    arguments = parser.parse_args()
+    episodes = arguments.episodes
+    if arguments.clickhouse:
+        with tempfile.TemporaryDirectory() as folder:
+            _measure_clickhouse(Path(folder), episodes)
+        return
     os.environ |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
     with tempfile.TemporaryDirectory() as folder:
         server, endpoint = _server()
@@ -60,6 +68,33 @@ def _measure(folder: Path, endpoint: str, episodes: int) -> None:
         "one run in full": lambda: mttp.read(f"{place}&run=run-3"),
     }.items():
         _timed(name, read)
+
+
+def _measure_clickhouse(folder: Path, episodes: int) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from clickhouse import ClickHouse
+
+    server = ClickHouse()
+    _record(folder / "runs", episodes)
+    spans, count = mttp.scan(folder / "runs", arrays=True), 0
+    while batch := [*islice(spans, 10_000)]:
+        server.insert(batch)
+        count += len(batch)
+    ((size,),) = server.ask("SELECT sum(bytes_on_disk) FROM system.parts WHERE table = 'spans' AND active")
+    print(f"{count:,} spans of {episodes:,} episodes in {RUNS} runs; {int(size) / 1e6:,.1f} MB", flush=True)
+    with server.serve() as table:
+        for name, read in {
+            "summary": lambda: mttp.summarize(table),
+            "summary of one run": lambda: mttp.summarize(f"{table}&run=run-3"),
+            "comparison of two runs": lambda: mttp.compare(f"{table}&run=run-3", f"{table}&run=run-4"),
+        }.items():
+            server.bytes, begun, used = 0, time.perf_counter(), time.process_time()
+            read()
+            seconds, used = time.perf_counter() - begun, time.process_time() - used
+            print(
+                f"  {name:24} {seconds:7.1f} s  {used:7.1f} s of CPU  {server.bytes / 1e6:8.2f} MB",
+                flush=True,
+            )
 
 
 def _timed(name: str, run: object) -> None:

@@ -582,6 +582,16 @@ def test_damaged_files(reading: Callable[[str], object], size: int):
         reading(dataset)
 
 
+def test_a_dataset_without_files_has_nothing():
+    """
+    As after a first conversion that was killed before it wrote one.
+    """
+    path, *_ = Path(dataset_of(episode(0))).rglob("*.parquet")
+    path.unlink()
+    with pytest.raises(ReadError, match=r"^dataset: nothing was found"):
+        mttp.summarize("dataset")
+
+
 def test_a_write_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
     """
     What was written before the failure is removed.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from mttp.errors import MissingExtra
+from mttp.errors import MissingExtra, ReadError
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.selecting import texts
@@ -42,12 +42,13 @@ class _DuckDBEngine:
 
     def _paths(self, runs: frozenset[str]) -> list[str]:
         """Return the files of these runs, of no run, and those that may name their episodes."""
-        rows = [path for path in self._found if not layout.is_empty(path)]
         needed = [
             path
-            for path in rows
-            if not runs or layout.partition_at(path).run in {*runs, ""} or not layout.names_no_others(path)
+            for path in self._found
+            if not runs or layout.run_at(path) in {*runs, ""} or not layout.names_no_others(path)
         ]
+        if not self._found:
+            raise ReadError(f"{self._address}: nothing was found; the dataset has no files")
         return [
             f"{self._root}/{path.removeprefix(self._path).lstrip('/')}" for path in needed or self._found[:1]
         ]

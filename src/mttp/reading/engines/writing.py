@@ -17,7 +17,7 @@ from mttp.reading import parquet
 from mttp.reading.engines import layout
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
-from mttp.reading.engines.layout import SPANS, Partition
+from mttp.reading.engines.layout import SPANS
 from mttp.reading.engines.storage import PARTIAL, UNFINISHED, check_dataset, filesystem_of, marker
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -76,8 +76,8 @@ class DatasetWriter:
         """Run by trace id."""
         self._waiting: defaultdict[str, list[tuple[int, SpanRecord]]] = defaultdict(list)
         """Spans of other libraries whose trace has no run yet, by trace id."""
-        self._spans: dict[tuple[Partition, bool], _SpanBuffer] = {}
-        """By partition, and whether they name episodes of other traces."""
+        self._spans: dict[tuple[str, bool], _SpanBuffer] = {}
+        """By the folder of their partition, and whether they name episodes of other traces."""
         self._buffered = 0
         """Their size, estimated in bytes."""
         self.files: list[str] = []
@@ -123,7 +123,7 @@ class DatasetWriter:
         self._buffer(record, self._position)
 
     def _buffer(self, record: SpanRecord, position: int) -> None:
-        partition = layout.partition_of(self._runs.get(record.trace_id, ""), record.start_time)
+        partition = layout.partition(self._runs.get(record.trace_id, ""), record.start_time)
         key = partition, not _NAMING.isdisjoint(record.attributes)
         buffer = self._spans.get(key)
         if buffer is None:
@@ -134,7 +134,7 @@ class DatasetWriter:
         elif self._buffered >= _BUFFERED_BYTES:
             self._flush(*max(self._spans, key=lambda one: self._spans[one].size))
 
-    def _flush(self, partition: Partition, names_others: bool) -> None:
+    def _flush(self, partition: str, names_others: bool) -> None:
         buffer = self._spans.pop((partition, names_others))
         self._buffered -= buffer.size
         if not self.files:
@@ -142,7 +142,7 @@ class DatasetWriter:
                 self._mark()
                 self._filesystem.pipe_file(f"{self._root}/{UNFINISHED}{self._name}", b"")
         name = layout.file_name(self._name, len(self.files), names_others=names_others)
-        path = f"{self._root}/{SPANS}/{partition.path}/{name}"
+        path = f"{self._root}/{SPANS}/{partition}/{name}"
         self.files.append(path)
         with readable(self._place):
             self._write_file(path, buffer.table())
@@ -174,15 +174,10 @@ class DatasetWriter:
             self._filesystem.mv(partial, path)
 
     def _mark(self) -> None:
-        """Mark a new dataset, and write a file without rows, so that engines find the table."""
+        """Mark a new dataset."""
         path = f"{self._root}/{DATASET_MARKER}"
-        if self._filesystem.exists(path):
-            return
-        name = layout.file_name(layout.EMPTY_WRITE, 0, names_others=False)
-        self._write_file(
-            f"{self._root}/{SPANS}/{layout.partition_of('', 0).path}/{name}", _SpanBuffer().table()
-        )
-        self._filesystem.pipe_file(path, marker())
+        if not self._filesystem.exists(path):
+            self._filesystem.pipe_file(path, marker())
 
 
 class _SpanBuffer:
