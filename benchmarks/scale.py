@@ -1,9 +1,9 @@
 """
 Measures what summaries and comparisons of many spans cost, in object storage and in ClickHouse.
 
-`python benchmarks/scale.py` asks moto's S3 server, in a process of its own on this machine. It needs `mttp[s3]`
-and `moto[server]`. With `--clickhouse`, it asks the tests' server, which is ClickHouse's engine in this process.
-That needs `mttp[clickhouse]` and `chdb`.
+`python benchmarks/scale.py` asks moto's S3 server, in a process of its own on this machine. It needs
+`mttp[s3]` and `moto[server]`. With `--clickhouse`, it asks the tests' server, which is ClickHouse's engine in
+this process. That needs `mttp[clickhouse]` and `chdb`.
 """
 
 from __future__ import annotations
