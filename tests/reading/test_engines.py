@@ -630,6 +630,23 @@ def test_a_dataset_s_columns_can_be_queried():
     assert [("CartPole-v1", 2)] == found
 
 
+def test_a_summary_makes_no_objects_of_most_spans(address: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    Their columns become rows of the table of spans at once.
+    """
+    sizes: list[int] = []
+    original = engine_dataset.PartitionedDataset.records_of
+
+    def noted(dataset: Any, batch: Any, *, arrays: bool) -> Iterator[SpanRecord]:
+        sizes.append(len(batch))
+        return original(dataset, batch, arrays=arrays)
+
+    monkeypatch.setattr(engine_dataset.PartitionedDataset, "records_of", noted)
+
+    assert 24 == len(mttp.summarize(address))
+    assert 2 * sum(sizes) < len([*mttp.scan(LINES)])
+
+
 def test_files_of_one_run_are_read_without_those_of_others(address: str, monkeypatch: pytest.MonkeyPatch):
     """
     Except for the files with spans that may name its episodes.

@@ -22,6 +22,7 @@ from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_c
 
 __all__ = [
     "FileError",
+    "checked",
     "has_checksum",
     "read_batches",
     "read_blocks",
@@ -145,9 +146,9 @@ def read_batches(path: Path, *, progress: Progress | None = None) -> Iterator[An
     """
     for batch in _batches(path, _open(path), arrays=False, progress=progress, is_whole=True):
         with _pyarrow_reads(path):
-            checked = _checked(batch)
-            checked.validate(full=True)
-        yield checked
+            spans = checked(batch)
+            spans.validate(full=True)
+        yield spans
 
 
 def records(path: Path, batch: Any) -> list[SpanRecord]:
@@ -250,13 +251,13 @@ def spans_of(batch: Any, *, arrays: bool) -> list[SpanRecord]:
     """The spans of an Arrow batch of `span_columns`; raises ValueError for invalid ids and times."""
     from pyarrow import types
 
-    checked = _checked(batch)
-    columns = dict(zip(checked.schema.names, checked.columns, strict=True))
-    maps = {field.name for field in checked.schema if types.is_map(field.type)}
+    spans = checked(batch)
+    columns = dict(zip(spans.schema.names, spans.columns, strict=True))
+    maps = {field.name for field in spans.schema if types.is_map(field.type)}
     return list(from_columns(_lists(columns), arrays=arrays, maps=maps))
 
 
-def _checked(batch: Any) -> Any:
+def checked(batch: Any) -> Any:
     """The batch with the types of our columns; raises ValueError for invalid ids and times."""
     import pyarrow
 

@@ -207,7 +207,13 @@ class Scan:
     def _blocks(self, item: File | RecordedSpans) -> Generator[Iterable[Any], None, bool]:
         """Yield the item's spans block by block; return whether the item is a recording."""
         if isinstance(item, (PartitionedDataset, SpanTable)):
-            yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), repr(item))
+            if self._columns is not None and not self._arrays:
+                batches = item.batches(arrays=False, traces=self._traces)
+                yield from self._rows(
+                    batches, self._columns, partial(item.records_of, arrays=False), repr(item)
+                )
+            else:
+                yield self._conforming(item.records(arrays=self._arrays, traces=self._traces), repr(item))
             if isinstance(item, SpanTable):
                 self._add_losses(item)
             elif item.unfinished is not None:
@@ -246,7 +252,10 @@ class Scan:
         try:
             has_checksum = parquet.has_checksum(item.path)
             if self._columns is not None and has_checksum and not self._arrays:
-                yield from self._rows(item.path, self._columns)
+                batches = parquet.read_batches(item.path, progress=self._progress)
+                yield from self._rows(
+                    batches, self._columns, partial(parquet.records, item.path), str(item.path)
+                )
             else:
                 for block in parquet.read_blocks(item.path, arrays=self._arrays, progress=self._progress):
                     yield self._conforming(block, str(item.path))
@@ -260,14 +269,17 @@ class Scan:
             self._problems.add(Problem(kind="unverified_file", message=message, file=str(item.path)))
         return True
 
-    def _rows(self, path: Path, columns: Columns) -> Iterator[Iterable[Any]]:
-        """Yield the spans of a Parquet file that this package wrote, most of them as rows."""
-        from mttp.reading import parquet
-
+    def _rows(
+        self,
+        batches: Iterable[Any],
+        columns: Columns,
+        records: Callable[[Any], Iterable[SpanRecord]],
+        source: str,
+    ) -> Iterator[Iterable[Any]]:
+        """Yield the spans of Arrow batches, most of them as rows."""
         rows = import_module(columns.of_batches).BatchRows(*columns.arguments)
-        records = partial(parquet.records, path)
-        conforming = partial(self._conforming, source=str(path))
-        for batch in parquet.read_batches(path, progress=self._progress):
+        conforming = partial(self._conforming, source=source)
+        for batch in batches:
             yield rows.items(batch, records=records, conforming=conforming)
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:

@@ -99,6 +99,8 @@ class SpanTable:
 
     def batches(self, *, arrays: bool, traces: Set[str] | None = None) -> Iterator[Any]:
         """Yield these spans as Arrow batches with the columns of a Parquet file of spans."""
+        from mttp.reading import parquet
+
         with readable(self, secret=os.environ.get(PASSWORD, "")):
             place, condition = self._place(traces)
             values = self._examples(place, condition, arrays=arrays)
@@ -112,7 +114,7 @@ class SpanTable:
             with self._client.query_arrow_stream(query) as blocks:
                 for block in blocks:
                     for start in range(0, len(block), _BATCH_ROWS):
-                        yield _without_empty_lists(block.slice(start, _BATCH_ROWS))
+                        yield parquet.checked(_without_empty_lists(block.slice(start, _BATCH_ROWS)))
 
     def records_of(self, batch: Any, *, arrays: bool) -> Iterator[SpanRecord]:
         """Yield the spans of a batch."""

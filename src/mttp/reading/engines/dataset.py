@@ -87,6 +87,8 @@ class PartitionedDataset:
 
     def batches(self, *, arrays: bool, traces: Set[str] | None = None) -> Iterator[Any]:
         """Yield these spans as Arrow batches with the columns of a Parquet file of spans."""
+        from mttp.reading import parquet
+
         with readable(self):
             runs: Sequence[str] = ()
             wanted: Sequence[str] | None = None
@@ -97,7 +99,7 @@ class PartitionedDataset:
             is_empty = True
             for batch in self._engine.batches(self._query(wanted, runs, arrays=arrays)):
                 is_empty = is_empty and not len(batch)
-                yield batch
+                yield parquet.checked(batch)
             if is_empty and traces is None:
                 reason = self.unfinished or "check the options of the address"
                 raise ReadError(f"{self}: nothing was found; {reason}")
