@@ -72,6 +72,12 @@ def query(**changes: Any) -> dict[str, Any]:
     }
 
 
+def query_rows(index: EpisodeIndex, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a query."""
+    with index.snapshot() as database:
+        return [tuple(row.values()) for row in database.rows(statement)]
+
+
 @pytest.fixture
 def pages() -> Iterator[LivePages]:
     """Pages of a recording, without the thread that follows it."""
@@ -237,7 +243,7 @@ def test_new_episodes_appear(index: EpisodeIndex) -> None:
     assert index.refresh()
     assert version < index.version
     assert 15 == len(index)
-    assert [(15,)] == index.query("SELECT count(*) FROM episodes")
+    assert [(15,)] == query_rows(index, "SELECT count(*) FROM episodes")
 
 
 def test_late_facts_change_rows(tmp_path: Path) -> None:
@@ -250,13 +256,13 @@ def test_late_facts_change_rows(tmp_path: Path) -> None:
         session.flush()
         index = EpisodeIndex(["run.jsonl"])
         index.refresh()
-        before = index.query("SELECT outcome, reward, metadata['who'] FROM episodes")
+        before = query_rows(index, "SELECT outcome, reward, metadata['who'] FROM episodes")
         mttp.annotate(episode, "outcome", "success")
         mttp.annotate(episode, "who", "B")
         mttp.score(episode, 0.5, grader="human")
         session.flush()
         index.refresh()
-        after = index.query("SELECT outcome, reward, metadata['who'] FROM episodes")
+        after = query_rows(index, "SELECT outcome, reward, metadata['who'] FROM episodes")
         again = index.episode(episode.trace_id)
         index.close()
 
@@ -298,7 +304,7 @@ def test_an_episode_of_several_processes_is_one_row() -> None:
         session.flush()
     index = EpisodeIndex(["run.jsonl"])
     index.refresh()
-    found = index.query('SELECT length, "return" FROM episodes')
+    found = query_rows(index, 'SELECT length, "return" FROM episodes')
     index.close()
 
     assert [(one.length, one.return_) for one in mttp.read("run.jsonl")] == found

@@ -31,8 +31,8 @@ from mttp.tables.figures import FIGURES, figures_of, figures_of_values
 
 __all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load", "run_entropies"]
 
-Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Sequence[Any]"
-"""A path, glob, directory or trace store, a session, a `Recording`, or a list of these: several seeds."""
+Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Database | Sequence[Any]"
+"""A path, glob, directory or trace store, a session, a `Recording`, its tables, or a list: several seeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,20 +218,24 @@ def _sources(side: Side) -> Iterable[Any]:
 
 
 def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:
-    return _of_values(source) if isinstance(source, Recording) else _of_source(source, progress)
-
-
-def _of_source(source: Any, progress: Callable[[int], object] | None) -> Sample:
+    if isinstance(source, Recording):
+        return _of_values(source)
+    if isinstance(source, Database):
+        return _of_tables(source)
     with Database(source, progress=progress) as database:
-        database.prepare(_EPISODES, _UPDATES, COMPLETENESS)
-        runs = complete_runs(database)
-        return Sample(
-            name=", ".join([*map(str, database.sources), *database.stores]),
-            runs=tuple(runs),
-            episodes=tuple(figures_of(database.sql(_EPISODES).arrow())),
-            **_of_problems(database.problems),
-            **_of_updates((row["run"], row["start"], row["entropy"]) for row in database.rows(_UPDATES)),
-        )
+        return _of_tables(database)
+
+
+def _of_tables(database: Database) -> Sample:
+    database.prepare(_EPISODES, _UPDATES, COMPLETENESS)
+    runs = complete_runs(database)
+    return Sample(
+        name=", ".join([*map(str, database.sources), *database.stores]),
+        runs=tuple(runs),
+        episodes=tuple(figures_of(database.sql(_EPISODES).arrow())),
+        **_of_problems([*dict.fromkeys(database.problems)]),
+        **_of_updates((row["run"], row["start"], row["entropy"]) for row in database.rows(_UPDATES)),
+    )
 
 
 _EPISODES = f"{FIGURES} FROM episodes"

@@ -43,6 +43,7 @@ __all__ = [
     "TABLES",
     "Database",
     "Table",
+    "arrays_of",
     "column_types",
     "in_order",
     "require_duckdb",
@@ -66,7 +67,7 @@ TABLES: Final = (
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
 _BELOW: Final = (
     *("roots", "parts", "called", "effective", "played", "notes", "targets", "judgements", "marks"),
-    "gradings",
+    *("gradings", "training"),
 )
 """Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
@@ -204,6 +205,17 @@ def rows_of(connection: Any, query: str, parameters: Mapping[str, Any] | None = 
     result = connection.execute(query, parameters or {})
     names = [name for name, *_ in result.description]
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def arrays_of(connection: Any, query: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of a query's result; a number that is null is NaN."""
+    import numpy as np
+
+    columns = connection.execute(query).fetchnumpy()
+    return {
+        name: column.filled(np.nan) if isinstance(column, np.ma.MaskedArray) else column
+        for name, column in columns.items()
+    }
 
 
 def _required(package: str) -> Any:
@@ -355,9 +367,9 @@ class Database:
             named = ", ".join(kinds) or "nothing"
             raise ReadError(f"{query!r:.200} is {named}; write one select, such as select * from episodes")
 
-    def prepare(self, *queries: str) -> None:
+    def prepare(self, *queries: str, content: bool = False) -> None:
         """Compute the tables that queries of this package name, reading the source once for all of them."""
-        self._load_tables(tables_of(*queries), queries, content=False)
+        self._load_tables(tables_of(*queries), queries, content=content)
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a query of this package, for which `prepare` was called."""
@@ -365,13 +377,7 @@ class Database:
 
     def arrays(self, query: str) -> dict[str, NDArray[Any]]:
         """Return the columns of such a query; a number that is null is NaN."""
-        import numpy as np
-
-        columns = self._connection.execute(query).fetchnumpy()
-        return {
-            name: column.filled(np.nan) if isinstance(column, np.ma.MaskedArray) else column
-            for name, column in columns.items()
-        }
+        return arrays_of(self._connection, query)
 
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""

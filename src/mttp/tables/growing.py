@@ -29,8 +29,8 @@ __all__ = ["GrowingEpisodes"]
 _MEMORY: Final = "1GB"
 _BATCH: Final = 10_000
 """Number of spans that wait in memory."""
-_CHANGED: Final = f"""
-    {FIGURES} FROM episodes
+_CHANGED: Final = """
+    FROM episodes
     WHERE trace_id IN (
         SELECT trace_id FROM parts WHERE coalesce(segment, '') = '' AND found >= recorded
     )
@@ -41,11 +41,12 @@ class GrowingEpisodes:
     """
     The rows of episodes whose spans arrive bit by bit; those that changed are computed again.
 
-    `queries` are those that `rows` will be asked for. Spans are kept on disk.
+    `queries` are those that `rows` will be asked for, and `content` says whether texts are kept.
+    Spans are kept on disk.
     An episode has a row once the process that started it has recorded its end.
     """
 
-    def __init__(self, *queries: str) -> None:
+    def __init__(self, *queries: str, content: bool = False) -> None:
         duckdb = require_duckdb()
         self._folder = TemporaryDirectory(prefix="mttp-growing-")
         self._connection: Any = duckdb.connect(
@@ -53,7 +54,9 @@ class GrowingEpisodes:
         )
         self._tables = in_order(["episodes", "parts"])
         self._types = column_types([*self._tables, *tables_of(*queries)], queries)
-        columns = {**SPAN_COLUMNS, **self._types, **{name: column_type(name) for name in CONTENT}}
+        texts = {name: column_type(name) for name in CONTENT}
+        self._loaded = [*self._types, *(texts if content else ())]
+        columns = {**SPAN_COLUMNS, **self._types, **texts}
         described = ", ".join(f'"{name}" {type_}' for name, type_ in columns.items())
         self._connection.execute(f"CREATE TABLE history (place BIGINT, {described})")
         self._connection.execute("CREATE TABLE wanted (trace_id VARCHAR)")
@@ -89,16 +92,37 @@ class GrowingEpisodes:
             self._store()
 
     def changed(self) -> list[EpisodeFigures]:
-        """Return the rows that are new or changed since the last call, in the order of their last spans."""
+        """Return the figures that changed since the last call, in the order of their last spans."""
+        if not (changed := [*self._changed]):
+            return []
+        rows = {row.trace_id: row for row in figures_of(self.changed_rows(FIGURES))}
+        return [rows[trace_id] for trace_id in changed if trace_id in rows]
+
+    def changed_rows(self, select: str, training: Collection[str] = ()) -> Any:
+        """
+        Return the rows that changed since the last call as an Arrow table.
+
+        `select` is a query up to its `FROM`; `training` are the ids of the runs that train.
+        """
         self._store()
         self.new = 0
         changed, self._changed = self._changed, {}
-        if not changed:
-            return []
         self._want({*changed, *(about for trace_id in changed for about in self._about.get(trace_id, ()))})
-        self._compute(self._tables)
-        rows = {row.trace_id: row for row in figures_of(self._connection.sql(_CHANGED).to_arrow_table())}
-        return [rows[trace_id] for trace_id in changed if trace_id in rows]
+        runs = "CREATE OR REPLACE TEMP TABLE training AS SELECT unnest($runs::VARCHAR[]) AS run_id"
+        self._connection.execute(runs, {"runs": [*training]})
+        self._compute(name for name in self._tables if name != "training")
+        return self._connection.sql(f"{select} {_CHANGED}").to_arrow_table()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a span arrived, or `change` was called, since the last call of `changed`."""
+        return bool(self._changed)
+
+    def change(self, run_ids: Collection[str]) -> None:
+        """Count all episodes of these runs as changed."""
+        self._store()
+        query = 'SELECT DISTINCT trace_id FROM history WHERE "mttp.run.id" IN (SELECT unnest($runs))'
+        self._changed |= dict.fromkeys(row["trace_id"] for row in self.rows(query, {"runs": [*run_ids]}))
 
     def prepare(self, *queries: str) -> None:
         """Compute the tables that these queries name, of all spans; the constructor was given the queries."""
@@ -133,7 +157,7 @@ class GrowingEpisodes:
         self._connection.unregister("traces")
 
     def _store(self) -> None:
-        rows = all_rows(self._waiting, SpanRows([*self._types], unpack=False))
+        rows = all_rows(self._waiting, SpanRows(self._loaded, unpack=False))
         for table in arrow_tables(rows, place=self._count):
             self._connection.register("batch", table)
             self._connection.execute("INSERT INTO history BY NAME SELECT * FROM batch")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEALTH",
+    "SUMMARY",
     "VERDICT_KEY",
     "VERDICT_SOURCE",
     "Health",
@@ -173,6 +174,11 @@ SELECT count(DISTINCT coalesce("mttp.eval.id", trace_id)) AS number
 FROM spans
 WHERE type IN ('eval.run', 'eval.run.start', 'eval.result')
 """
+SUMMARY: Final = (
+    *(_EPISODES, *_NAMES.values(), *_NUMBERS.values(), _CALL_TOKENS, _TRENDS, _VERDICTS, _EVALS),
+    *(COMPLETENESS, "SELECT run_id FROM gradings"),
+)
+"""The queries of `summary_of`."""
 
 
 class _Columns:
@@ -498,8 +504,7 @@ def summarize(source: Source, *, strict: bool = False, progress: Progress | None
 
 def summary_of(database: Database, run_ids: Set[str] | None = None) -> Summary:
     """Return the figures of a database, with the runs that have these ids, by default all."""
-    texts = (*_NAMES.values(), *_NUMBERS.values(), _CALL_TOKENS, _TRENDS, _VERDICTS, _EVALS, COMPLETENESS)
-    database.prepare(_EPISODES, *texts, "SELECT run_id FROM gradings")
+    database.prepare(*SUMMARY)
     columns = _columns(database)
     runs = [run for run in complete_runs(database) if run_ids is None or run.id in run_ids]
     counts = _Counts(database, runs)

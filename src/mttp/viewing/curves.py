@@ -10,7 +10,7 @@ import numpy as np
 
 from mttp.model.statistics.inference import scipy_stats
 from mttp.pages.blocks import axis, lines, series
-from mttp.viewing.episode_table import EpisodeTable, Floats
+from mttp.viewing.figures import Floats
 
 __all__ = ["by_run", "episode_curve"]
 
@@ -21,16 +21,16 @@ _MOST_RUNS = 8
 """Largest number of runs that have a curve of their own; more of them are drawn as one."""
 
 
-def by_run(episodes: EpisodeTable, names: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Row numbers of each run by its name, else its id; of more than a few runs all together."""
-    codes, words = episodes.labels("run")
-    if not 1 < len(words) <= _MOST_RUNS:
-        return {f"{len(words)} runs" if len(words) > 1 else "": np.arange(len(episodes))}
-    labels = [names.get(word) or word for word in words]
+def by_run(runs: np.ndarray[Any, Any], names: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the rows of each run by its name, else its id; of more than a few runs all together."""
+    ids = [*dict.fromkeys(runs.tolist())]
+    if not 1 < len(ids) <= _MOST_RUNS:
+        return {f"{len(ids)} runs" if len(ids) > 1 else "": np.arange(len(runs))}
+    labels = [names.get(run) or run for run in ids]
     unique = len({*labels}) == len(labels)
     return {
-        label if unique else f"{label} {word[:8]}": np.flatnonzero(codes == code)
-        for code, (label, word) in enumerate(zip(labels, words, strict=True))
+        label if unique else f"{label} {run[:8]}": np.flatnonzero(runs == run)
+        for label, run in zip(labels, ids, strict=True)
     }
 
 

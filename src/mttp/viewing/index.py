@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mttp.codec import runs as run_codec
 from mttp.codec import summary_fields
 from mttp.codec.kinds import is_run
-from mttp.errors import MissingExtra, ReadError
-from mttp.model.counting import COMPLETED
-from mttp.model.episodes import Group, Run, Update
+from mttp.errors import ReadError
+from mttp.model.counting import training_runs
+from mttp.model.episodes import Run
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart
@@ -31,17 +29,19 @@ from mttp.reading.scanning import Scan
 from mttp.reading.sources import size
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.tables.database import arrays_of, require_duckdb, rows_of
 from mttp.tables.growing import GrowingEpisodes
 from mttp.tables.summary import HEALTH, Health, health
-from mttp.viewing.episode_table import EpisodeTable, columns_of
+from mttp.viewing.figures import UPDATES
 
-__all__ = ["EpisodeIndex"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["EpisodeIndex", "Snapshot"]
 
 _STORE_SECONDS = 1.0
 """Time after which episodes of a large file are shown before it is read to its end."""
-_COUNTS = f"status = '{COMPLETED}' AND reward_status IN ('ok', 'missing')"
-"""Whether the reward or the return of an episode counts, see `mttp.model.counting`."""
-_LATE = frozenset({names.GROUP, names.UPDATE, names.ANNOTATE})
+_ROWS = "SELECT *"
 
 
 class EpisodeIndex:
@@ -54,12 +54,14 @@ class EpisodeIndex:
     def __init__(self, sources: Sequence[str]) -> None:
         self.sources = [*sources]
         self._directory = tempfile.TemporaryDirectory(prefix="mttp-view-")
-        self._connection = _connect(Path(self._directory.name) / "episodes.duckdb")
+        self._connection = require_duckdb().connect(f"{self._directory.name}/episodes.duckdb")
         self._lock = threading.Lock()
-        self._snapshots: set[Any] = set()
+        self._searches: set[Any] = set()
         """Cursors that `interrupt` interrupts."""
         self._is_stopping = False
-        self._growing = GrowingEpisodes(*HEALTH)
+        self._growing = GrowingEpisodes(*HEALTH, UPDATES, content=True)
+        self._training: frozenset[str] = frozenset()
+        """Ids of the runs that train."""
         self._growing_lock = threading.Lock()
         self._counted = CountedSpans()
         self._runs: dict[str, dict[str, SpanRecord]] = {}
@@ -67,13 +69,17 @@ class EpisodeIndex:
         self._follower = Follower(self.sources)
         self._files: dict[Path, int] = {}
         self._late = _LateTraces()
-        self._is_created = False
         self._stored = 0
         self._noted: list[str] = []
         self.is_read = False
         """Whether all that was there at first is read."""
         self.version = 0
         """Raised with each change of what can be seen."""
+        with self._cursor() as cursor:
+            cursor.execute("CREATE TABLE places (trace VARCHAR, file INTEGER, first BIGINT, last BIGINT)")
+            cursor.register("arrived", self._growing.changed_rows(_ROWS))
+            cursor.execute("CREATE TABLE episodes AS SELECT * FROM arrived")
+            cursor.unregister("arrived")
 
     def refresh(self) -> bool:
         """
@@ -95,7 +101,7 @@ class EpisodeIndex:
         self._store()
         self.version += is_changed
         self.is_read = True
-        if not is_changed and not self._is_created and (refused := self._refused()):
+        if not is_changed and not self._stored and (refused := self._refused()):
             raise ReadError(refused)
         return is_changed
 
@@ -114,36 +120,28 @@ class EpisodeIndex:
 
     # Queries.
 
-    def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement on the table `episodes`; none as long as there is no episode."""
-        if not self._is_created:
-            return []
-        with self._cursor() as cursor:
-            return list(cursor.execute(statement, parameters).fetchall())
-
-    def snapshot(self, *queries: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
+    @contextmanager
+    def snapshot(self, *, is_search: bool = False) -> Iterator[Snapshot]:
         """
-        The rows of several statements on one state of the table.
+        Give one state of the table `episodes`.
 
-        Raises the database's InterruptException after a call of `interrupt`.
+        The queries of a search raise the database's InterruptException after a call of `interrupt`.
         """
-        if not self._is_created:
-            return [[] for _ in queries]
         with self._cursor() as cursor:
             with self._lock:
-                self._snapshots.add(cursor)
+                self._searches |= {cursor} if is_search else set()
             try:
                 cursor.execute("BEGIN")
-                return [cursor.execute(*query).fetchall() for query in queries]
+                yield Snapshot(cursor)
             finally:
                 with self._lock:
-                    self._snapshots.remove(cursor)
+                    self._searches.discard(cursor)
                 cursor.execute("ROLLBACK")
 
     def interrupt(self) -> None:
-        """Interrupt the statements that snapshots are at; one that begins later must be interrupted again."""
+        """Interrupt the query that a search is at; one that begins later must be interrupted again."""
         with self._lock:
-            for cursor in self._snapshots:
+            for cursor in self._searches:
                 cursor.interrupt()
 
     def __len__(self) -> int:
@@ -155,25 +153,19 @@ class EpisodeIndex:
         total = size(self.sources)
         return min(1.0, self._follower.bytes_read / total) if total else 1.0
 
-    def table(self) -> EpisodeTable:
-        """The columns of all episodes, in order of start."""
-        if not self._is_created:
-            return EpisodeTable.of([])
-        with self._cursor() as cursor:
-            found = cursor.sql("SELECT * FROM episodes ORDER BY start, episode")
-            return EpisodeTable(found.to_arrow_table())
-
     def episode(self, trace_id: str) -> Recording:
         """A recording of one episode with its later facts; raises ReadError if there is none."""
-        places = self.query("SELECT DISTINCT file, first, last FROM places WHERE trace = ?", [trace_id])
+        query = "SELECT DISTINCT file, first, last FROM places WHERE trace = $trace"
+        with self.snapshot() as database:
+            places = database.rows(query, {"trace": trace_id})
         if not places:
             raise ReadError(f"there is no episode {trace_id}")
         files = {number: path for path, number in self._files.items()}
         wanted = {trace_id, *self._late.of(trace_id)}
         records: list[SpanRecord] = []
-        for number, first, last in places:
-            part = None if first is None else FilePart(first, last)
-            records += _spans_of(files[number], part, wanted)
+        for place in places:
+            part = None if place["first"] is None else FilePart(place["first"], place["last"])
+            records += _spans_of(files[place["file"]], part, wanted)
         return read(_Held(records))
 
     def runs(self) -> list[Run]:
@@ -185,23 +177,6 @@ class EpisodeIndex:
             except Exception:  # a broken run must not hide the others
                 continue
         return sorted(found, key=lambda run: (run.start_time or 0, run.id))
-
-    def groups(self, limit: int) -> list[Group]:
-        """The last groups in order of start, with the rewards of their episodes, without advantages."""
-        found = self.query(
-            'SELECT "group", any_value(task), list(episode ORDER BY start), '
-            f"list(CASE WHEN {_COUNTS} THEN coalesce(reward, \"return\", 'nan') ELSE 'nan' END "
-            "ORDER BY start), "
-            "min(start) AS first "
-            'FROM episodes WHERE "group" IS NOT NULL GROUP BY "group" ORDER BY first DESC LIMIT ?',
-            [limit],
-        )
-        return [_group(*row) for row in reversed(found)]
-
-    @property
-    def updates(self) -> list[Update]:
-        """The updates in order of start, without the lists of their episodes."""
-        return self._late.updates
 
     @property
     def problems(self) -> list[Problem]:
@@ -221,22 +196,11 @@ class EpisodeIndex:
         """Raise ReadError if a source does not exist, or can't be followed."""
         self._follower.files()
 
-    def is_pattern(self, text: str) -> bool:
-        """Whether a text is a regular expression of the database."""
-        import duckdb
-
-        try:
-            with self._cursor() as cursor:
-                cursor.execute("SELECT regexp_matches('', ?)", [text])
-        except duckdb.Error:
-            return False
-        return True
-
-    def health(self) -> Health:
-        """Return the health of graders, the faults and the verdicts."""
+    def health(self) -> tuple[Health, list[dict[str, Any]]]:
+        """Return the health of graders, the faults and the verdicts; and the rows of `UPDATES`."""
         with self._growing_lock:
             self._growing.prepare(*HEALTH)
-            return health(self._growing, self.runs())
+            return health(self._growing, self.runs()), self._growing.rows(UPDATES)
 
     # Storing.
 
@@ -269,26 +233,27 @@ class EpisodeIndex:
         )
         with self._cursor() as cursor:
             cursor.register("arrived", table)
-            cursor.execute("CREATE TABLE IF NOT EXISTS places AS SELECT * FROM arrived LIMIT 0")
             cursor.execute("INSERT INTO places SELECT * FROM arrived")
             cursor.unregister("arrived")
 
     def _store(self) -> None:
-        """Write the rows that changed."""
-        with self._growing_lock:
-            figures = self._growing.changed()
-        if not figures:
-            return
-        with self._cursor() as cursor:
-            cursor.register("arrived", columns_of(figures))
-            cursor.execute("BEGIN")
-            cursor.execute("CREATE TABLE IF NOT EXISTS episodes AS SELECT * FROM arrived LIMIT 0")
-            cursor.execute("DELETE FROM episodes WHERE episode IN (SELECT episode FROM arrived)")
-            cursor.execute("INSERT INTO episodes SELECT * FROM arrived")
-            cursor.execute("COMMIT")
-            cursor.unregister("arrived")
-            ((self._stored,),) = cursor.execute("SELECT count(*) FROM episodes").fetchall()
-        self._is_created = True
+        """Write the rows that changed; again those of the runs that turn out to train, or not to."""
+        while self._growing.has_changed:
+            with self._growing_lock:
+                rows = self._growing.changed_rows(_ROWS, self._training)
+            with self._cursor() as cursor:
+                cursor.register("arrived", rows)
+                cursor.execute("BEGIN")
+                cursor.execute("DELETE FROM episodes WHERE trace_id IN (SELECT trace_id FROM arrived)")
+                cursor.execute("INSERT INTO episodes SELECT * FROM arrived")
+                cursor.execute("COMMIT")
+                cursor.unregister("arrived")
+                ((self._stored,),) = cursor.execute("SELECT count(*) FROM episodes").fetchall()
+                played = cursor.execute("SELECT DISTINCT run_id, task, split FROM episodes").fetchall()
+            training = training_runs(self.runs(), played, with_updates=self._late.updating)
+            with self._growing_lock:
+                self._growing.change(training ^ self._training)
+            self._training = training
 
     def _cursor(self) -> Any:
         with self._lock:
@@ -299,62 +264,49 @@ class EpisodeIndex:
         return str(wrong[0]) if wrong else ""
 
 
-def _connect(path: Path) -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise MissingExtra(package="duckdb", extra="view", purpose="mttp view") from error
-    return duckdb.connect(str(path))
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One state of an index."""
+
+    connection: Any
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+        return rows_of(self.connection, query, parameters)
+
+    def arrays(self, query: str) -> dict[str, NDArray[Any]]:
+        """Return the columns of a query's result; a number that is null is NaN."""
+        return arrays_of(self.connection, query)
 
 
 @dataclass
 class _LateTraces:
-    """Traces of groups, updates and annotations, by the episodes that they are about."""
+    """Traces of groups and annotations, by the episodes that they are about."""
 
-    updates: list[Update] = field(default_factory=list)
+    updating: set[str] = field(default_factory=set)
+    """Ids of the runs with updates."""
     _by_episode: dict[str, list[str]] = field(default_factory=dict)
 
     def of(self, trace_id: str) -> list[str]:
-        """The traces about an episode."""
+        """Return the traces about an episode."""
         return self._by_episode.get(trace_id, [])
 
-    def about(self, one: SpanRecord) -> Iterator[str]:
-        """The trace ids of the episodes that a span is about."""
-        if (kind := summary_fields.kind(one)) not in _LATE:
-            yield one.trace_id
-            return
+    def about(self, record: SpanRecord) -> Iterator[str]:
+        """Yield the trace ids of the episodes that a span is about."""
+        kind = summary_fields.kind(record)
         if kind == names.UPDATE:
-            self._add_update(one)
-            return
-        targets = (
-            summary_fields.members(one)[1]
-            if kind == names.GROUP
-            else (str(one.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, "")),)
-        )
-        for target in targets:
-            self._by_episode.setdefault(target, []).append(one.trace_id)
-            yield target
+            self.updating.add(str(record.attributes.get(a.RUN_ID, "")))
+        elif kind == names.GROUP:
+            yield from self._about(record, summary_fields.members(record)[1])
+        elif kind == names.ANNOTATE:
+            yield from self._about(record, [str(record.attributes.get(a.ANNOTATION_TARGET_TRACE_ID, ""))])
+        else:
+            yield record.trace_id
 
-    def _add_update(self, one: SpanRecord) -> None:
-        from mttp.codec import updates
-
-        self.updates.append(updates.decode(one, [one]))
-
-
-def _group(id: str, task: str | None, episodes: list[str], rewards: list[float], start: int) -> Group:
-    known = [reward for reward in rewards if math.isfinite(reward)]
-    return Group(
-        id=id,
-        task=task,
-        episodes=tuple(episodes),
-        rewards=tuple(rewards),
-        size=len(episodes),
-        valid_count=len(known),
-        reward_mean=statistics.fmean(known) if known else None,
-        reward_std=statistics.stdev(known) if len(known) > 1 else None,
-        ddof=1,
-        start_time=start,
-    )
+    def _about(self, record: SpanRecord, episodes: Iterable[str]) -> Iterator[str]:
+        for trace_id in episodes:
+            self._by_episode.setdefault(trace_id, []).append(record.trace_id)
+            yield trace_id
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from mttp.errors import MttpError, ReadError
 from mttp.model.episodes import Group
 from mttp.model.version import __version__
 from mttp.study import Comparison, Diagnosis, compare, diagnose
+from mttp.tables import Database
 from mttp.viewing.episode_page import episode_page
-from mttp.viewing.episode_table import EpisodeTable
+from mttp.viewing.figures import Figures, figures
 from mttp.viewing.index import EpisodeIndex
 from mttp.viewing.overview import Contents, sections
 from mttp.viewing.queries import episode_rows
@@ -33,7 +34,6 @@ _MOST_STUDIED = 20_000
 """Recordings with more episodes are not diagnosed and compared: `mttp diagnose` and `mttp compare` do."""
 _GROWTH = 1.2
 """Growth in episodes after which a recording is diagnosed and compared again."""
-_MOST_GROUPS = 5_000
 _CLOSING_SECONDS = 1.0
 
 
@@ -48,7 +48,7 @@ class LivePages:
         self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
     ) -> None:
         self._baseline = baseline
-        self._base_table = None if baseline is None else EpisodeTable.of_counted(baseline)
+        self._baseline_figures = None if baseline is None else _figures_of(baseline)
         self._index = EpisodeIndex(sources)
         self._pieces = pieces
         self._lock = threading.Lock()
@@ -127,7 +127,8 @@ class LivePages:
         """The rows of a query; raises ConfigureError if it is not valid."""
         if not self._columns:
             self.overview()
-        return episode_rows(self._index, self._columns, query)
+        with self._index.snapshot(is_search=True) as database:
+            return episode_rows(database, self._columns, query)
 
     def interrupt(self) -> None:
         """End a query on another thread, which raises; called again until it does."""
@@ -181,33 +182,38 @@ class LivePages:
         return "" if self._index.is_read else f"{self._index.share:.0%} of the files are read so far."
 
     def _made(self) -> dict[str, Any]:
-        table = self._index.table()
-        self._columns = columns(table)
-        health, runs = self._index.health(), self._index.runs()
-        contents = Contents(
-            episodes=table,
-            runs=runs,
-            graders=health.graders,
-            faults=health.faults,
-            verdicts=health.verdicts,
-            groups=self._index.groups(_MOST_GROUPS),
-            updates=self._index.updates,
-            problems=self._index.problems,
-            baseline=self._base_table,
-            comparison=self._comparison,
-            diagnosis=self._diagnosis,
-        )
-        names = dict.fromkeys(run.name or run.id for run in runs)
-        return {
-            "title": ", ".join([*names][:3]) or "Recording",
-            "sources": self._index.sources,
-            "version": __version__,
-            "made": int(time.time() * 1000),
-            "sampling": self._progress(),
-            "sections": sections(contents),
-            "columns": [one.to_dict() for one in self._columns],
-            "views": views(table, self._columns),
-        }
+        (health, updates), runs = self._index.health(), self._index.runs()
+        with self._index.snapshot() as database:
+            contents = Contents(
+                episodes=database,
+                runs=runs,
+                graders=health.graders,
+                faults=health.faults,
+                verdicts=health.verdicts,
+                updates=updates,
+                problems=self._index.problems,
+                baseline=self._baseline_figures,
+                comparison=self._comparison,
+                diagnosis=self._diagnosis,
+            )
+            self._columns = columns(database)
+            names = dict.fromkeys(run.name or run.id for run in runs)
+            return {
+                "title": ", ".join([*names][:3]) or "Recording",
+                "sources": self._index.sources,
+                "version": __version__,
+                "made": int(time.time() * 1000),
+                "sampling": self._progress(),
+                "sections": sections(contents),
+                "columns": [one.to_dict() for one in self._columns],
+                "views": views(database, self._columns),
+            }
+
+
+def _figures_of(sources: Sequence[str]) -> Figures:
+    with Database(sources) as database:
+        database.prepare("FROM episodes")
+        return figures(database)
 
 
 def _result(study: Callable[[], Any]) -> Any:

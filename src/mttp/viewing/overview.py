@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mttp.model.counting import NOT_COUNTED, Reason
-from mttp.model.episodes import Group, Run, Update
+from mttp.model.counting import NOT_COUNTED
+from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
 from mttp.model.statistics.inference import scipy_stats
 from mttp.pages.blocks import (
@@ -28,7 +28,7 @@ from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
 from mttp.viewing.curves import by_run, episode_curve
-from mttp.viewing.episode_table import EpisodeTable, Floats, known
+from mttp.viewing.figures import Figures, Floats, Queryable, figures, known
 from mttp.viewing.overview_tables import (
     graders_section,
     groups_section,
@@ -45,24 +45,23 @@ if TYPE_CHECKING:
 __all__ = ["Contents", "sections"]
 
 _MOST_POINTS = 4_000
-_MOST_COMPONENTS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """What an overview shows."""
 
-    episodes: EpisodeTable
-    """All episodes, in order of start."""
+    episodes: Queryable
+    """A database with the table of all episodes."""
     runs: Sequence[Run] = ()
     graders: Sequence[GraderHealth] = ()
     faults: dict[str, int] = field(default_factory=dict)
     """Number of faults by kind."""
-    groups: Sequence[Group] = ()
-    updates: Sequence[Update] = ()
+    updates: Sequence[Mapping[str, Any]] = ()
+    """The rows of `UPDATES`."""
     problems: Sequence[Problem] = ()
-    baseline: EpisodeTable | None = None
-    """The episodes of the baseline that count or are missing."""
+    baseline: Figures | None = None
+    """The episodes of the baseline."""
     comparison: Comparison | str | None = None
     """A text says why the sides were not compared."""
     diagnosis: Diagnosis | str | None = None
@@ -73,45 +72,52 @@ class Contents:
 
 
 def sections(contents: Contents) -> list[dict[str, Any]]:
-    """The sections of the overview that have contents."""
-    reasons = contents.episodes.reasons(contents.runs, {update.run_id for update in contents.updates})
-    counted = replace(contents, episodes=contents.episodes.counted(reasons))
-    makers: tuple[Callable[[Contents], dict[str, Any] | None], ...] = (
-        lambda one: _summary(one, contents.episodes, reasons),
-        lambda one: gate_section(one.gate, one.verdicts),
-        lambda one: comparison_section(one.comparison),
-        _returns,
-        lambda one: diagnosis_section(one.diagnosis),
-        _distributions,
-        lambda one: graders_section(one.graders),
-        lambda one: slices_section(one.episodes),
-        lambda one: updates_section(one.runs, one.updates),
-        lambda one: groups_section(one.groups),
-        lambda one: runs_section(one.runs),
-        lambda one: problems_section(one.problems, one.faults),
-    )
+    """Return the sections of the overview that have contents."""
+    counted_figures = figures(contents.episodes)
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
-        return [found for make in makers if (found := make(counted)) is not None]
+        made = (
+            _summary(contents, counted_figures),
+            gate_section(contents.gate, contents.verdicts),
+            comparison_section(contents.comparison),
+            _returns(contents, counted_figures),
+            diagnosis_section(contents.diagnosis),
+            _distributions(counted_figures, contents.baseline),
+            graders_section(contents.graders),
+            slices_section(contents.episodes),
+            updates_section(contents.runs, contents.updates),
+            groups_section(contents.episodes),
+            runs_section(contents.runs),
+            problems_section(contents.problems, contents.faults),
+        )
+    return [each for each in made if each is not None]
 
 
 # The summary.
 
 
-def _summary(contents: Contents, recorded: EpisodeTable, reasons: Sequence[Reason]) -> dict[str, Any] | None:
-    episodes = contents.episodes
-    if not len(recorded):
+def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
+    recorded = contents.episodes.rows(
+        "SELECT status, counts_reason AS reason, count(*) AS number, sum(length)::BIGINT AS steps "
+        "FROM episodes GROUP BY ALL ORDER BY number DESC, status, reason"
+    )
+    if not recorded:
         return section("summary", "Summary", [note("The recording holds no episodes.", "warn")])
+    (runs,) = contents.episodes.rows("SELECT count(DISTINCT run_id) AS number FROM episodes")
     items = [
-        fact("episodes", len(recorded), detail=counted(recorded.counts("status"), "completed")),
-        *_uncounted_fact(reasons),
-        fact("steps", int(recorded.numbers("length").sum())),
-        _mean_fact("return", episodes.numbers("return")),
-        *([_mean_fact("reward", episodes.numbers("reward"))] if _has_rewards(episodes) else []),
-        *_success_fact(episodes.numbers("success")),
+        fact(
+            "episodes",
+            sum(row["number"] for row in recorded),
+            detail=counted(_counts(recorded, "status"), "completed"),
+        ),
+        *_uncounted_fact(_counts(recorded, "reason")),
+        fact("steps", sum(row["steps"] for row in recorded)),
+        _mean_fact("return", episodes["return"]),
+        *([_mean_fact("reward", episodes["reward"])] if _has_rewards(episodes) else []),
+        *_success_fact(episodes["success"]),
         *_invalid_fact(episodes),
-        _mean_fact("length", episodes.numbers("length")),
+        _mean_fact("length", episodes["length"]),
         *_totals(episodes),
-        fact("runs", len(recorded.counts("run"))),
+        fact("runs", runs["number"]),
     ]
     failures = sum(one.failed for one in contents.graders)
     if failures:
@@ -125,9 +131,17 @@ def _summary(contents: Contents, recorded: EpisodeTable, reasons: Sequence[Reaso
     return section("summary", "Summary", [*warnings, facts(items)])
 
 
-def _has_rewards(episodes: EpisodeTable) -> bool:
-    """Whether a reward differs from the return."""
-    reward, return_ = episodes.numbers("reward"), episodes.numbers("return")
+def _counts(rows: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:
+    """Return the number of episodes by a word."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row[name]] += row["number"]
+    return counts
+
+
+def _has_rewards(episodes: Figures) -> bool:
+    """Return whether a reward differs from the return."""
+    reward, return_ = episodes["reward"], episodes["return"]
     return bool((~np.isnan(reward) & (reward != return_)).any())
 
 
@@ -147,102 +161,87 @@ def _success_fact(values: Floats) -> list[dict[str, Any]]:
     return [fact("success", float(finite.mean()), detail=detail)]
 
 
-def _uncounted_fact(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    """The number of episodes that do not count, and why."""
-    found = Counter(reason for reason in reasons if reason in NOT_COUNTED)
-    detail = "; ".join(f"{count:,} {NOT_COUNTED[reason]}" for reason, count in found.items())
-    return [fact("not counted", sum(found.values()), detail=detail, state="warn")] if found else []
+def _uncounted_fact(reasons: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the number of episodes that do not count, and why."""
+    numbers = {words: reasons[reason] for reason, words in NOT_COUNTED.items() if reason in reasons}
+    if not numbers:
+        return []
+    detail = "; ".join(f"{number:,} {words}" for words, number in numbers.items())
+    return [fact("not counted", sum(numbers.values()), detail=detail, state="warn")]
 
 
-def _invalid_fact(episodes: EpisodeTable) -> list[dict[str, Any]]:
-    """Missing and failed rewards, where any episode has a reward."""
-    invalid = episodes.take(np.flatnonzero(episodes.invalid_rewards())).counts("reward_status")
-    if not invalid or {*episodes.counts("reward_status")} == {"missing"}:
+def _invalid_fact(episodes: Figures) -> list[dict[str, Any]]:
+    """Return missing and failed rewards, where any episode has a reward."""
+    statuses = episodes["reward_status"]
+    invalid = dict(Counter(statuses[episodes["invalid"] == 1].tolist()).most_common())
+    if not invalid or {*statuses} == {"missing"}:
         return []
     state = "bad" if "error" in invalid else "warn"
     return [fact("without a valid reward", sum(invalid.values()), detail=counted(invalid), state=state)]
 
 
-def _totals(episodes: EpisodeTable) -> list[dict[str, Any]]:
-    tokens, costs = known(episodes.numbers("tokens")), known(episodes.numbers("cost"))
-    found = [fact("tokens", int(tokens.sum()))] if len(tokens) else []
-    return found + (
+def _totals(episodes: Figures) -> list[dict[str, Any]]:
+    tokens, costs = known(episodes["tokens"]), known(episodes["cost"])
+    totals = [fact("tokens", int(tokens.sum()))] if len(tokens) else []
+    return totals + (
         [fact("cost in US dollars", float(costs.sum()), detail=f"n={len(costs):,}")] if len(costs) else []
     )
 
 
 # Curves and distributions.
 
-Values: TypeAlias = Callable[[EpisodeTable], Floats]
 
-
-def _column(name: str) -> Values:
-    return lambda episodes: episodes.numbers(name)
-
-
-def _returns(contents: Contents) -> dict[str, Any] | None:
+def _returns(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
+    baseline = contents.baseline
     names = {run.id: run.name or "" for run in contents.runs}
-    episodes, baseline = contents.episodes, contents.baseline
-    runs = {} if baseline is not None else by_run(episodes, names)
+    runs = {} if baseline is not None else by_run(episodes["run_id"], names)
 
-    def curve(title: str, label: str, values: Values, *, is_share: bool = False) -> dict[str, Any] | None:
-        found = values(episodes)
-        sides = {name: found[rows] for name, rows in runs.items()}
+    def curve(title: str, label: str, name: str, *, is_share: bool = False) -> dict[str, Any] | None:
+        sides = {side: episodes[name][rows] for side, rows in runs.items()}
         if baseline is not None:
-            sides = {"base": values(baseline), "candidate": found}
+            sides = {"base": baseline[name], "candidate": episodes[name]}
         return episode_curve(title, label, sides, is_share=is_share)
 
-    components = [*episodes.keys("components")][:_MOST_COMPONENTS]
+    components = {
+        name.removeprefix("components."): values
+        for name, values in episodes.items()
+        if name.startswith("components.")
+    }
+    is_partly_invalid = 0 < episodes["invalid"].sum() < len(episodes["invalid"])
     blocks = [
-        curve("Return", "return", _column("return")),
-        curve("Reward", "reward", _column("reward")) if _has_rewards(episodes) else None,
-        curve("Success", "share of successes", _column("success"), is_share=True),
-        episode_curve(
-            "Components", "score", {name: episodes.numbers_of("components", name) for name in components}
-        ),
-        curve("Length", "steps", _column("length")),
-        curve("Tokens", "tokens", _column("tokens")),
-        curve("Invalid rewards", "share", EpisodeTable.invalid_rewards, is_share=True)
-        if _is_partly_invalid(episodes)
-        else None,
+        curve("Return", "return", "return"),
+        curve("Reward", "reward", "reward") if _has_rewards(episodes) else None,
+        curve("Success", "share of successes", "success", is_share=True),
+        episode_curve("Components", "score", components),
+        curve("Length", "steps", "length"),
+        curve("Tokens", "tokens", "tokens"),
+        curve("Invalid rewards", "share", "invalid", is_share=True) if is_partly_invalid else None,
     ]
     return section("returns", "Over time", blocks)
 
 
-def _is_partly_invalid(episodes: EpisodeTable) -> bool:
-    return bool(0 < episodes.invalid_rewards().sum() < len(episodes))
-
-
-def _distributions(contents: Contents) -> dict[str, Any] | None:
-    episodes, baseline = contents.episodes, contents.baseline
-    measures = {
-        "Return": ("return", "return"),
-        "Reward": ("reward", "reward"),
-        "Length": ("steps", "length"),
-        "Tokens": ("tokens", "tokens"),
-        "Duration": ("seconds", "duration"),
-    }
+def _distributions(episodes: Figures, baseline: Figures | None) -> dict[str, Any] | None:
+    measures = {"return": "return", "reward": "reward", "length": "steps", "tokens": "tokens"}
     blocks = []
-    for title, (label, name) in measures.items():
-        values = episodes.numbers(name)
+    for name, label in {**measures, "duration": "seconds"}.items():
+        values = episodes[name]
         if not len(known(values)) or (name == "reward" and not _has_rewards(episodes)):
             continue
-        sides = {"": values} if baseline is None else {"base": baseline.numbers(name), "candidate": values}
-        blocks.append(histogram(title, axis(label), sides))
+        sides = {"": values} if baseline is None else {"base": baseline[name], "candidate": values}
+        blocks.append(histogram(name.capitalize(), axis(label), sides))
     return section("distributions", "Distributions", [*blocks, _reward_against_length(episodes)])
 
 
-def _reward_against_length(episodes: EpisodeTable) -> dict[str, Any] | None:
-    """Reward, else return, against length in tokens, else in steps; by outcome."""
-    y_name = "reward" if len(known(episodes.numbers("reward"))) else "return"
-    x_name = "tokens" if len(known(episodes.numbers("tokens"))) else "length"
-    stride = max(1, math.ceil(len(episodes) / _MOST_POINTS))
-    shown = episodes.take(np.arange(0, len(episodes), stride))
-    x, y = shown.numbers(x_name), shown.numbers(y_name)
-    codes, words = shown.labels("outcome")
+def _reward_against_length(episodes: Figures) -> dict[str, Any] | None:
+    """Return reward, else return, against length in tokens, else in steps; by outcome."""
+    y_name = "reward" if len(known(episodes["reward"])) else "return"
+    x_name = "tokens" if len(known(episodes["tokens"])) else "length"
+    stride = max(1, math.ceil(len(episodes["trace_id"]) / _MOST_POINTS))
+    names = (x_name, y_name, "outcome", "trace_id")
     points: dict[str, list[tuple[float, float, str]]] = {}
-    for row in np.flatnonzero(~np.isnan(x) & ~np.isnan(y)).tolist():
-        points.setdefault(words[codes[row]], []).append((float(x[row]), float(y[row]), shown.episode(row)))
+    for x, y, outcome, trace_id in zip(*(episodes[name][::stride].tolist() for name in names), strict=True):
+        if not (math.isnan(x) or math.isnan(y)):
+            points.setdefault(outcome, []).append((x, y, trace_id))
     label = "steps" if x_name == "length" else "tokens"
     what = f"Each {stride:,}th episode." if stride > 1 else "Each point is an episode."
     note = f"{what} Rank correlation: {_rank(points)}."

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mttp.model.curves import UPDATE_NUMBERS
-from mttp.model.episodes import Group, Run, Update
+from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
 from mttp.pages.blocks import axis, column, fact, facts, lines, note, section, series, table
 from mttp.reading.problems import Problem
-from mttp.viewing.episode_table import EpisodeTable, Floats, mean
+from mttp.viewing.figures import Queryable, groups, slices
 
 __all__ = [
     "graders_section",
@@ -80,29 +79,19 @@ def _errors(one: GraderHealth) -> str:
     return "; ".join(first) + (" ..." if len(one.failures) > _MOST_ERRORS else "")
 
 
-def slices_section(episodes: EpisodeTable) -> dict[str, Any] | None:
-    """Means by split, slice, environment, policy version and task."""
-    labelled = {"split": "split", "environment": "env", "policy version": "policy_version", "task": "task"}
-    rows = {name: _rows_by_label(episodes, column) for name, column in labelled.items()}
-    kinds = {"split": rows["split"], "slice": episodes.slices(), **rows}
-    return section("slices", "Slices", [_slice_table(name, episodes, found) for name, found in kinds.items()])
+def slices_section(episodes: Queryable) -> dict[str, Any] | None:
+    """Return means by split, slice, environment, policy version and task."""
+    names = ("split", "slices", "environment", "policy_version", "task")
+    return section("slices", "Slices", [_slice_table(name, slices(episodes, name)) for name in names])
 
 
-def _rows_by_label(episodes: EpisodeTable, name: str) -> dict[str, np.ndarray[Any, Any]]:
-    codes, words = episodes.labels(name)
-    order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(words) + 1))
-    return {word: order[ends[code] : ends[code + 1]] for code, word in enumerate(words)}
-
-
-def _slice_table(
-    name: str, episodes: EpisodeTable, slices: Mapping[str, np.ndarray[Any, Any]]
-) -> dict[str, Any] | None:
-    """Means by slice, the lowest return first; None with fewer than two slices."""
-    if len(slices) < 2:
+def _slice_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return means by slice; None with fewer than two slices."""
+    if len(rows) < 2:
         return None
+    title = name.replace("_", " ").removesuffix("s")
     columns = [
-        column("slice", name),
+        column("slice", title),
         column("episodes", "episodes", "number"),
         column("return", kind="number"),
         column("reward", kind="number"),
@@ -111,85 +100,62 @@ def _slice_table(
         column("invalid", "invalid rewards", "number"),
         column("example", "lowest", "episode"),
     ]
-    measures = {one: episodes.numbers(one) for one in ("return", "reward", "success", "length")}
-    invalid = episodes.invalid_rewards()
-    shown = []
-    for label in _lowest(measures["return"], slices)[:_MOST_ROWS]:
-        rows = slices[label]
-        means = [mean(values[rows]) for values in measures.values()]
-        lowest = rows[int(np.argmin(np.nan_to_num(measures["return"][rows], nan=np.inf)))]
-        shown.append([label, len(rows), *means, int(invalid[rows].sum()), episodes.episode(int(lowest))])
-    left_out = f"; the {_MOST_ROWS} lowest of {len(slices):,} are shown" if len(slices) > _MOST_ROWS else ""
-    return table(f"By {name}", columns, shown, f"Means of the known values{left_out}.")
+    number = rows[0]["number"]
+    left_out = f"; the {len(rows)} lowest of {number:,} are shown" if len(rows) < number else ""
+    cells = [[*row.values()][: len(columns)] for row in rows]
+    return table(f"By {title}", columns, cells, f"Means of the known values{left_out}.")
 
 
-def _lowest(values: Floats, slices: Mapping[str, np.ndarray[Any, Any]]) -> list[str]:
-    """The names of the slices by their mean, the lowest first, those without a value last."""
-    rows = np.concatenate([*slices.values()])
-    codes = np.repeat(np.arange(len(slices)), [len(found) for found in slices.values()])
-    is_known = ~np.isnan(values[rows])
-    counts = np.bincount(codes[is_known], minlength=len(slices))
-    sums = np.bincount(codes[is_known], weights=values[rows][is_known], minlength=len(slices))
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
-    names = [*slices]
-    return [
-        names[place] for place in sorted(range(len(names)), key=lambda place: (means[place], names[place]))
-    ]
-
-
-def updates_section(runs: Sequence[Run], updates: Sequence[Update]) -> dict[str, Any] | None:
-    """Curves over the updates of each run."""
-    by_run: dict[str, list[Update]] = {}
+def updates_section(runs: Sequence[Run], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return curves over the updates of each run."""
+    by_run: dict[str, list[dict[str, Any]]] = {}
     for update in updates:
-        by_run.setdefault(update.run_id, []).append(update)
+        metrics = {f"metrics.{name}": value for name, value in (update["metrics"] or {}).items()}
+        by_run.setdefault(update["run_id"], []).append({**update, **metrics})
     names = {run.id: run.name or run.id for run in runs}
-    own = dict.fromkeys(name for update in updates for name in update.metrics)
-
-    def metric(name: str) -> Callable[[Update], float | None]:
-        return lambda update: update.metrics.get(name)
-
-    measures: dict[str, Callable[[Update], float | None]] = {
-        name: attrgetter(name) for name in UPDATE_NUMBERS
-    }
-    measures |= {f"metrics.{name}": metric(name) for name in [*own][:_MOST_CURVES]}
+    numbers = dict.fromkeys(
+        name
+        for of_run in by_run.values()
+        for update in of_run
+        for name in update
+        if name.startswith("metrics.")
+    )
     blocks = [
         lines(
             name.replace("_", " "),
             axis("update"),
             axis(f"{name} in nats" if name in ("kl", "entropy") else name.replace("_", " ")),
-            [_update_series(names.get(run, run), of_run, of) for run, of_run in by_run.items()],
+            [_update_series(names.get(run, run), of_run, name) for run, of_run in by_run.items()],
             "One value for each update, as the trainer reported it.",
         )
-        for name, of in measures.items()
+        for name in (*UPDATE_NUMBERS, *[*numbers][:_MOST_CURVES])
     ]
     return section("updates", "Updates", blocks)
 
 
-def _update_series(
-    name: str, updates: Sequence[Update], of: Callable[[Update], float | None]
-) -> dict[str, Any]:
-    x = [place if update.index is None else update.index for place, update in enumerate(updates)]
-    y = [
-        math.nan if (value := of(update)) is None or not math.isfinite(value) else value for update in updates
-    ]
-    return series(name, x, y, dots=len(x) < 50)
+def _update_series(title: str, updates: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    x = [place if update["index"] is None else update["index"] for place, update in enumerate(updates)]
+    values = [update.get(name) for update in updates]
+    y = [math.nan if value is None or not math.isfinite(value) else value for value in values]
+    return series(title, x, y, dots=len(x) < 50)
 
 
-def groups_section(groups: Sequence[Group]) -> dict[str, Any] | None:
-    """Rewards and advantages of groups, and the share of those whose rewards are equal."""
-    if not groups:
+def groups_section(episodes: Queryable) -> dict[str, Any] | None:
+    """Return rewards and advantages of groups, and the share of those whose rewards are equal."""
+    rows = groups(episodes)
+    if not rows:
         return None
-    equal = [one for one in groups if one.reward_std == 0 and one.valid_count > 1]
-    invalid = [one for one in groups if one.valid_count < len(one.episodes)]
+    equal = sum(map(_is_equal, rows))
+    invalid = sum(row["valid"] < len(row["episodes"]) for row in rows)
     items = [
-        fact("groups", len(groups)),
+        fact("groups", len(rows)),
         fact(
             "with equal rewards",
-            len(equal),
+            equal,
             detail="their advantages are 0: they teach nothing",
-            state="warn" if 2 * len(equal) > len(groups) else "plain",
+            state="warn" if 2 * equal > len(rows) else "plain",
         ),
-        fact("with invalid rewards", len(invalid), state="warn" if invalid else "plain"),
+        fact("with invalid rewards", invalid, state="warn" if invalid else "plain"),
     ]
     columns = [
         column("group"),
@@ -201,15 +167,15 @@ def groups_section(groups: Sequence[Group]) -> dict[str, Any] | None:
         column("advantages"),
         column("episodes", "members", "episodes"),
     ]
-    shown = sorted(groups, key=lambda one: -(one.reward_std or 0.0))[:_MOST_ROWS]
-    rows = [
+    shown = sorted(rows, key=lambda row: -(row["deviation"] or 0.0))[:_MOST_ROWS]
+    cells = [
         [
-            *(one.id, one.task, len(one.episodes), one.reward_mean, one.reward_std),
-            *(_listed(one.rewards), _listed(one.advantages), " ".join(one.episodes)),
+            *(row["id"], row["task"], len(row["episodes"]), row["mean"], row["deviation"]),
+            *(_listed(row["rewards"]), _listed(row["advantages"]), " ".join(row["episodes"])),
         ]
-        for one in shown
+        for row in shown
     ]
-    left_out = len(groups) - len(shown)
+    left_out = len(rows) - len(shown)
     note = "The largest standard deviation first." + (
         f" {left_out:,} more are not shown." if left_out else ""
     )
@@ -217,14 +183,18 @@ def groups_section(groups: Sequence[Group]) -> dict[str, Any] | None:
         "Groups with equal rewards",
         axis("group"),
         axis("share"),
-        [_equal_share(groups)],
+        [_equal_share(rows)],
         "Share among the groups up to this one, in order of start; at most the last 50.",
     )
-    return section("groups", "Groups", [facts(items), curve, table("Groups", columns, rows, note)])
+    return section("groups", "Groups", [facts(items), curve, table("Groups", columns, cells, note)])
 
 
-def _equal_share(groups: Sequence[Group]) -> dict[str, Any]:
-    equal = np.array([one.reward_std == 0 and one.valid_count > 1 for one in groups], float)
+def _is_equal(group: Mapping[str, Any]) -> bool:
+    return bool(group["deviation"] == 0 and group["valid"] > 1)
+
+
+def _equal_share(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    equal = np.array([*map(_is_equal, groups)], float)
     sums = np.concatenate([[0.0], np.cumsum(equal)])
     ends = np.arange(1, len(equal) + 1)
     starts = np.maximum(ends - 50, 0)
@@ -233,8 +203,10 @@ def _equal_share(groups: Sequence[Group]) -> dict[str, Any]:
     return series("equal rewards", ends[::stride].tolist(), share[::stride].tolist())
 
 
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.4g}" for value in values)
+def _listed(values: Sequence[float | None]) -> str:
+    if all(value is None for value in values):
+        return ""
+    return ", ".join("nan" if value is None else f"{value:.4g}" for value in values)
 
 
 def runs_section(runs: Sequence[Run]) -> dict[str, Any] | None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 
 from mttp.errors import ConfigureError
-from mttp.viewing.index import EpisodeIndex
-from mttp.viewing.rows import EpisodeColumn, from_start
+from mttp.viewing.figures import Queryable
+from mttp.viewing.rows import EpisodeColumn, cells
 
 __all__ = ["episode_rows"]
 
@@ -44,10 +44,10 @@ class _Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def episode_rows(
-    index: EpisodeIndex, shown: Sequence[EpisodeColumn], query: Mapping[str, Any]
+    database: Queryable, shown: Sequence[EpisodeColumn], query: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
-    The page of episodes that a query asks for, as `viewer/src/data.ts` describes both.
+    Return the page of episodes that a query asks for, as `viewer/src/data.ts` describes both.
 
     Raises ConfigureError for a query that is not valid.
     """
@@ -55,31 +55,19 @@ def episode_rows(
         asked = msgspec.convert(query, _Query)
     except msgspec.ValidationError as error:
         raise ConfigureError(f"the query is not valid: {error}") from error
-    columns = {one.key: one for one in shown}
-    conditions, parameters = _conditions(index, columns, asked)
-    where = " AND ".join(conditions) or "true"
+    columns = {column.key: column for column in shown}
+    conditions, parameters = _conditions(database, columns, asked)
+    where = f"WHERE {' AND '.join(conditions) or 'true'}"
     sort = _column(columns, asked.sort) if asked.sort else shown[0]
     direction = "DESC" if asked.descending else "ASC"
-    cells = ", ".join(_expression(one) for one in shown)
-    rows, matched, total = index.snapshot(
-        (
-            f"SELECT {cells} FROM episodes WHERE {where} "
-            f"ORDER BY {_expression(sort)} {direction} NULLS LAST, episode LIMIT ? OFFSET ?",
-            [*parameters, asked.limit, asked.offset],
-        ),
-        (f"SELECT count(*) FROM episodes WHERE {where}", parameters),
-        ("SELECT count(*) FROM episodes", []),
-    )
-    times = [place for place, one in enumerate(shown) if one.kind == "time"]
-    listed = [list(row) for row in rows]
-    for row in listed:
-        for place in times:
-            row[place] = from_start(row[place])
-    return {"total": _first(total), "matched": _first(matched), "rows": listed}
-
-
-def _first(rows: Sequence[tuple[Any, ...]]) -> int:
-    return int(rows[0][0]) if rows else 0
+    order = f"ORDER BY {sort.sql} {direction} NULLS LAST, trace_id LIMIT {asked.limit} OFFSET {asked.offset}"
+    (matched,) = database.rows(f"SELECT count(*) AS number FROM episodes {where}", parameters)
+    (total,) = database.rows("SELECT count(*) AS number FROM episodes")
+    return {
+        "total": total["number"],
+        "matched": matched["number"],
+        "rows": cells(database, shown, f"{where} {order}", parameters),
+    }
 
 
 def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:
@@ -88,30 +76,22 @@ def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:
     return columns[key]
 
 
-def _expression(column: EpisodeColumn) -> str:
-    if column.map is None:
-        return f'"{column.key}"'
-    escaped = column.name.replace("'", "''")
-    return f"{column.map}['{escaped}']"
-
-
 def _conditions(
-    index: EpisodeIndex, columns: Mapping[str, EpisodeColumn], query: _Query
-) -> tuple[list[str], list[Any]]:
-    conditions: list[str] = []
-    parameters: list[Any] = []
-    texts = ", ".join(_expression(one) for one in columns.values() if one.kind in _TEXTS)
-    for word in _words(query):
-        conditions.append(f"contains(lower(concat_ws(chr(10), {texts})), ?)")
-        parameters.append(word)
+    database: Queryable, columns: Mapping[str, EpisodeColumn], query: _Query
+) -> tuple[list[str], dict[str, Any]]:
+    words = _words(query)
+    texts = ", ".join(column.sql for column in columns.values() if column.kind in _TEXTS)
+    conditions = [
+        f"contains(lower(concat_ws(chr(10), {texts})), $word{place})" for place, _ in enumerate(words)
+    ]
+    parameters: dict[str, Any] = {f"word{place}": word for place, word in enumerate(words)}
     if len(query.filters) > _MOST_FILTERS:
         raise ConfigureError(f"there are {len(query.filters):,} filters; give at most {_MOST_FILTERS}")
     _check_patterns([one.value for one in query.filters if one.operator == "~"])
-    for one in query.filters:
-        column = _column(columns, one.column)
-        condition, parameter = _condition(index, column, one.operator, one.value)
+    for place, one in enumerate(query.filters):
+        column, name = _column(columns, one.column), f"value{place}"
+        condition, parameters[name] = _condition(database, column, one.operator, one.value, f"${name}")
         conditions.append(condition)
-        parameters.append(parameter)
     return conditions, parameters
 
 
@@ -135,21 +115,21 @@ def _words(query: _Query) -> list[str]:
     return words
 
 
-def _condition(index: EpisodeIndex, column: EpisodeColumn, operator: str, value: str) -> tuple[str, Any]:
-    expression = _expression(column)
+def _condition(
+    database: Queryable, column: EpisodeColumn, operator: str, value: str, name: str
+) -> tuple[str, Any]:
+    """Return a condition on the parameter of this name, and the parameter."""
     if operator == "~":
-        return f"regexp_matches(CAST({expression} AS VARCHAR), ?, 'i')", _pattern(index, value)
+        return f"regexp_matches(CAST({column.sql} AS VARCHAR), {name}, 'i')", _pattern(database, value)
     if operator not in _OPERATORS:
         known = ", ".join([*_OPERATORS, "~"])
         raise ConfigureError(f"operator={operator[:_LONGEST_WORD]!r}: give one of {known}")
     if column.kind in _TEXTS:
-        return f"{expression} {_OPERATORS[operator]} ?", value
-    if column.kind == "time":
-        expression = f"({expression} // 1000000)"
+        return f"{column.sql} {_OPERATORS[operator]} {name}", value
     number = _number(value)
     if number is None and operator == "!=":
-        return "? IS NULL", None  # true: also a missing value is not equal to it
-    return f"{expression} {_OPERATORS[operator]} ?", number
+        return f"{name} IS NULL", None  # true: also a missing value is not equal to it
+    return f"{column.sql} {_OPERATORS[operator]} {name}", number
 
 
 def _number(value: str) -> float | None:
@@ -159,6 +139,12 @@ def _number(value: str) -> float | None:
         return None  # nothing is equal to it
 
 
-def _pattern(index: EpisodeIndex, value: str) -> str:
-    """A regular expression; a text that is none is searched as it stands."""
-    return value if index.is_pattern(value) else re.escape(value)
+def _pattern(database: Queryable, value: str) -> str:
+    """Return a regular expression; a text that is none is searched as it stands."""
+    import duckdb
+
+    try:
+        database.rows("SELECT regexp_matches('', $pattern)", {"pattern": value})
+    except duckdb.Error:
+        return re.escape(value)
+    return value

@@ -7,29 +7,29 @@ import gzip
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from mttp.errors import ConfigureError, ReadError, StudyError
-from mttp.model.episodes import Episode
-from mttp.model.figures import EpisodeFigures
+from mttp.model.episodes import Run
 from mttp.model.version import __version__
 from mttp.reading import Recording, read
+from mttp.reading.problems import Problem
 from mttp.reading.recording import read_without
 from mttp.reading.sources import Source
 from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
-from mttp.tables import summarize
-from mttp.tables.figures import figures_of_values, read_figures
+from mttp.tables import Database
+from mttp.tables.summary import SUMMARY, summary_of
 from mttp.viewing.episode_page import episode_page
-from mttp.viewing.episode_table import EpisodeTable
+from mttp.viewing.figures import UPDATES, figures
 from mttp.viewing.html import report_html
 from mttp.viewing.overview import Contents, sections
 from mttp.viewing.rows import cells, columns, views
-from mttp.viewing.selection import select
+from mttp.viewing.selection import ScoredEpisode, scored_episodes, select
 from mttp.viewing.token_view import Pieces
 
 if TYPE_CHECKING:
@@ -105,81 +105,85 @@ def report(
     """
     if limit < 1:
         raise ConfigureError(f"limit={limit}: give a number of episodes from 1 on")
-    figures = _figures(source, progress)
-    if len(figures) <= limit and not isinstance(source, Recording):
-        source = read(source, progress=progress)
-    base = None if baseline is None else EpisodeTable.of_counted(baseline)
-    found = _diagnosed(source, len(figures))
-    compared = None if baseline is None else _compared(baseline, source, allow)
-    gated = None if rules is None else gate(source, rules=rules, baseline=baseline)
-    named = _named(found, compared)
-    shown, sampling = select(figures, limit, named)
-    recording = _chosen(source, figures, shown, progress)
-    values = {one.trace_id: one for one in recording.episodes}
-    rows = _with_extras(EpisodeTable.of(shown), [values.get(one.trace_id) for one in shown])
-    summary = source.summary() if isinstance(source, Recording) else summarize(source)
-    missing = (one for one in summary.problems if one.kind == "missing_episodes")
-    contents = Contents(
-        episodes=EpisodeTable.of(figures),
-        runs=recording.runs,
-        graders=summary.graders,
-        faults=summary.faults,
-        verdicts=summary.verdicts,
-        groups=recording.groups,
-        updates=recording.updates,
-        problems=[*dict.fromkeys([*missing, *recording.problems])],
-        baseline=base,
-        comparison=compared,
-        diagnosis=found,
-        gate=gated,
-    )
-    chosen = columns(rows)
-    chunks, chunk_of = _chunks(_pages(recording, pieces, _order(shown, named)))
-    overview = {
-        "title": _title(recording),
-        "sources": [*map(str, recording.sources), *recording.stores],
-        "version": __version__,
-        "made": int(time.time() * 1000),
-        "sampling": _sampling(sampling, len(shown), len(chunk_of)),
-        "sections": sections(contents),
-        "columns": [one.to_dict() for one in chosen],
-        "views": views(rows, chosen),
-    }
-    data = {"overview": overview, "rows": cells(rows, chosen), "chunks": chunks, "chunk_of": chunk_of}
+    with ExitStack() as stack:
+        database = stack.enter_context(_tables(source, progress))
+        base = None if baseline is None else stack.enter_context(_tables(baseline, progress))
+        database.prepare(*SUMMARY, UPDATES, content=True)
+        summary = summary_of(database)
+        episodes = scored_episodes(database)
+        is_whole = len(episodes) <= limit
+        if is_whole and not isinstance(source, Recording):
+            source = read(source, progress=progress)
+        diagnosis = _diagnosed(source, len(episodes))
+        comparison = None if base is None else _compared(base, database, allow)
+        named = _named(diagnosis, comparison)
+        trace_ids, sampling = select(episodes, limit, named)
+        important, _ = select(episodes, max(1, len(trace_ids) // 2), named)
+        recording = _chosen(source, trace_ids, episodes, progress)
+        contents = Contents(
+            episodes=database,
+            runs=summary.runs,
+            graders=summary.graders,
+            faults=summary.faults,
+            verdicts=summary.verdicts,
+            updates=database.rows(UPDATES),
+            problems=[*dict.fromkeys([*_missing(summary.problems), *recording.problems])],
+            baseline=None if base is None else figures(base),
+            comparison=comparison,
+            diagnosis=diagnosis,
+            gate=None if rules is None else gate(database, rules=rules, baseline=base),
+        )
+        shown = columns(database)
+        in_order = "WHERE trace_id IN (SELECT unnest($shown)) ORDER BY start_time, trace_id"
+        overview = {
+            "title": _title(summary.runs),
+            "sources": [*map(str, recording.sources), *recording.stores],
+            "version": __version__,
+            "made": int(time.time() * 1000),
+            "sections": sections(contents),
+            "columns": [column.to_dict() for column in shown],
+            "views": views(database, shown),
+        }
+        rows = cells(database, shown, in_order, {"shown": trace_ids})
+    chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
+    overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
+    data = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
     return Report(
-        html=report_html(_title(recording), _json(data)),
-        episodes=len(figures),
+        html=report_html(_title(summary.runs), _json(data)),
+        episodes=len(episodes),
         rows=len(rows),
         pages=len(chunk_of),
         headlines=tuple(_headlines(contents)),
-        refusal=compared if isinstance(compared, str) else None,
+        refusal=comparison if isinstance(comparison, str) else None,
     )
 
 
 # Reading.
 
 
-def _figures(source: Source | Recording, progress: Callable[[int], object] | None) -> list[EpisodeFigures]:
-    found = (
-        figures_of_values(source)
-        if isinstance(source, Recording)
-        else read_figures(source, progress=progress)
-    )
-    return sorted(found, key=lambda one: (one.start_time, one.trace_id))
+def _tables(
+    source: Source | Recording, progress: Callable[[int], object] | None
+) -> AbstractContextManager[Database]:
+    if isinstance(source, Recording):
+        return nullcontext(source.tables)
+    return Database(source, progress=progress)
 
 
 def _chosen(
     source: Source | Recording,
-    figures: Sequence[EpisodeFigures],
-    shown: Sequence[EpisodeFigures],
+    trace_ids: Sequence[str],
+    episodes: Sequence[ScoredEpisode],
     progress: Callable[[int], object] | None,
 ) -> Recording:
-    """The recording with the shown episodes, and all groups, updates and runs."""
-    kept = {one.trace_id for one in shown}
-    left_out = {one.trace_id for one in figures} - kept
+    """Return the recording with these episodes, and all groups, updates and runs."""
+    kept = {*trace_ids}
     if isinstance(source, Recording):
         return replace(source, episodes=[one for one in source.episodes if one.trace_id in kept])
-    return read_without(source, left_out, progress=progress)
+    return read_without(source, {one["trace_id"] for one in episodes} - kept, progress=progress)
+
+
+def _missing(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.kind == "missing_episodes"]
 
 
 def _diagnosed(source: Source | Recording, count: int) -> Diagnosis | str:
@@ -191,11 +195,9 @@ def _diagnosed(source: Source | Recording, count: int) -> Diagnosis | str:
         return str(error)
 
 
-def _compared(
-    baseline: Source | Recording, source: Source | Recording, allow: Iterable[str]
-) -> Comparison | str:
+def _compared(base: Database, candidate: Database, allow: Iterable[str]) -> Comparison | str:
     try:
-        return compare(baseline, source, allow=allow)
+        return compare(base, candidate, allow=allow)
     except (ReadError, StudyError) as error:  # both sides were read before: one has no episodes
         return str(error)
 
@@ -207,21 +209,6 @@ def _named(found: Diagnosis | str, compared: Comparison | str | None) -> list[st
     )
     flips = () if compared is None or isinstance(compared, str) else compared.flips
     return [*named, *(flip.candidate_episode for flip in flips)]
-
-
-def _with_extras(rows: EpisodeTable, episodes: Sequence[Episode | None]) -> EpisodeTable:
-    """The table with the numbers that figures do not hold."""
-    return rows.with_numbers(
-        advantage=[None if one is None else one.advantage for one in episodes],
-        surprise=[None if one is None else _surprise(one) for one in episodes],
-    )
-
-
-def _surprise(episode: Episode) -> float | None:
-    """The mean negative log probability of the sampled tokens, in nats; None without any."""
-    found = [step.tokens.logprobs for step in episode.steps if step.tokens is not None]
-    together = np.concatenate([*(one[np.isfinite(one)] for one in found if one is not None), np.empty(0)])
-    return float(-together.mean()) if len(together) else None
 
 
 def _headlines(contents: Contents) -> Iterator[str]:
@@ -237,13 +224,6 @@ def _headlines(contents: Contents) -> Iterator[str]:
 
 
 # Pages.
-
-
-def _order(shown: Sequence[EpisodeFigures], named: Sequence[str]) -> list[str]:
-    """Trace ids, the more important ones first: those that are kept if the report becomes too large."""
-    important, _ = select(shown, max(1, len(shown) // 2), named)
-    first = [one.trace_id for one in important]
-    return [*dict.fromkeys([*named, *first, *(one.trace_id for one in shown)])]
 
 
 def _pages(recording: Recording, pieces: Pieces | None, order: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -308,6 +288,6 @@ def _sampling(sentence: str, rows: int, pages: int) -> str:
     return f"{sentence} {pages:,} of them can be opened; the others would make the file too large.".strip()
 
 
-def _title(recording: Recording) -> str:
-    names = dict.fromkeys(run.name or run.id for run in recording.runs)
+def _title(runs: Iterable[Run]) -> str:
+    names = dict.fromkeys(run.name or run.id for run in runs)
     return ", ".join([*names][:3]) + (" and others" if len(names) > 3 else "") or "Recording"

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from mttp.model.counting import COMPLETED
-from mttp.reading.jsonable import jsonable
-from mttp.viewing.episode_table import EpisodeTable, Map
+from mttp.viewing.figures import Queryable, names, quoted
 
-__all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "from_start", "views"]
+__all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "views"]
 
 ColumnKind: TypeAlias = Literal["text", "number", "time", "seconds", "state", "episode"]
 
-_MOST_OWN = 12
-"""Largest number of columns of components, of metrics, and of metadata."""
+_END = 200
+"""Number of characters of a text that a list shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,104 +22,114 @@ class EpisodeColumn:
     """A column of the episode browser."""
 
     key: str
-    """The name of a column of the table, or a map and a key, such as `components.correct`."""
     label: str
     kind: ColumnKind
+    sql: str
+    """Its value as an expression over the table `episodes`."""
     help: str = ""
-    map: Map | None = None
-    name: str = ""
-    """The key in the map."""
+    is_long: bool = False
+    """Whether it is a text of which only the end is shown."""
+
+    @property
+    def cell(self) -> str:
+        """What is shown, as an expression."""
+        return f"right({self.sql}, {_END})" if self.is_long else self.sql
 
     def to_dict(self) -> dict[str, str]:
-        """The column as data of the page."""
+        """Return the column as data of the page."""
         return {"key": self.key, "label": self.label, "kind": self.kind, "help": self.help}
 
 
-def _fixed(key: str, kind: ColumnKind, label: str = "", help: str = "") -> EpisodeColumn:
-    return EpisodeColumn(key=key, label=label or key.replace("_", " "), kind=kind, help=help)
+def _fixed(
+    key: str, kind: ColumnKind, sql: str = "", label: str = "", help: str = "", *, is_long: bool = False
+) -> EpisodeColumn:
+    sql, label = sql or f'"{key}"', label or key.replace("_", " ")
+    return EpisodeColumn(key=key, label=label, kind=kind, sql=sql, help=help, is_long=is_long)
 
 
 _ALWAYS = ("episode", "start", "status", "return", "length")
 _FIRST = (
-    _fixed("episode", "episode"),
-    _fixed("start", "time", "started"),
-    _fixed("env", "text", "environment"),
-    _fixed("task", "text"),
+    _fixed("episode", "episode", "trace_id"),
+    _fixed("start", "time", "nullif(start_time // 1000000, 0)", "started"),
+    _fixed("env", "text", "nullif(env, '')", "environment"),
+    _fixed("task", "text", "nullif(task, '')"),
     _fixed("outcome", "state"),
     _fixed("status", "state"),
     _fixed("return", "number", help="sum of step rewards, or the stated total"),
     _fixed("reward", "number", help="value of the reward of the whole episode"),
+    _fixed("prompt", "text", help="end of the first observation", is_long=True),
+    _fixed("completion", "text", help="end of the actions", is_long=True),
 )
 _LAST = (
     _fixed("reward_status", "state"),
     _fixed("advantage", "number"),
-    _fixed("length", "number", "steps"),
-    _fixed("tokens", "number", help="prompt and completion tokens"),
-    _fixed("duration", "seconds", "seconds"),
-    _fixed("latency", "seconds", help="mean seconds of its model calls"),
-    _fixed("cost", "number", help="US dollars"),
-    _fixed("surprise", "number", help="mean negative log probability of its sampled tokens, in nats"),
-    _fixed("failed_checks", "text"),
+    _fixed("length", "number", label="steps"),
+    _fixed("tokens", "number", "prompt_tokens + completion_tokens", help="prompt and completion tokens"),
+    _fixed("duration", "seconds", label="seconds"),
+    _fixed("latency", "seconds", "call_seconds / nullif(calls, 0)", help="mean seconds of its model calls"),
+    _fixed("cost", "number", "cost_usd", help="US dollars"),
+    _fixed(
+        "surprise",
+        "number",
+        "-mean_logprob",
+        help="mean negative log probability of its sampled tokens, in nats",
+    ),
+    _fixed("failed_checks", "text", "nullif(array_to_string(failed_checks, ', '), '')"),
+    _fixed("error", "text", "nullif(concat_ws(': ', error_type, error_message), '')"),
     _fixed("stop_reason", "text"),
     _fixed("split", "text"),
     _fixed("group", "text"),
     _fixed("seed", "text"),
     _fixed("policy_version", "text"),
-    _fixed("run", "text"),
+    _fixed("run", "text", "run_id"),
 )
+_NEWS = {
+    "outcome": "count(*) FILTER (outcome <> 'unknown')",
+    "reward_status": "count(*) FILTER (reward_status <> 'missing')",
+    "run": "count(DISTINCT run_id) - 1",
+}
+"""How often a column says something, if not by each of its values; without rewards, those of steps count."""
 
 
-def columns(table: EpisodeTable) -> list[EpisodeColumn]:
-    """The columns with a value in any of the episodes, and those that are always shown."""
-    found = [*_FIRST, *_own("components", table), *_LAST, *_own("metrics", table), *_own("metadata", table)]
-    idle = set()
-    if {*table.counts("outcome")} <= {"unknown"}:
-        idle.add("outcome")
-    if {*table.counts("reward_status")} <= {"missing"}:
-        idle.add("reward_status")  # the rewards are those of the steps
-    if len(table.counts("run")) < 2:
-        idle.add("run")
-    return [
-        one
-        for one in found
-        if one.key in _ALWAYS or (one.key not in idle and (one.map or table.has(one.key)))
-    ]
+def columns(database: Queryable) -> list[EpisodeColumn]:
+    """Return the columns with a value in any of the episodes, and those that are always shown."""
+    news = (f'{_NEWS.get(one.key, f"count({one.sql})")} AS "{one.key}"' for one in (*_FIRST, *_LAST))
+    (counts,) = database.rows(f"SELECT {', '.join(news)} FROM episodes")
+    first, last = (
+        [one for one in listed if counts[one.key] > 0 or one.key in _ALWAYS] for listed in (_FIRST, _LAST)
+    )
+    own = {name: _named(database, name) for name in ("components", "metrics", "metadata")}
+    return [*first, *own["components"], *last, *own["metrics"], *own["metadata"]]
 
 
-def _own(map: Map, table: EpisodeTable) -> list[EpisodeColumn]:
-    """A column for each of the first keys."""
+def _named(database: Queryable, map: str) -> list[EpisodeColumn]:
+    """Return a column for each of the first keys."""
     kind: ColumnKind = "text" if map == "metadata" else "number"
     return [
-        EpisodeColumn(key=f"{map}.{name}", label=name, kind=kind, help=f"{map}.{name}", map=map, name=name)
-        for name in table.keys(map)[:_MOST_OWN]
+        _fixed(f"{map}.{name}", kind, f"{map}[{quoted(name)}]", name, f"{map}.{name}")
+        for name in names(database, map)
     ]
 
 
-def cells(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[list[Any]]:
-    """The rows of a table as data of the page."""
-    listed = [_cells(table, one) for one in shown]
-    return [list(row) for row in zip(*listed, strict=True)]
+def cells(
+    database: Queryable, shown: Sequence[EpisodeColumn], rest: str, parameters: dict[str, Any]
+) -> list[list[Any]]:
+    """Return rows as data of the page; `rest` is the query from `WHERE` on."""
+    expressions = ", ".join(f"{column.cell} AS c{place}" for place, column in enumerate(shown))
+    rows = database.rows(f"SELECT {expressions} FROM episodes {rest}", parameters)
+    return [list(row.values()) for row in rows]
 
 
-def _cells(table: EpisodeTable, column: EpisodeColumn) -> list[Any]:
-    if column.map is not None:
-        return [jsonable(value) for value in table.values_of(column.map, column.name)]
-    values = table.values(column.key)
-    return [from_start(value) if column.key == "start" else jsonable(value) for value in values]
-
-
-def from_start(nanoseconds: int) -> int | None:
-    """Milliseconds since the Unix epoch; None for an unknown start."""
-    return nanoseconds // 1_000_000 or None
-
-
-def views(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
-    """The ready-made choices of episodes: those where reward and outcome disagree first."""
+def views(database: Queryable, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
+    """Return the ready-made choices of episodes: those where reward and outcome disagree first."""
     keys = {column.key for column in shown}
     score = "reward" if "reward" in keys else "return"
-    outcomes, statuses = table.counts("outcome"), table.counts("status")
-    ended = [("status", "=", COMPLETED)] if {*statuses} - {COMPLETED} else []
-    if {*table.counts("reward_status")} - {"ok", "missing"} and "reward_status" in keys:
+    states = database.rows("SELECT DISTINCT outcome, status, reward_status FROM episodes")
+    outcomes, statuses, reward_statuses = (
+        {row[name] for row in states} for name in ("outcome", "status", "reward_status")
+    )
+    ended = [("status", "=", COMPLETED)] if statuses - {COMPLETED} else []
+    if reward_statuses - {"ok", "missing"} and "reward_status" in keys:
         ended.append(("reward_status", "~", "^(ok|missing)$"))
     found = [_view("All", "every episode, the last one first", "start", descending=True)]
     if "failure" in outcomes:
@@ -131,7 +140,7 @@ def views(table: EpisodeTable, shown: Sequence[EpisodeColumn]) -> list[dict[str,
         found.append(_view("Low reward, succeeded", help, score, filters))
     found.append(_view("Worst", "the lowest reward first", score, ended))
     found.append(_view("Best", "the highest reward first", score, ended, descending=True))
-    if {*statuses} - {COMPLETED}:
+    if statuses - {COMPLETED}:
         help, filters = "episodes that did not complete", [("status", "!=", COMPLETED)]
         found.append(_view("Errors", help, "start", filters, descending=True))
     if "reward_status" in keys:

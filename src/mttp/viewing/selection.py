@@ -2,67 +2,71 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeAlias
 
-from mttp.model.figures import EpisodeFigures
+from mttp.viewing.figures import SCORE, Queryable
 
-__all__ = ["select"]
+__all__ = ["ScoredEpisode", "scored_episodes", "select"]
+
+ScoredEpisode: TypeAlias = "dict[str, Any]"
+"""Trace id, score, success, and whether the episode or its reward failed."""
 
 _TAIL = 0.1
 """Share of the report for each end of the rewards of successes, of failures, and for invalid episodes."""
 
 
+def scored_episodes(database: Queryable) -> list[ScoredEpisode]:
+    """Return the episodes in order of start."""
+    return database.rows(
+        f"SELECT trace_id, {SCORE} AS score, success, "
+        "status <> 'completed' OR reward_status = 'error' AS has_failed "
+        "FROM episodes ORDER BY start_time, trace_id"
+    )
+
+
 def select(
-    episodes: Sequence[EpisodeFigures], limit: int, named: Collection[str] = ()
-) -> tuple[list[EpisodeFigures], str]:
+    episodes: Sequence[ScoredEpisode], limit: int, named: Collection[str] = ()
+) -> tuple[list[str], str]:
     """
-    At most `limit` episodes in order of start, and a sentence that says how they were chosen.
+    Return the ids of at most `limit` episodes in order of start, and a sentence on how they were chosen.
 
     `named` are trace ids that are kept in any case, such as examples of findings.
     The sentence is empty if all episodes are kept.
     """
+    trace_ids = [episode["trace_id"] for episode in episodes]
     if len(episodes) <= limit:
-        return [*episodes], ""
-    chosen: dict[str, None] = {}
-    known = {one.trace_id for one in episodes}
-    for trace_id in named:
-        if trace_id in known and len(chosen) < limit:
-            chosen[trace_id] = None
+        return trace_ids, ""
     size = max(1, int(limit * _TAIL))
-    for tail in _tails(episodes, size):
-        for one in tail:
-            if len(chosen) < limit:
-                chosen[one.trace_id] = None
-    even = _evenly([one for one in episodes if one.trace_id not in chosen], limit - len(chosen))
-    kept = {*chosen, *(one.trace_id for one in even)}
+    known = {*trace_ids}
+    important = [trace_id for trace_id in named if trace_id in known]
+    for tail in _tails(episodes):
+        important += [episode["trace_id"] for episode in tail[:size]]
+    chosen = {*[*dict.fromkeys(important)][:limit]}
+    chosen |= {*_evenly([trace_id for trace_id in trace_ids if trace_id not in chosen], limit - len(chosen))}
     sentence = (
-        f"{len(kept):,} of {len(episodes):,} episodes are here: examples of findings, up to {size:,} each of "
-        "the failures with the highest rewards, the successes with the lowest rewards, the lowest and the "
+        f"{len(chosen):,} of {len(episodes):,} episodes are here: examples of findings, up to {size:,} each "
+        "of the failures with the highest rewards, the successes with the lowest rewards, the lowest and the "
         "highest rewards, and those with errors or without a valid reward; the rest at even distances in "
         "order of start. Curves, distributions and tables are of all episodes."
     )
-    return [one for one in episodes if one.trace_id in kept], sentence
+    return [trace_id for trace_id in trace_ids if trace_id in chosen], sentence
 
 
-def _tails(episodes: Sequence[EpisodeFigures], size: int) -> Iterator[list[EpisodeFigures]]:
-    """Failures with high rewards, successes with low ones, errors, and both ends of all rewards."""
-    scored = sorted((one for one in episodes if not math.isnan(_score(one))), key=_score)
-    yield [one for one in reversed(scored) if one.success is False][:size]
-    yield [one for one in scored if one.success][:size]
-    yield [one for one in episodes if one.status != "completed" or one.reward_status == "error"][:size]
-    yield scored[:size]
-    yield scored[::-1][:size]
+def _tails(episodes: Sequence[ScoredEpisode]) -> Iterator[list[ScoredEpisode]]:
+    """Yield failures with high rewards, successes with low ones, errors, and both ends of all rewards."""
+    scored = sorted(
+        (episode for episode in episodes if episode["score"] is not None),
+        key=lambda episode: float(episode["score"]),
+    )
+    yield [episode for episode in reversed(scored) if episode["success"] is False]
+    yield [episode for episode in scored if episode["success"]]
+    yield [episode for episode in episodes if episode["has_failed"]]
+    yield scored
+    yield scored[::-1]
 
 
-def _score(one: EpisodeFigures) -> float:
-    """The reward, else the return; NaN if neither is known or it does not count."""
-    counted = one.as_counted()
-    found = counted.return_ if counted.reward is None else counted.reward
-    return math.nan if found is None else found
-
-
-def _evenly(episodes: Sequence[EpisodeFigures], count: int) -> list[EpisodeFigures]:
+def _evenly(trace_ids: Sequence[str], count: int) -> list[str]:
     if count <= 0:
         return []
-    return [episodes[place * len(episodes) // count] for place in range(min(count, len(episodes)))]
+    return [trace_ids[place * len(trace_ids) // count] for place in range(min(count, len(trace_ids)))]

@@ -99,7 +99,9 @@ tokens AS (
     SELECT
         trace_id,
         coalesce(sum("mttp.token.prompt_count"), 0) AS prompt_tokens,
-        coalesce(sum("mttp.token.count"), 0) AS completion_tokens
+        coalesce(sum("mttp.token.count"), 0) AS completion_tokens,
+        sum("mttp.token.mean_logprob" * "mttp.token.count")
+            / sum("mttp.token.count") FILTER ("mttp.token.mean_logprob" IS NOT NULL) AS mean_logprob
     FROM spans
     WHERE type = 'step' AND NOT contains(span_id, ':') AND ("mttp.token.count" IS NOT NULL OR "mttp.token.encoding" IS NOT NULL)
     GROUP BY trace_id
@@ -463,18 +465,6 @@ faulty AS (
     GROUP BY trace_id
 ),
 
--- Runs that train: those with updates, and those of kind train of which no episode names a task, and not all evaluate.
-processes AS (
-    SELECT
-        arg_min(
-            {'id': "mttp.run.id", 'kind': coalesce("mttp.run.kind", 'train')},
-            (CASE type WHEN 'run' THEN (0, 0) ELSE (1, -size) END, place)
-        ) AS run
-    FROM spans
-    WHERE type IN ('run', 'run.start')
-    GROUP BY trace_id
-),
-
 placed AS (
     SELECT
         *,
@@ -484,18 +474,6 @@ placed AS (
             'eval', 'evaluation', 'validation', 'valid', 'val', 'test'
         ) AS is_evaluation
     FROM started
-),
-
-training AS (
-    SELECT run.id AS run_id
-    FROM processes
-    WHERE
-        run.kind = 'train'
-        AND run.id NOT IN (SELECT run_id FROM placed GROUP BY run_id HAVING bool_or(has_task) OR bool_and(is_evaluation))
-    UNION
-    SELECT coalesce("mttp.run.id", '')
-    FROM spans
-    WHERE type = 'update'
 ),
 
 stated AS (
@@ -655,6 +633,8 @@ SELECT
     try_cast(tokens.prompt_tokens AS BIGINT) AS prompt_tokens,
     -- Number of tokens that the policy sampled; null without tokens.
     try_cast(tokens.completion_tokens AS BIGINT) AS completion_tokens,
+    -- Mean log probability of these tokens, of the steps that state it, in nats.
+    CASE WHEN isfinite(tokens.mean_logprob) THEN tokens.mean_logprob END AS mean_logprob,
     -- Number of calls of models below its steps, without calls of tools.
     coalesce(model_calls.number, 0) AS calls,
     -- Duration of these calls together, in seconds.

@@ -1,0 +1,171 @@
+"""What an overview counts and draws of the table `episodes`: numbers by episode, slices, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from mttp.model.counting import LEFT_OUT
+from mttp.model.curves import UPDATE_NUMBERS
+from mttp.model.declarations import keys
+from mttp.model.episodes import Update
+from mttp.semconv import attributes as a
+
+__all__ = [
+    "SCORE",
+    "UPDATES",
+    "Figures",
+    "Floats",
+    "Queryable",
+    "figures",
+    "groups",
+    "known",
+    "names",
+    "quoted",
+    "slices",
+]
+
+Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+Figures: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
+"""
+Columns by name, with an entry for each episode that counts or is missing, in order of start.
+
+Numbers that are missing, not finite or do not count are NaN. `components.NAME` are scores by component.
+"""
+
+_MOST_NAMES: Final = 12
+"""Largest number of columns of components, of metrics, and of metadata."""
+_MOST_GROUPS: Final = 5_000
+_MOST_SLICES: Final = 200
+SCORE: Final = 'coalesce(CASE WHEN reward_counts THEN reward END, CASE WHEN return_counts THEN "return" END)'
+"""The reward of an episode, else its return; null if neither is known, or it does not count."""
+_LARGEST = 1e150
+"""Scores beyond are left out of deviations, since their squares are infinite."""
+_NUMBERS: Final = {
+    "return": ("return_counts", '"return"'),
+    "reward": ("reward_counts", "reward"),
+    "success": ("counts", "success::DOUBLE"),
+    "length": ("counts", "length"),
+    "tokens": ("counts", "prompt_tokens + completion_tokens"),
+    "duration": ("counts", "duration"),
+    "cost": ("counts", "cost_usd"),
+}
+"""Where the numbers count, and what they are."""
+
+
+class Queryable(Protocol):
+    """A database with the table `episodes`."""
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a query."""
+
+    def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the columns of a query's result; a number that is null is NaN."""
+
+
+def _number(condition: str, expression: str) -> str:
+    return f"CASE WHEN {condition} AND isfinite({expression}) THEN {expression} END::DOUBLE"
+
+
+_LEFT_OUT = ", ".join(f"'{reason}'" for reason in LEFT_OUT)
+_COUNTED = f"""
+SELECT
+    trace_id, run_id, start_time, outcome, reward_status, components,
+    split, slices, nullif(env, '') AS environment, policy_version, nullif(task, '') AS task,
+    {", ".join(f'{_number(*number)} AS "{name}"' for name, number in _NUMBERS.items())},
+    -- A return from steps needs no reward, and an episode that did not end has none.
+    (
+        counts AND reward_status <> 'ok'
+        AND NOT (reward_status = 'missing' AND {_number(*_NUMBERS["return"])} IS NOT NULL)
+    )::DOUBLE AS invalid
+FROM episodes
+WHERE counts_reason NOT IN ({_LEFT_OUT})
+"""
+_COLUMNS = ", ".join(f'"{name}"' for name in ("trace_id", "run_id", "outcome", "reward_status", *_NUMBERS))
+
+
+def figures(database: Queryable) -> Figures:
+    """Return the figures of the episodes that count or are missing."""
+    scores = "".join(
+        f", {_number('true', f'components[{quoted(name)}]')} AS {_identifier(f'components.{name}')}"
+        for name in names(database, "components")
+    )
+    numbers = f"SELECT {_COLUMNS}, invalid{scores} FROM ({_COUNTED})"
+    return database.arrays(f"{numbers} ORDER BY start_time, trace_id")
+
+
+def quoted(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def names(database: Queryable, column: str) -> list[str]:
+    """Return the first keys of a column of maps, sorted."""
+    query = (
+        f"SELECT DISTINCT unnest(map_keys({column})) AS name FROM episodes ORDER BY name LIMIT {_MOST_NAMES}"
+    )
+    return [row["name"] for row in database.rows(query)]
+
+
+def slices(database: Queryable, column: str) -> list[dict[str, Any]]:
+    """
+    Return the means of the episodes with the same value of a column, the lowest return first.
+
+    The rows have the number of all slices as `number`.
+    """
+    label = f"unnest({column})" if column == "slices" else column
+    return database.rows(f"""
+        SELECT
+            label, count(*) AS episodes, favg("return") AS "return", favg(reward) AS reward,
+            favg(success) AS success, favg(length) AS length, sum(invalid)::BIGINT AS invalid,
+            arg_min(trace_id, (coalesce("return", 'inf'::DOUBLE), start_time, trace_id)) AS example,
+            count(*) OVER () AS number
+        FROM (SELECT *, {label} AS label FROM ({_COUNTED}))
+        WHERE label IS NOT NULL
+        GROUP BY label
+        ORDER BY favg("return") NULLS LAST, label
+        LIMIT {_MOST_SLICES}
+    """)
+
+
+def groups(database: Queryable) -> list[dict[str, Any]]:
+    """Return the last groups in order of start, with the scores and advantages of their members."""
+    return database.rows(f"""
+        FROM (
+            SELECT
+                "group" AS id, any_value(task) AS task, min(start_time) AS start,
+                list(trace_id ORDER BY start_time, trace_id) AS episodes,
+                list(score ORDER BY start_time, trace_id) AS rewards,
+                list(advantage ORDER BY start_time, trace_id) AS advantages,
+                count(score) AS valid, favg(score) AS mean,
+                stddev_samp(CASE WHEN abs(score) < {_LARGEST} THEN score END) AS deviation
+            FROM (SELECT *, {SCORE} AS score FROM episodes)
+            WHERE "group" IS NOT NULL
+            GROUP BY run_id, "group"
+            ORDER BY start DESC, id
+            LIMIT {_MOST_GROUPS}
+        )
+        ORDER BY start, id
+    """)
+
+
+UPDATES: Final = f"""
+SELECT
+    coalesce("{a.RUN_ID}", '') AS run_id, "{a.UPDATE_INDEX}" AS "index", "{a.METRIC}" AS metrics,
+    {", ".join(f'"{keys(Update)[name]}" AS {name}' for name in UPDATE_NUMBERS)}
+FROM spans
+WHERE type = 'update'
+ORDER BY start_time, span_id
+"""
+"""The numbers of the updates, in order of start."""
+
+
+def known(values: Floats) -> Floats:
+    """Return the values that are not NaN."""
+    return values[~np.isnan(values)]
