@@ -426,3 +426,58 @@ def test_reading_while_a_program_records() -> None:
 
     assert [] == failures
     assert 60 == total
+
+
+def chats(path: str, count: int = 3) -> None:
+    """Record chats with a call of a tool, and one that fails."""
+    with mttp.configure(f"file://{path}"):
+        for number in range(count):
+            with mttp.episode(env="chat") as episode, episode.step() as step:
+                step.observation([{"role": "user", "content": f"{'long ' * 100}What is {number}+4?"}])
+                call = {"id": "c", "function": {"name": "add", "arguments": f'{{"first": "n{number}"}}'}}
+                step.action([{"role": "assistant", "content": "I compute it.", "tool_calls": [call]}])
+            episode.reward(1.0)
+        with suppress(ValueError), mttp.episode(env="chat"):
+            raise ValueError("the Sandbox is gone")
+
+
+@pytest.mark.parametrize(
+    ("search", "matched"),
+    [("2+4", 1), ("long what", 3), ("COMPUTE", 3), ("n1", 1), ("sandbox valueerror", 1), ("absent", 0)],
+)
+def test_words_of_messages_calls_and_errors_are_found(search: str, matched: int) -> None:
+    """
+    In the whole texts, of which the list shows the ends.
+    """
+    chats("run.jsonl")
+    pages = LivePages(["run.jsonl"])
+    pages._index.refresh()
+    columns = [column["key"] for column in pages.overview()["columns"]]
+    found = pages.episodes(query(search=search))
+    (last, *_) = pages.episodes(query(search="2+4"))["rows"]
+    pages.close()
+
+    assert matched == found["matched"]
+    prompt = last[columns.index("prompt")]
+    assert ("What is 2+4?", 200) == (prompt[-12:], len(prompt))
+    assert last[columns.index("completion")].startswith("I compute it.")
+
+
+def test_a_run_that_turns_out_to_train_counts_as_such() -> None:
+    """
+    An episode that a training cut off is left out as soon as an update says that it trains.
+    """
+    reasons = []
+    with mttp.configure("file://run.jsonl", kind="eval") as session:
+        with suppress(KeyboardInterrupt), mttp.episode(env="e"):
+            raise KeyboardInterrupt
+        session.flush()
+        index = EpisodeIndex(["run.jsonl"])
+        for _ in range(2):
+            index.refresh()
+            reasons += query_rows(index, "SELECT counts_reason FROM episodes")
+            mttp.update(index=0)
+            session.flush()
+        index.close()
+
+    assert [("not_finished",), ("cut_off",)] == reasons

@@ -565,3 +565,18 @@ def test_parts_of_an_included_spec_are_in_the_scale_of_the_reward() -> None:
         ("short", 1, pytest.approx(0.3), pytest.approx(0.15)),
         ("rude", 1, pytest.approx(0.1), pytest.approx(-0.025)),
     ] == parts
+
+
+def test_texts_are_columns_of_the_list() -> None:
+    """
+    The ends of the first observation and of the actions, and the surprise of the sampled tokens.
+    """
+    with mttp.configure("file://texts.jsonl"), mttp.episode() as episode, episode.step() as step:
+        step.observation("x" * 300 + "2+4=")
+        step.action("6")
+        step.tokens([1, 2, 3], logprobs=[-1.0, -2.0, -3.0])
+    found = report("texts.jsonl")
+
+    assert ["x" * 196 + "2+4="] == column(found, "prompt")
+    assert ["6"] == column(found, "completion")
+    assert [2.0] == pytest.approx(column(found, "surprise"))

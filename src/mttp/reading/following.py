@@ -30,7 +30,7 @@ class Arrived(NamedTuple):
     part: FilePart | None
     """Where in the file they are; None for a file that is read from its start."""
     spans: Sequence[SpanRecord]
-    """The spans without arrays."""
+    """The spans, without arrays unless the follower has them."""
 
 
 @dataclass(slots=True)
@@ -51,8 +51,9 @@ class Follower:
     Parquet are read again from their start after each change, so that their spans repeat.
     """
 
-    def __init__(self, sources: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str], *, arrays: bool = False) -> None:
         self._sources = sources
+        self._arrays = arrays
         self._followed: dict[tuple[int, int], _Followed] = {}
         """By device and inode, by which a file is known again after it is renamed."""
         self._problems = Problems(strict=False)
@@ -93,7 +94,7 @@ class Follower:
         if status.st_size < known.position:
             known.position = 0  # the file was truncated and written anew
         for part in _parts(item.path, known.position, status.st_size):
-            decoded = lines.decode(item.path, arrays=False, part=part)
+            decoded = lines.decode(item.path, arrays=self._arrays, part=part)
             spans = [
                 span for block in lines.read_blocks(_unnamed(item), decoded, self._problems) for span in block
             ]
@@ -102,7 +103,7 @@ class Follower:
             yield Arrived(item.path, part, spans)
 
     def _whole(self, item: File) -> Iterator[Arrived]:
-        scan = Scan(str(item.path), arrays=False)
+        scan = Scan(str(item.path), arrays=self._arrays)
         batch: list[SpanRecord] = []
         try:
             for record in scan:

@@ -27,7 +27,7 @@ from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_
 __all__ = ["GrowingEpisodes"]
 
 _MEMORY: Final = "1GB"
-_BATCH: Final = 10_000
+_BATCH: Final = 4_000
 """Number of spans that wait in memory."""
 _CHANGED: Final = """
     FROM episodes

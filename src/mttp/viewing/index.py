@@ -66,7 +66,7 @@ class EpisodeIndex:
         self._counted = CountedSpans()
         self._runs: dict[str, dict[str, SpanRecord]] = {}
         """Spans of runs by trace and span id."""
-        self._follower = Follower(self.sources)
+        self._follower = Follower(self.sources, arrays=True)
         self._files: dict[Path, int] = {}
         self._late = _LateTraces()
         self._stored = 0

@@ -61,13 +61,14 @@ def episode_rows(
     sort = _column(columns, asked.sort) if asked.sort else shown[0]
     direction = "DESC" if asked.descending else "ASC"
     order = f"ORDER BY {sort.sql} {direction} NULLS LAST, trace_id LIMIT {asked.limit} OFFSET {asked.offset}"
-    (matched,) = database.rows(f"SELECT count(*) AS number FROM episodes {where}", parameters)
-    (total,) = database.rows("SELECT count(*) AS number FROM episodes")
-    return {
-        "total": total["number"],
-        "matched": matched["number"],
-        "rows": cells(database, shown, f"{where} {order}", parameters),
-    }
+    page = database.rows(
+        f"SELECT trace_id, count(*) OVER () AS number FROM episodes {where} {order}", parameters
+    )
+    number = "SELECT count(*) AS number FROM episodes"
+    (matched, *_) = page or database.rows(f"{number} {where}", parameters)
+    (total,) = database.rows(number)
+    rows = cells(database, shown, [row["trace_id"] for row in page])
+    return {"total": total["number"], "matched": matched["number"], "rows": rows}
 
 
 def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:

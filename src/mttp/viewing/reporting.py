@@ -134,7 +134,6 @@ def report(
             gate=None if rules is None else gate(database, rules=rules, baseline=base),
         )
         shown = columns(database)
-        in_order = "WHERE trace_id IN (SELECT unnest($shown)) ORDER BY start_time, trace_id"
         overview = {
             "title": _title(summary.runs),
             "sources": [*map(str, recording.sources), *recording.stores],
@@ -144,7 +143,7 @@ def report(
             "columns": [column.to_dict() for column in shown],
             "views": views(database, shown),
         }
-        rows = cells(database, shown, in_order, {"shown": trace_ids})
+        rows = cells(database, shown, trace_ids)
     chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
     overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
     data = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}

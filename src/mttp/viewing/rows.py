@@ -111,13 +111,13 @@ def _named(database: Queryable, map: str) -> list[EpisodeColumn]:
     ]
 
 
-def cells(
-    database: Queryable, shown: Sequence[EpisodeColumn], rest: str, parameters: dict[str, Any]
-) -> list[list[Any]]:
-    """Return rows as data of the page; `rest` is the query from `WHERE` on."""
+def cells(database: Queryable, shown: Sequence[EpisodeColumn], trace_ids: Sequence[str]) -> list[list[Any]]:
+    """Return the rows of episodes as data of the page, in this order; the first column has their ids."""
     expressions = ", ".join(f"{column.cell} AS c{place}" for place, column in enumerate(shown))
-    rows = database.rows(f"SELECT {expressions} FROM episodes {rest}", parameters)
-    return [list(row.values()) for row in rows]
+    query = f"SELECT {expressions} FROM episodes WHERE trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))"
+    rows = [list(row.values()) for row in database.rows(query, {"trace_ids": [*trace_ids]})]
+    by_id = {row[0]: row for row in rows}
+    return [by_id[trace_id] for trace_id in trace_ids]
 
 
 def views(database: Queryable, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
