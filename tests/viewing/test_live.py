@@ -459,7 +459,7 @@ def test_words_of_messages_calls_and_errors_are_found(search: str, matched: int)
 
     assert matched == found["matched"]
     prompt = last[columns.index("prompt")]
-    assert ("What is 2+4?", 200) == (prompt[-12:], len(prompt))
+    assert ("…", "What is 2+4?", 121) == (prompt[0], prompt[-12:], len(prompt))
     assert last[columns.index("completion")].startswith("I compute it.")
 
 

@@ -38,6 +38,11 @@ def pages(found: Report) -> dict[str, Any]:
     return read
 
 
+def texts(found: Report) -> Any:
+    """The texts in the file that the search reads."""
+    return json.loads(gzip.decompress(base64.b64decode(data(found)["texts"])))
+
+
 def sections(found: Report) -> dict[str, str]:
     """The sections of the overview as text."""
     return {one["id"]: json.dumps(one["blocks"]) for one in data(found)["overview"]["sections"]}
@@ -577,6 +582,7 @@ def test_texts_are_columns_of_the_list() -> None:
         step.tokens([1, 2, 3], logprobs=[-1.0, -2.0, -3.0])
     found = report("texts.jsonl")
 
-    assert ["x" * 196 + "2+4="] == column(found, "prompt")
+    assert ["…" + "x" * 116 + "2+4="] == column(found, "prompt")
+    assert [["x" * 300 + "2+4=", "6"]] == texts(found)
     assert ["6"] == column(found, "completion")
     assert [2.0] == pytest.approx(column(found, "surprise"))

@@ -34,7 +34,7 @@ export function browserPage(overview: Overview, query: Query, found: EpisodePage
 }
 
 function tools(columns: Column[], query: Query, go: (change: Partial<Query>) => void): HTMLElement {
-  const search = h("input", { type: "search", id: "search", value: query.search, placeholder: "words in any text column", "aria-label": "Search episodes" });
+  const search = h("input", { type: "search", id: "search", value: query.search, placeholder: "words in texts, tasks, errors, ...", "aria-label": "Search episodes" });
   const column = h("select", { "aria-label": "Column" }, ...columns.map((one) => h("option", { value: one.key }, one.key)));
   const operator = h("select", { "aria-label": "Comparison" }, ...OPERATORS.map((one) => h("option", { value: one }, one)));
   const value = h("input", { type: "text", size: 10, placeholder: "value", "aria-label": "Value" });
@@ -62,7 +62,7 @@ function rows(columns: Column[], query: Query, found: EpisodePage, picked: Set<s
   if (!found.rows.length) return h("p", { class: "message plain" }, found.total ? "No episode matches." : "The recording holds no episodes.");
   const heads = columns.map((column) => {
     const sorted = column.key === query.sort;
-    const descending = sorted ? !query.descending : column.kind !== "text" && column.kind !== "state";
+    const descending = sorted ? !query.descending : !["text", "long", "state"].includes(column.kind);
     return h("th", { scope: "col", class: column.kind, "aria-sort": !sorted ? "none" : query.descending ? "descending" : "ascending" },
       h("button", { type: "button", title: column.help || null, click: () => go({ sort: column.key, descending }) }, column.label));
   });

@@ -49,7 +49,7 @@ export interface Table {
 export interface Column {
   key: string;
   label: string;
-  kind: "text" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes";
+  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes";
   /** What the column means, for a tooltip; empty if the label says it. */
   help: string;
 }
@@ -103,7 +103,7 @@ export interface EpisodeView {
 export interface Filter { column: string; operator: "=" | "!=" | "<" | "<=" | ">" | ">=" | "~"; value: string }
 
 export interface Query {
-  /** Words that must all occur in the text columns; empty for every episode. */
+  /** Words that must all occur in the text columns, or in the whole texts of which they show the ends; empty for every episode. */
   search: string;
   filters: Filter[];
   sort: string;

@@ -2,7 +2,8 @@
 
 import type { Cell, Column, EpisodePage, Filter, Query } from "./data";
 
-export function run(query: Query, columns: Column[], rows: Cell[][]): EpisodePage {
+/** `texts` are whole texts of each row, of which its cells show the ends. */
+export function run(query: Query, columns: Column[], rows: Cell[][], texts: string[][] = []): EpisodePage {
   const keys = new Map(columns.map((column, place) => [column.key, place]));
   const placed = (key: string): number => {
     const place = keys.get(key);
@@ -12,7 +13,7 @@ export function run(query: Query, columns: Column[], rows: Cell[][]): EpisodePag
   const tests = query.filters.map((filter) => ({ place: placed(filter.column), test: condition(filter) }));
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const matched = rows.filter(
-    (row) => tests.every(({ place, test }) => test(row[place] ?? null)) && (!words.length || holds(row, words)),
+    (row, index) => tests.every(({ place, test }) => test(row[place] ?? null)) && (!words.length || holds([...row, ...(texts[index] ?? [])], words)),
   );
   const place = placed(query.sort);
   matched.sort((one, other) => order(one[place] ?? null, other[place] ?? null, query.descending));

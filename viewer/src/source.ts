@@ -9,6 +9,8 @@ interface Embedded {
   /** Base64 of gzip of a JSON object of episodes by trace id. */
   chunks: string[];
   chunk_of: { [trace_id: string]: number };
+  /** Base64 of gzip of a JSON list of the texts of each row; empty if they would be too large. */
+  texts: string;
 }
 
 export function source(): Source {
@@ -21,6 +23,7 @@ export function source(): Source {
 class Report implements Source {
   readonly live = false;
   private chunks = new Map<number, Promise<{ [id: string]: Episode }>>();
+  private texts: Promise<string[][]> | null = null;
 
   constructor(private data: Embedded) {}
 
@@ -29,7 +32,8 @@ class Report implements Source {
   }
 
   async episodes(query: Query): Promise<EpisodePage> {
-    return run(query, this.data.overview.columns, this.data.rows);
+    if (query.search && this.data.texts) this.texts ??= unpack<string[][]>(this.data.texts);
+    return run(query, this.data.overview.columns, this.data.rows, (query.search && (await this.texts)) || []);
   }
 
   async episode(id: string): Promise<Episode> {
@@ -40,7 +44,7 @@ class Report implements Source {
     }
     let chunk = this.chunks.get(place);
     if (!chunk) {
-      chunk = unpack(this.data.chunks[place] ?? "");
+      chunk = unpack<{ [id: string]: Episode }>(this.data.chunks[place] ?? "");
       this.chunks.set(place, chunk);
     }
     const found = (await chunk)[id];
@@ -53,10 +57,10 @@ class Report implements Source {
   watch(): void {}
 }
 
-async function unpack(packed: string): Promise<{ [id: string]: Episode }> {
+async function unpack<T>(packed: string): Promise<T> {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return (await new Response(stream).json()) as { [id: string]: Episode };
+  return (await new Response(stream).json()) as T;
 }
 
 class Server implements Source {

@@ -23,7 +23,7 @@ _LONGEST_PATTERN = 200
 _LONGEST_PATTERNS = 400
 _LONGEST_VALUE = 1_000
 _OPERATORS = {"=": "=", "!=": "IS DISTINCT FROM", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_TEXTS = ("text", "state", "episode")
+_TEXTS = ("text", "long", "state", "episode")
 
 
 class _Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,12 +9,12 @@ from typing import Any, Literal, TypeAlias
 from mttp.model.counting import COMPLETED
 from mttp.viewing.figures import Queryable, names, quoted
 
-__all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "views"]
+__all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "long_texts", "views"]
 
-ColumnKind: TypeAlias = Literal["text", "number", "time", "seconds", "state", "episode"]
+ColumnKind: TypeAlias = Literal["text", "long", "number", "time", "seconds", "state", "episode"]
 
-_END = 200
-"""Number of characters of a text that a list shows."""
+_END = 120
+"""Number of characters of a long text that a list shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +27,24 @@ class EpisodeColumn:
     sql: str
     """Its value as an expression over the table `episodes`."""
     help: str = ""
-    is_long: bool = False
-    """Whether it is a text of which only the end is shown."""
 
     @property
     def cell(self) -> str:
-        """What is shown, as an expression."""
-        return f"right({self.sql}, {_END})" if self.is_long else self.sql
+        """What is shown, as an expression: of a long text the end."""
+        if self.kind != "long":
+            return self.sql
+        return (
+            f"CASE WHEN length({self.sql}) > {_END} THEN '…' || right({self.sql}, {_END}) ELSE {self.sql} END"
+        )
 
     def to_dict(self) -> dict[str, str]:
         """Return the column as data of the page."""
         return {"key": self.key, "label": self.label, "kind": self.kind, "help": self.help}
 
 
-def _fixed(
-    key: str, kind: ColumnKind, sql: str = "", label: str = "", help: str = "", *, is_long: bool = False
-) -> EpisodeColumn:
+def _fixed(key: str, kind: ColumnKind, sql: str = "", label: str = "", help: str = "") -> EpisodeColumn:
     sql, label = sql or f'"{key}"', label or key.replace("_", " ")
-    return EpisodeColumn(key=key, label=label, kind=kind, sql=sql, help=help, is_long=is_long)
+    return EpisodeColumn(key=key, label=label, kind=kind, sql=sql, help=help)
 
 
 _ALWAYS = ("episode", "start", "status", "return", "length")
@@ -57,8 +57,8 @@ _FIRST = (
     _fixed("status", "state"),
     _fixed("return", "number", help="sum of step rewards, or the stated total"),
     _fixed("reward", "number", help="value of the reward of the whole episode"),
-    _fixed("prompt", "text", help="end of the first observation", is_long=True),
-    _fixed("completion", "text", help="end of the actions", is_long=True),
+    _fixed("prompt", "long", help="end of the first observation"),
+    _fixed("completion", "long", help="end of the actions"),
 )
 _LAST = (
     _fixed("reward_status", "state"),
@@ -113,10 +113,22 @@ def _named(database: Queryable, map: str) -> list[EpisodeColumn]:
 
 def cells(database: Queryable, shown: Sequence[EpisodeColumn], trace_ids: Sequence[str]) -> list[list[Any]]:
     """Return the rows of episodes as data of the page, in this order; the first column has their ids."""
-    expressions = ", ".join(f"{column.cell} AS c{place}" for place, column in enumerate(shown))
-    query = f"SELECT {expressions} FROM episodes WHERE trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))"
-    rows = [list(row.values()) for row in database.rows(query, {"trace_ids": [*trace_ids]})]
-    by_id = {row[0]: row for row in rows}
+    return _rows(database, [column.cell for column in shown], trace_ids)
+
+
+def long_texts(database: Queryable, trace_ids: Sequence[str]) -> list[list[str]]:
+    """Return the whole texts of which a list shows the ends, for each of these episodes."""
+    return [
+        [text for text in texts if text]
+        for _, *texts in _rows(database, ["trace_id", "prompt", "completion"], trace_ids)
+    ]
+
+
+def _rows(database: Queryable, expressions: Sequence[str], trace_ids: Sequence[str]) -> list[list[Any]]:
+    named = ", ".join(f"{expression} AS c{place}" for place, expression in enumerate(expressions))
+    query = f"SELECT {named} FROM episodes WHERE trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))"
+    rows = database.rows(query, {"trace_ids": [*trace_ids]})
+    by_id = {row["c0"]: [*row.values()] for row in rows}
     return [by_id[trace_id] for trace_id in trace_ids]
 
 
