@@ -56,7 +56,7 @@ def episode_rows(
     except msgspec.ValidationError as error:
         raise ConfigureError(f"the query is not valid: {error}") from error
     columns = {column.key: column for column in shown}
-    conditions, parameters = _conditions(database, columns, asked)
+    conditions, parameters = _conditions(columns, asked)
     where = f"WHERE {' AND '.join(conditions) or 'true'}"
     sort = _column(columns, asked.sort) if asked.sort else shown[0]
     direction = "DESC" if asked.descending else "ASC"
@@ -77,9 +77,7 @@ def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:
     return columns[key]
 
 
-def _conditions(
-    database: Queryable, columns: Mapping[str, EpisodeColumn], query: _Query
-) -> tuple[list[str], dict[str, Any]]:
+def _conditions(columns: Mapping[str, EpisodeColumn], query: _Query) -> tuple[list[str], dict[str, Any]]:
     words = _words(query)
     texts = ", ".join(column.sql for column in columns.values() if column.kind in _TEXTS)
     conditions = [
@@ -91,7 +89,7 @@ def _conditions(
     _check_patterns([one.value for one in query.filters if one.operator == "~"])
     for place, one in enumerate(query.filters):
         column, name = _column(columns, one.column), f"value{place}"
-        condition, parameters[name] = _condition(database, column, one.operator, one.value, f"${name}")
+        condition, parameters[name] = _condition(column, one.operator, one.value, f"${name}")
         conditions.append(condition)
     return conditions, parameters
 
@@ -116,12 +114,10 @@ def _words(query: _Query) -> list[str]:
     return words
 
 
-def _condition(
-    database: Queryable, column: EpisodeColumn, operator: str, value: str, name: str
-) -> tuple[str, Any]:
+def _condition(column: EpisodeColumn, operator: str, value: str, name: str) -> tuple[str, Any]:
     """Return a condition on the parameter of this name, and the parameter."""
     if operator == "~":
-        return f"regexp_matches(CAST({column.sql} AS VARCHAR), {name}, 'i')", _pattern(database, value)
+        return f"regexp_matches(CAST({column.sql} AS VARCHAR), {name}, 'i')", _pattern(value)
     if operator not in _OPERATORS:
         known = ", ".join([*_OPERATORS, "~"])
         raise ConfigureError(f"operator={operator[:_LONGEST_WORD]!r}: give one of {known}")
@@ -140,12 +136,13 @@ def _number(value: str) -> float | None:
         return None  # nothing is equal to it
 
 
-def _pattern(database: Queryable, value: str) -> str:
+def _pattern(value: str) -> str:
     """Return a regular expression; a text that is none is searched as it stands."""
     import duckdb
 
-    try:
-        database.rows("SELECT regexp_matches('', $pattern)", {"pattern": value})
-    except duckdb.Error:
-        return re.escape(value)
+    with duckdb.connect() as connection:  # an error would end the transaction of the search
+        try:
+            connection.execute("SELECT regexp_matches('', ?)", [value])
+        except duckdb.Error:
+            return re.escape(value)
     return value

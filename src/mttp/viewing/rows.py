@@ -50,15 +50,15 @@ def _fixed(key: str, kind: ColumnKind, sql: str = "", label: str = "", help: str
 _ALWAYS = ("episode", "start", "status", "return", "length")
 _FIRST = (
     _fixed("episode", "episode", "trace_id"),
-    _fixed("start", "time", "nullif(start_time // 1000000, 0)", "started"),
-    _fixed("env", "text", "nullif(env, '')", "environment"),
-    _fixed("task", "text", "nullif(task, '')"),
     _fixed("outcome", "state"),
-    _fixed("status", "state"),
     _fixed("return", "number", help="sum of step rewards, or the stated total"),
     _fixed("reward", "number", help="value of the reward of the whole episode"),
+    _fixed("task", "text", "nullif(task, '')"),
     _fixed("prompt", "long", help="end of the first observation"),
     _fixed("completion", "long", help="end of the actions"),
+    _fixed("status", "state"),
+    _fixed("start", "time", "nullif(start_time // 1000000, 0)", "started"),
+    _fixed("env", "text", "nullif(env, '')", "environment"),
 )
 _LAST = (
     _fixed("reward_status", "state"),
