@@ -108,14 +108,17 @@ def test_a_report_and_a_plot_draw_what_counts(training: str) -> None:
     """The report has the number of the others; its episodes are all listed."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pytest.importorskip("pyarrow")
-    from mttp.viewing.episode_table import EpisodeTable
+    from mttp.viewing import report
 
     recording = mttp.read(training)
-    table = EpisodeTable.of_counted(recording)
-    returns = table.numbers("return")
+    document = json.loads(report(recording).html.split('id="mttp-report">')[1].split("</script>")[0])
+    facts = {
+        fact["label"]: (fact["value"], fact["detail"])
+        for fact in document["overview"]["sections"][0]["blocks"][0]["items"]
+    }
     axes = recording.plot.returns()
 
-    assert [10.0, 11.0, 12.0] == returns[~np.isnan(returns)].tolist()
-    assert len(table) == len(EpisodeTable.of_counted(training)) == 4
+    assert (11.0, "n=3, standard deviation 1") == facts["mean return"]
+    assert len(recording) == len(document["rows"])
     assert "1 cut off by the end of the training, left out" in axes.get_title(loc="left")
     pyplot.close("all")

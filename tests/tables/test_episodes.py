@@ -111,6 +111,7 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
             "omissions": list(value.omissions),
             "prompt_tokens": known_figures.prompt_tokens,
             "completion_tokens": known_figures.completion_tokens,
+            "mean_logprob": mean_logprob(value),
             "calls": known_figures.call_count,
             "call_seconds": known_figures.call_seconds,
             "time_to_first_token": known_figures.time_to_first_token,
@@ -125,6 +126,19 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
         }
         rows.append(row)
     return rows
+
+
+def mean_logprob(value: mttp.Episode) -> float | None:
+    """The mean over the tokens of the steps whose mean is finite."""
+    blocks = [step.tokens for step in value.steps if step.tokens is not None]
+    stated = [
+        (tokens.count, float(np.mean(tokens.logprobs, dtype=float)))
+        for tokens in blocks
+        if tokens.count and tokens.logprobs is not None and len(tokens.logprobs)
+    ]
+    finite = [(count, mean) for count, mean in stated if math.isfinite(mean)]
+    total = sum(count for count, _ in finite)
+    return sum(count * mean for count, mean in finite) / total if total else None
 
 
 def computed(source: Any) -> list[dict[str, Any]]:

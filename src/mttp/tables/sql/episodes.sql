@@ -100,8 +100,8 @@ tokens AS (
         trace_id,
         coalesce(sum("mttp.token.prompt_count"), 0) AS prompt_tokens,
         coalesce(sum("mttp.token.count"), 0) AS completion_tokens,
-        sum("mttp.token.mean_logprob" * "mttp.token.count")
-            / sum("mttp.token.count") FILTER ("mttp.token.mean_logprob" IS NOT NULL) AS mean_logprob
+        sum("mttp.token.mean_logprob" * "mttp.token.count") FILTER (isfinite("mttp.token.mean_logprob"))
+            / sum("mttp.token.count") FILTER (isfinite("mttp.token.mean_logprob")) AS mean_logprob
     FROM spans
     WHERE type = 'step' AND NOT contains(span_id, ':') AND ("mttp.token.count" IS NOT NULL OR "mttp.token.encoding" IS NOT NULL)
     GROUP BY trace_id
