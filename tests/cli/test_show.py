@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import mttp
+from mttp.cli import conditions
 from mttp.cli.app import app
 from mttp.cli.rendering.episodes import SORTS
 from mttp.cli.show import Sort
+from mttp.tables import Database
 
 ASKS = {
     "role": "assistant",
@@ -292,3 +294,30 @@ def test_one_step_that_is_left_out_is_one():
                 pass
 
     assert "… and 1 more step; --limit 0 shows all" in show("two.jsonl", "--episode", "last", "--limit", "1")
+
+
+def test_the_list_has_the_ends_of_prompt_and_completion(chat: str):
+    """
+    On one line each, without markup or escapes.
+    """
+    text = show(chat, "--limit", "1", columns=300)
+
+    assert "Use tools. Weather [bold]in[/bold]" in text
+    assert "Sunny. Anything else?" in text
+    assert "\x1b" not in text
+
+
+def test_conditions_by_sql_read_the_source_once(chat: str, monkeypatch: pytest.MonkeyPatch):
+    """
+    However many there are.
+    """
+    databases = []
+
+    def opened(sources: list[str]) -> Database:
+        databases.append(sources)
+        return Database(sources)
+
+    monkeypatch.setattr("mttp.tables.Database", opened)
+    conditions.conditions([chat], ["completion like '%Sunny%'", "reward > 0.5 and length = 2"])
+
+    assert [[chat]] == databases

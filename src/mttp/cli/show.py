@@ -16,10 +16,13 @@ from mttp.errors import ReadError
 if TYPE_CHECKING:
     from mttp.model.episodes import Episode
     from mttp.reading import Recording
+    from mttp.tables import Database
 
 __all__ = ["show"]
 
 _LIMIT = 20
+_END = 60
+"""Number of characters of prompt and completion that a list shows."""
 _PICKS = ("last", "best", "worst")
 _TRUSTED = ("ok", "missing")
 """Reward statuses with a valid return; without a reward, the return may be the sum of step rewards."""
@@ -216,7 +219,9 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     from mttp.cli.rendering.episodes import episodes_table, runs_table
     from mttp.cli.rendering.problems import problem_lines
     from mttp.pages.words import count, counted, printed, shares
+    from mttp.tables.summary import SUMMARY
 
+    recording.tables.prepare(*SUMMARY, content=True)
     summary = recording.summary()
     out = console()
     if recording.runs:
@@ -224,7 +229,8 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     if len(episodes) < of:
         out.print(f"{len(episodes):,} of {count(of, 'episode')}", "", sep="\n")
     if episodes:
-        out.print(episodes_table(episodes, limit=_rows(limit)))
+        texts = _ends(recording.tables, [one.trace_id for one in episodes[: _rows(limit)]])
+        out.print(episodes_table(episodes, limit=_rows(limit), texts=texts))
     elif not of:
         out.print("no episodes")
     others = {"group": len(recording.groups), "update": len(recording.updates)}
@@ -241,6 +247,16 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
         out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
     if recording.problems:
         out.print("", problem_lines(recording.problems), sep="\n")
+
+
+def _ends(database: Database, trace_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the ends of prompt and completion by trace id."""
+    ends = ", ".join(
+        f"right(regexp_replace(trim({name}), '\\s+', ' ', 'g'), {_END}) AS {name}"
+        for name in ("prompt", "completion")
+    )
+    query = f"SELECT trace_id, {ends} FROM episodes WHERE trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))"
+    return {row.pop("trace_id"): row for row in database.rows(query, {"trace_ids": [*trace_ids]})}
 
 
 def _rows(limit: int | None) -> int | None:

@@ -12,13 +12,14 @@ from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.declarations import keys
 from mttp.model.episodes import Update
 from mttp.semconv import attributes as a
+from mttp.tables.graders import Queryable
 
 __all__ = [
     "SCORE",
     "UPDATES",
     "Figures",
     "Floats",
-    "Queryable",
+    "EpisodeDatabase",
     "figures",
     "groups",
     "known",
@@ -55,11 +56,8 @@ _NUMBERS: Final = {
 """Where the numbers count, and what they are."""
 
 
-class Queryable(Protocol):
+class EpisodeDatabase(Queryable, Protocol):
     """A database with the table `episodes`."""
-
-    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of a query."""
 
     def arrays(self, query: str) -> dict[str, np.ndarray[Any, Any]]:
         """Return the columns of a query's result; a number that is null is NaN."""
@@ -86,7 +84,7 @@ WHERE counts_reason NOT IN ({_LEFT_OUT})
 _COLUMNS = ", ".join(f'"{name}"' for name in ("trace_id", "run_id", "outcome", "reward_status", *_NUMBERS))
 
 
-def figures(database: Queryable) -> Figures:
+def figures(database: EpisodeDatabase) -> Figures:
     """Return the figures of the episodes that count or are missing."""
     scores = "".join(
         f", {_number('true', f'components[{quoted(name)}]')} AS {_identifier(f'components.{name}')}"
@@ -105,7 +103,7 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def names(database: Queryable, column: str) -> list[str]:
+def names(database: EpisodeDatabase, column: str) -> list[str]:
     """Return the first keys of a column of maps, sorted."""
     query = (
         f"SELECT DISTINCT unnest(map_keys({column})) AS name FROM episodes ORDER BY name LIMIT {_MOST_NAMES}"
@@ -113,7 +111,7 @@ def names(database: Queryable, column: str) -> list[str]:
     return [row["name"] for row in database.rows(query)]
 
 
-def slices(database: Queryable, column: str) -> list[dict[str, Any]]:
+def slices(database: EpisodeDatabase, column: str) -> list[dict[str, Any]]:
     """
     Return the means of the episodes with the same value of a column, the lowest return first.
 
@@ -134,7 +132,7 @@ def slices(database: Queryable, column: str) -> list[dict[str, Any]]:
     """)
 
 
-def groups(database: Queryable) -> list[dict[str, Any]]:
+def groups(database: EpisodeDatabase) -> list[dict[str, Any]]:
     """Return the last groups in order of start, with the scores and advantages of their members."""
     return database.rows(f"""
         FROM (

@@ -28,7 +28,7 @@ from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
 from mttp.viewing.curves import by_run, episode_curve
-from mttp.viewing.figures import Figures, Floats, Queryable, figures, known
+from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, figures, known
 from mttp.viewing.overview_tables import (
     graders_section,
     groups_section,
@@ -51,7 +51,7 @@ _MOST_POINTS = 4_000
 class Contents:
     """What an overview shows."""
 
-    episodes: Queryable
+    episodes: EpisodeDatabase
     """A database with the table of all episodes."""
     runs: Sequence[Run] = ()
     graders: Sequence[GraderHealth] = ()

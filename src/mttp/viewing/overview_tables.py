@@ -13,7 +13,7 @@ from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
 from mttp.pages.blocks import axis, column, fact, facts, lines, note, section, series, table
 from mttp.reading.problems import Problem
-from mttp.viewing.figures import Queryable, groups, slices
+from mttp.viewing.figures import EpisodeDatabase, groups, slices
 
 __all__ = [
     "graders_section",
@@ -79,7 +79,7 @@ def _errors(one: GraderHealth) -> str:
     return "; ".join(first) + (" ..." if len(one.failures) > _MOST_ERRORS else "")
 
 
-def slices_section(episodes: Queryable) -> dict[str, Any] | None:
+def slices_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
     """Return means by split, slice, environment, policy version and task."""
     names = ("split", "slices", "environment", "policy_version", "task")
     return section("slices", "Slices", [_slice_table(name, slices(episodes, name)) for name in names])
@@ -140,7 +140,7 @@ def _update_series(title: str, updates: Sequence[Mapping[str, Any]], name: str) 
     return series(title, x, y, dots=len(x) < 50)
 
 
-def groups_section(episodes: Queryable) -> dict[str, Any] | None:
+def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
     """Return rewards and advantages of groups, and the share of those whose rewards are equal."""
     rows = groups(episodes)
     if not rows:

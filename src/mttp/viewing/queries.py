@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from mttp.errors import ConfigureError
-from mttp.viewing.figures import Queryable
+from mttp.viewing.figures import EpisodeDatabase
 from mttp.viewing.rows import EpisodeColumn, cells
 
 __all__ = ["episode_rows"]
@@ -44,7 +44,7 @@ class _Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def episode_rows(
-    database: Queryable, shown: Sequence[EpisodeColumn], query: Mapping[str, Any]
+    database: EpisodeDatabase, shown: Sequence[EpisodeColumn], query: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     Return the page of episodes that a query asks for, as `viewer/src/data.ts` describes both.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from mttp.model.counting import COMPLETED
-from mttp.viewing.figures import Queryable, names, quoted
+from mttp.viewing.figures import EpisodeDatabase, names, quoted
 
 __all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "long_texts", "views"]
 
@@ -91,7 +91,7 @@ _NEWS = {
 """How often a column says something, if not by each of its values; without rewards, those of steps count."""
 
 
-def columns(database: Queryable) -> list[EpisodeColumn]:
+def columns(database: EpisodeDatabase) -> list[EpisodeColumn]:
     """Return the columns with a value in any of the episodes, and those that are always shown."""
     news = (f'{_NEWS.get(one.key, f"count({one.sql})")} AS "{one.key}"' for one in (*_FIRST, *_LAST))
     (counts,) = database.rows(f"SELECT {', '.join(news)} FROM episodes")
@@ -102,7 +102,7 @@ def columns(database: Queryable) -> list[EpisodeColumn]:
     return [*first, *own["components"], *last, *own["metrics"], *own["metadata"]]
 
 
-def _named(database: Queryable, map: str) -> list[EpisodeColumn]:
+def _named(database: EpisodeDatabase, map: str) -> list[EpisodeColumn]:
     """Return a column for each of the first keys."""
     kind: ColumnKind = "text" if map == "metadata" else "number"
     return [
@@ -111,12 +111,14 @@ def _named(database: Queryable, map: str) -> list[EpisodeColumn]:
     ]
 
 
-def cells(database: Queryable, shown: Sequence[EpisodeColumn], trace_ids: Sequence[str]) -> list[list[Any]]:
+def cells(
+    database: EpisodeDatabase, shown: Sequence[EpisodeColumn], trace_ids: Sequence[str]
+) -> list[list[Any]]:
     """Return the rows of episodes as data of the page, in this order; the first column has their ids."""
     return _rows(database, [column.cell for column in shown], trace_ids)
 
 
-def long_texts(database: Queryable, trace_ids: Sequence[str]) -> list[list[str]]:
+def long_texts(database: EpisodeDatabase, trace_ids: Sequence[str]) -> list[list[str]]:
     """Return the whole texts of which a list shows the ends, for each of these episodes."""
     return [
         [text for text in texts if text]
@@ -124,7 +126,7 @@ def long_texts(database: Queryable, trace_ids: Sequence[str]) -> list[list[str]]
     ]
 
 
-def _rows(database: Queryable, expressions: Sequence[str], trace_ids: Sequence[str]) -> list[list[Any]]:
+def _rows(database: EpisodeDatabase, expressions: Sequence[str], trace_ids: Sequence[str]) -> list[list[Any]]:
     named = ", ".join(f"{expression} AS c{place}" for place, expression in enumerate(expressions))
     query = f"SELECT {named} FROM episodes WHERE trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))"
     rows = database.rows(query, {"trace_ids": [*trace_ids]})
@@ -132,7 +134,7 @@ def _rows(database: Queryable, expressions: Sequence[str], trace_ids: Sequence[s
     return [by_id[trace_id] for trace_id in trace_ids]
 
 
-def views(database: Queryable, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
+def views(database: EpisodeDatabase, shown: Sequence[EpisodeColumn]) -> list[dict[str, Any]]:
     """Return the ready-made choices of episodes: those where reward and outcome disagree first."""
     keys = {column.key for column in shown}
     score = "reward" if "reward" in keys else "return"

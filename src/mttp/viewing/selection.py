@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from mttp.viewing.figures import SCORE, Queryable
+from mttp.viewing.figures import SCORE, EpisodeDatabase
 
 __all__ = ["ScoredEpisode", "scored_episodes", "select"]
 
@@ -16,7 +16,7 @@ _TAIL = 0.1
 """Share of the report for each end of the rewards of successes, of failures, and for invalid episodes."""
 
 
-def scored_episodes(database: Queryable) -> list[ScoredEpisode]:
+def scored_episodes(database: EpisodeDatabase) -> list[ScoredEpisode]:
     """Return the episodes in order of start."""
     return database.rows(
         f"SELECT trace_id, {SCORE} AS score, success, "

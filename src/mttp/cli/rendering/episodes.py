@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -81,8 +81,14 @@ def _revision(run: Run) -> str:
     return NOTHING if run.revision is None else run.revision[:10] + (" dirty" if run.dirty else "")
 
 
-def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing:
-    """Return a table with one row per episode; ids are prefixes that are unique among the episodes."""
+def episodes_table(
+    episodes: Sequence[Episode], *, limit: int | None, texts: Mapping[str, Mapping[str, str]] = {}
+) -> Listing:
+    """
+    Return a table with one row per episode; ids are prefixes that are unique among the episodes.
+
+    `texts` has the ends of prompt and completion by trace id.
+    """
     listed = episodes[:limit]
     digits = _digits([episode.trace_id for episode in episodes])
     rows = [
@@ -96,12 +102,16 @@ def episodes_table(episodes: Sequence[Episode], *, limit: int | None) -> Listing
             "return": printed(number(episode.return_)),
             "steps": printed(number(episode.length)),
             "duration": printed(duration(episode.duration)),
+            **{
+                name: printed(texts.get(episode.trace_id, {}).get(name) or NOTHING)
+                for name in ("prompt", "completion")
+            },
         }
         for episode, started in zip(listed, _moments(listed), strict=True)
     ]
     return Listing(
         rows=rows,
-        important=("episode", "task", "return", "status", "outcome", "steps", "env", "duration", "started"),
+        important=("episode", "task", "return", "status", "outcome", "steps", "env", "prompt", "completion"),
         right=_NUMBERS,
         spare=("duration", "started"),
         nothing={"outcome": "unknown"},
