@@ -174,7 +174,8 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may ignore it\n"
         "def search(pages, query):\n"
         "    print('searching', flush=True)\n"
-        f"    return pages._index.snapshot(({endless!r}, []))\n"
+        "    with pages._index.snapshot(is_search=True) as database:\n"
+        f"        return database.rows({endless!r})\n"
         "LivePages.episodes = search\n"
         "main(['view', 'run.jsonl', '--port', '0', '--json'])\n"
     )

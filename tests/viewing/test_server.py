@@ -219,9 +219,8 @@ def test_a_search_that_takes_too_long_is_interrupted(
     search = pages.episodes
 
     def endless(query: Any) -> Any:
-        return pages._index.snapshot(
-            ("SELECT count(*) FROM range(1000000000000) t(i) WHERE hash(i) % 7 = 3", [])
-        )
+        with pages._index.snapshot(is_search=True) as database:
+            return database.rows("SELECT count(*) FROM range(1000000000000) t(i) WHERE hash(i) % 7 = 3")
 
     monkeypatch.setattr(server_module, "_LONGEST_SEARCH", 0.2)
     monkeypatch.setattr(pages, "episodes", endless)
