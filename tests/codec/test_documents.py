@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -22,6 +26,27 @@ MESSAGES = [{"role": "user", "content": "grüß dich"}, {"role": "assistant", "c
 
 class Role(str, Enum):
     USER = "user"
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+@dataclass
+class Point:
+    x: int = 1
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Count(int):
+    pass
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
 
 
 PLAIN = st.recursive(
@@ -53,23 +78,58 @@ def test_a_document_holds_the_recorded_value(value: Any) -> None:
         [np.float64(1)],
         [np.zeros(2)],
         [Role.USER],
+        [Level.LOW],
+        [Point()],
+        [datetime(2026, 1, 1)],
+        [datetime(2026, 1, 1, tzinfo=timezone.utc)],
+        [Decimal(1)],
+        [UUID(int=1)],
+        [Name("a")],
+        [Count(1)],
+        [{Name("a"): 1}],
         [b"bytes"],
+        [bytearray(b"bytes")],
         {1: "a"},
         ["a\ud800"],
         {"a\ud800": 1},
         [2**63],
+        [-(2**63) - 1],
+        CYCLE,
+        ["data:image/png;base64," + "A" * 1024],
         [(1, 2)],
+        [{"name" * 1000: 1}] * 5000,
         (1, 2),
         np.zeros(3),
         {"s": {1, 2}},
     ],
-    ids=repr,
+    ids=lambda value: f"{value!r:.40}",
 )
 def test_a_value_that_needs_conversion_is_no_document(value: Any) -> None:
     """
     Numbers of other libraries would arrive as bytes, and classes of their own as what they are made of.
     """
     assert sealed(value) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [float("nan"), float("inf"), -0.0, 2**63 - 1, -(2**63), True, None],
+        {"grüße": "日本 😀", "": ""},
+        [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
+        [],
+        {},
+    ],
+    ids=repr,
+)
+def test_plain_data_is_a_document(value: Any) -> None:
+    """
+    Numbers keep their types and bits.
+    """
+    document = sealed(value)
+
+    assert document is not None
+    assert repr(value) == repr(documents.content(document))
 
 
 def test_a_deeply_nested_value_is_no_document() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mttp.codec import templates
@@ -25,7 +26,12 @@ _OF_STEPS = tuple(f"{prefix}." for prefix in OF_STEPS)
 
 def encode(prefix: str, items: Mapping[str, Plain]) -> dict[str, Plain]:
     """Return attributes under `prefix` for values by component."""
-    return templates.encode(prefix, {name_key(name): item for name, item in items.items()})
+    return {_key(prefix, name): item for name, item in items.items()}
+
+
+@lru_cache(maxsize=1 << 12)
+def _key(prefix: str, name: str) -> str:
+    return f"{prefix}.{name_key(name)}"
 
 
 def names(exact: Iterable[str]) -> dict[str, Plain]:

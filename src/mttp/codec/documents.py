@@ -6,8 +6,9 @@ The garbage collector does not traverse bytes, and the caller may change the ori
 
 from __future__ import annotations
 
-import marshal
 from typing import Any
+
+import msgspec
 
 from mttp.codec.pictures import FEWEST
 from mttp.codec.plain import Plain
@@ -15,55 +16,54 @@ from mttp.codec.sharing import CONTAINER_BYTES, ITEM_BYTES, MAX_COPIED_BYTES
 
 __all__ = ["content", "sealed"]
 
-_FORMAT = 2
 _MAX_DEPTH = 16
 _SCALARS = frozenset({float, bool, type(None)})
 _INT64 = range(-(2**63), 2**63)
+_PICTURE = b"data:"
+"""What the data URL of a picture starts with."""
+_NAMES = frozenset({str})
+
+_encode = msgspec.msgpack.Encoder().encode
+content = msgspec.msgpack.Decoder().decode
+"""Return the value of a document."""
 
 
-def sealed(value: Any) -> bytes | None:
+class _OtherDataError(ValueError):
+    """A value is not plain data, or too much of it."""
+
+
+def sealed(value: Plain) -> bytes | None:
     """Return a list or a mapping as bytes; None if it holds anything but plain data, or too much of it."""
-    left = [MAX_COPIED_BYTES]
-    return marshal.dumps(value, _FORMAT) if _is_plain(value, _MAX_DEPTH, left) and left[0] >= 0 else None
-
-
-def content(document: bytes) -> Plain:
-    """Return the value of a document."""
-    return marshal.loads(document)
-
-
-def _is_plain(value: Any, depth: int, left: list[int]) -> bool:
-    """Return whether the value is recorded unchanged, without faults; `left` is the size that it may have."""
-    kind = type(value)
-    if kind is str:
-        size = len(value)
-        left[0] -= size
-        if size >= FEWEST and value.startswith("data:"):  # perhaps a picture
-            return False
-        return value.isascii() or _is_text(value)
-    if kind in _SCALARS:
-        return True
-    if kind is int:
-        return value in _INT64
-    if depth == 0:
-        return False
-    if kind is list:
-        left[0] -= CONTAINER_BYTES + ITEM_BYTES * len(value)
-        return left[0] >= 0 and (
-            _SCALARS.issuperset(map(type, value)) or all(_is_plain(item, depth - 1, left) for item in value)
-        )
-    if kind is not dict:
-        return False
-    left[0] -= CONTAINER_BYTES + ITEM_BYTES * len(value)
-    return left[0] >= 0 and all(
-        type(key) is str and _is_plain(key, depth, left) and _is_plain(item, depth - 1, left)
-        for key, item in value.items()
-    )
-
-
-def _is_text(value: str) -> bool:
     try:
-        value.encode()
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
-    return True
+        _check(value, _MAX_DEPTH)
+        document = _encode(value)
+    except (_OtherDataError, UnicodeEncodeError):  # a lone surrogate
+        return None
+    return None if _PICTURE in document and len(document) >= FEWEST else document
+
+
+def _check(value: Any, depth: int) -> int:
+    """Return the size that a copy of plain data may have; raises `_OtherDataError` for other data."""
+    size = CONTAINER_BYTES + ITEM_BYTES * len(value)
+    items = value
+    if type(value) is dict:
+        if not _NAMES.issuperset(map(type, value)):
+            raise _OtherDataError
+        size, items = size + sum(map(len, value)), value.values()
+    elif type(value) is not list:
+        raise _OtherDataError
+    if size > MAX_COPIED_BYTES:
+        raise _OtherDataError
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            size += len(item)
+        elif kind is dict or kind is list:
+            if depth == 0:
+                raise _OtherDataError
+            size += _check(item, depth - 1)
+        elif kind not in _SCALARS and not (kind is int and item in _INT64):
+            raise _OtherDataError
+        if size > MAX_COPIED_BYTES:
+            raise _OtherDataError
+    return size

@@ -7,7 +7,6 @@ Parts that are equal for many spans are written once and reused.
 
 from __future__ import annotations
 
-import binascii
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+from pybase64 import b64encode
 
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.otlp.malloc import keep_freed
@@ -343,7 +343,7 @@ def _float(value: float) -> bytes:
 
 
 def _bytes(value: bytes | bytearray) -> bytes:
-    return b'{"bytesValue":"%b"}' % binascii.b2a_base64(value, newline=False)
+    return b'{"bytesValue":"%b"}' % b64encode(value)
 
 
 def _map(values: Mapping[Any, Any]) -> bytes:

@@ -14,7 +14,7 @@ from mttp.codec import calls, content, rewards, steps, tokens
 from mttp.codec.documents import sealed
 from mttp.codec.fields import checked_value, flag
 from mttp.codec.pending import TOKENS
-from mttp.codec.plain import Faults
+from mttp.codec.plain import Faults, text
 from mttp.model.episodes import Call, Reward, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
@@ -133,11 +133,15 @@ class OpenStep(ScoredHandle):
         if self._accepts("action"):
             self._content(content.ACTION, value, max_bytes)
 
-    def _content(self, keys: content.ContentKeys, value: object, max_bytes: int | None) -> None:
+    def _content(self, keys: content.ContentKeys, value: Any, max_bytes: int | None) -> None:
         span = cast(RecordingSpan, self._span)
         if span.has(keys.value):
             span.forget(frozenset(keys))
-        document = sealed(value) if max_bytes is None and type(value) in (list, dict) else None
+        kind = type(value) if max_bytes is None else None
+        if kind is str and not value.startswith("data:"):  # else perhaps a picture
+            span.encoded[keys.value] = value if value.isascii() else span.checked(text, value)
+            return
+        document = sealed(value) if kind is list or kind is dict else None
         if document is not None:
             span.set_pending(keys.value, document)
             return

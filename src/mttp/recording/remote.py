@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from opentelemetry.trace import SpanContext
@@ -9,7 +10,6 @@ from typing_extensions import Unpack
 
 from mttp.codec import rewards
 from mttp.codec.plain import Faults
-from mttp.model.episodes import Reward
 from mttp.otlp.spans import Outlasted, RecordingSpan
 from mttp.otlp.spans.guarding import quiet
 from mttp.recording.arguments import SCORING_FACTS, RewardValue, ScoringFacts, check_names
@@ -137,7 +137,7 @@ class RemoteAgent(RemoteHandle, OpenAgent):
         """Whether the handle has ended in this process."""
         return self._closing or super().ended
 
-    def _set_reward_attributes(self, reward: Reward) -> None:
+    def _repeat_reward(self, scoring: Mapping[str, Any]) -> None:
         """Do nothing: the agent's span belongs to its process."""
 
     def _finish(self, *, end_time: int | None = None, **facts: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from opentelemetry import baggage, trace
@@ -12,7 +12,6 @@ from opentelemetry.trace import SpanContext
 
 from mttp.codec import segments
 from mttp.model import ids
-from mttp.model.episodes import Reward
 from mttp.otlp.spans import AmbientSpan, RecordingSpan
 from mttp.recording.episode_context import EpisodeContext
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host, current, settled
@@ -110,7 +109,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     def _current_span(self) -> AmbientSpan | None:
         return self._ambient_span
 
-    def _set_reward_attributes(self, reward: Reward) -> None:
+    def _repeat_reward(self, scoring: Mapping[str, Any]) -> None:
         """Do nothing: the root span belongs to the process that started the episode."""
 
     def _finish(

@@ -292,18 +292,19 @@ class Trajectory(ScoredHandle):
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
         """Set the reward, and record its scoring unless it was recorded when a reward spec computed it."""
         self._rewards.total(reward)
-        self._set_reward_attributes(reward)
-        if not reward.span_id or reward.span_id != self._scoring:
-            span = cast(RecordingSpan, self._span)
+        span = cast(RecordingSpan, self._span)
+        if reward.span_id and reward.span_id == self._scoring:
+            self._repeat_reward(rewards.encode(reward, []))
+        else:
             scoring = self._segment.score(span, self._span_context, reward, faults, place=self._place)
             self._remember_scoring(scoring, reward, document)
+            self._repeat_reward(scoring.encoded)
 
-    def _set_reward_attributes(self, reward: Reward) -> None:
-        """Repeat the reward's scalars on its own span, where samplers and trace queries look for them."""
+    def _repeat_reward(self, scoring: Mapping[str, Any]) -> None:
+        """Repeat a scoring's scalars on its own span, where samplers and trace queries look for them."""
         span = cast(RecordingSpan, self._span)
         span.forget(rewards.KEYS)
-        attributes = rewards.encode(reward, [])
-        span.encoded.update({key: value for key, value in attributes.items() if key in rewards.KEYS})
+        span.encoded.update({key: value for key, value in scoring.items() if key in rewards.KEYS})
 
     def _step_ended(self, step: OpenStep) -> bool:
         """Add the reward and flags of an ended step; returns False if another thread has done so."""
