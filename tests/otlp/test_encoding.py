@@ -79,7 +79,7 @@ def test_a_value_that_can_not_travel_stays_here(helped: encoder._Encoding) -> No
     The whole segment does.
     """
     spans = played()
-    spans[3].values["odd"] = np.str_("x")  # type: ignore[attr-defined]
+    spans[3].values["odd"] = "\ud800"  # type: ignore[attr-defined]
 
     assert here(spans) == encoder.lines(spans)
     assert helped._helper is not None

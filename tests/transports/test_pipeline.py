@@ -29,6 +29,7 @@ from mttp.model import clock
 from mttp.model.spans import SpanRecord
 from mttp.otlp.spans import EndedSpan, RecordingSpan
 from mttp.semconv import attributes as a
+from mttp.transports.file import FileTransport
 from mttp.transports.pipeline import pipeline as thread
 from mttp.transports.pipeline.span_queue import SpanQueue
 from mttp.transports.stats import Stats
@@ -1025,3 +1026,43 @@ def test_an_exporter_needs_no_more_than_export() -> None:
 
     assert {"step", "episode", "run"} <= set(least.names)
     assert 0 == session.stats.pending
+
+
+def test_a_caller_encodes_what_waits_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Beyond a few megabytes, a part at each end of a span; the bytes are those that the thread would write.
+    """
+    monkeypatch.setattr(thread, "URGENT_BYTES", 2**12)
+    monkeypatch.setattr(thread, "RELIEF_BYTES", 2**15)
+    monkeypatch.setattr(thread, "PART_BYTES", 2**13)
+    gate, exporting = threading.Event(), threading.Event()
+
+    class Stuck(FileTransport):
+        def export(self, spans: Any) -> SpanExportResult:
+            exporting.set()
+            gate.wait(SECONDS)
+            return super().export(spans)
+
+    with mttp.configure(Stuck(tmp_path / "a.jsonl")) as session:
+        play()
+        assert exporting.wait(SECONDS)
+        for number in range(20):
+            with mttp.episode(task=f"{number}") as episode:
+                for index in range(10):
+                    with episode.step() as step:
+                        step.observation([{"role": "user", "content": f"{number} {index} " * 50}])
+                        step.tokens(ids=[number, index], logprobs=[-0.5, -1.5])
+        (pipeline,) = session._recorder.pipelines
+        waiting: list[Any] = list(pipeline._inbox)
+        gate.set()
+    encoded = [frame for frame in waiting if frame.is_encoded]
+
+    assert 100 < len(encoded)
+    assert encoded == waiting[: len(encoded)]
+    assert balanced(session.stats)
+    recording = mttp.read(tmp_path / "a.jsonl")
+    assert [] == recording.problems
+    for number, played in enumerate(sorted(recording.episodes[1:], key=lambda one: int(one.task or 0))):
+        assert played.complete
+        assert [[number, index] for index in range(10)] == [step.tokens.ids.tolist() for step in played.steps]
+        assert f"{number} 9 " * 50 == played.steps[9].observation[0]["content"]

@@ -23,7 +23,7 @@ _PICTURE = b"data:"
 """What the data URL of a picture starts with."""
 _NAMES = frozenset({str})
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_into = msgspec.msgpack.Encoder().encode_into
 content = msgspec.msgpack.Decoder().decode
 """Return the value of a document."""
 
@@ -36,10 +36,11 @@ def sealed(value: Plain) -> bytes | None:
     """Return a list or a mapping as bytes; None if it holds anything but plain data, or too much of it."""
     try:
         _check(value, _MAX_DEPTH)
-        document = _encode(value)
+        encoded = bytearray()
+        _encode_into(value, encoded)  # the encoder's `encode` crashes the interpreter when memory runs out
     except (_OtherDataError, UnicodeEncodeError):  # a lone surrogate
         return None
-    return None if _PICTURE in document and len(document) >= FEWEST else document
+    return None if _PICTURE in encoded and len(encoded) >= FEWEST else bytes(encoded)
 
 
 def _check(value: Any, depth: int) -> int:

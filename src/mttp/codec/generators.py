@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["GeneratorState", "sha256"]
+__all__ = ["GeneratorState", "digest", "sha256"]
 
 
 class GeneratorState:
@@ -24,6 +25,16 @@ class GeneratorState:
 
     def __str__(self) -> str:
         return sha256(self.parts)
+
+    @property
+    def document(self) -> bytes:
+        """The state for `digest`, which may be computed in another process."""
+        return marshal.dumps(dict(self.parts))
+
+
+def digest(document: bytes) -> str:
+    """Return `sha256` of the state in a document."""
+    return sha256(marshal.loads(document))
 
 
 def sha256(state: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from mttp.codec import documents, tokens, transitions
-from mttp.codec.generators import sha256
+from mttp.codec.generators import digest
 from mttp.codec.plain import Plain
 from mttp.codec.profiles import Profile, packed
 from mttp.semconv import attributes as a
@@ -26,7 +26,7 @@ Pending: TypeAlias = Mapping[str, Any]
 """
 Unencoded values by attribute, or by one of the keys above.
 
-An observation or an action is bytes from `documents`; a random generator is its state.
+An observation or an action is bytes from `documents`; a random generator is the document of its state.
 """
 
 
@@ -39,7 +39,7 @@ _ENCODERS: Mapping[str, Callable[[Any], dict[str, Plain]]] = {
     TRANSITIONS: lambda arguments: transitions.attributes(*arguments),
     a.OBSERVATION_VALUE: _document(a.OBSERVATION_VALUE),
     a.ACTION_VALUE: _document(a.ACTION_VALUE),
-    a.ENV_RNG_SHA256: lambda state: {a.ENV_RNG_SHA256: sha256(state)},
+    a.ENV_RNG_SHA256: lambda document: {a.ENV_RNG_SHA256: digest(document)},
 }
 
 

@@ -22,7 +22,18 @@ from mttp.otlp.malloc import keep_freed
 from mttp.otlp.numbers import Array, as_numbers
 from mttp.otlp.span_fields import by_identity, pairs
 
-__all__ = ["MAX_LINE_BYTES", "RareFields", "SpanRow", "decimal", "encode_records", "lines", "row_of", "texts"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "RareFields",
+    "SpanRow",
+    "SpanText",
+    "decimal",
+    "encode_records",
+    "lines",
+    "lines_of",
+    "row_of",
+    "texts",
+]
 
 MAX_LINE_BYTES = 1_000_000
 """Maximum size of a line, unless it holds one larger span: collectors split lines at 1 MiB."""
@@ -97,18 +108,31 @@ def row_of(record: SpanRecord) -> SpanRow:
     )
 
 
+class SpanText(NamedTuple):
+    """A span as JSON, with what its line depends on."""
+
+    scope: Scope
+    trace_id: int
+    text: bytes
+
+
 def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Like `encode_records`, for rows."""
+    return lines_of(_written(rows), max_bytes)
+
+
+def lines_of(spans: Iterable[SpanText], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
+    """Like `encode_records`, for spans that are JSON."""
     keep_freed()
     line = _LineBuilder(Scope(), max_bytes)
-    for _, group in groupby(_written(rows), key=_trace_of):
+    for _, group in groupby(spans, key=_trace_of):
         trace = list(group)
-        if not line.fits([text for _, text in trace]):
+        if not line.fits([span.text for span in trace]):
             yield from line.end()
-        for row, text in trace:
-            if not line.holds(row.scope):
+        for scope, _, text in trace:
+            if not line.holds(scope):
                 yield from line.end()
-                line = _LineBuilder(row.scope, max_bytes)
+                line = _LineBuilder(scope, max_bytes)
             yield from line.take(text)
     yield from line.end()
 
@@ -117,14 +141,15 @@ _TOGETHER = 1024
 """Number of spans that are written at once."""
 
 
-def _written(rows: Iterable[SpanRow]) -> Iterator[tuple[SpanRow, bytes]]:
+def _written(rows: Iterable[SpanRow]) -> Iterator[SpanText]:
     left = iter(rows)
     while some := list(islice(left, _TOGETHER)):
-        yield from zip(some, texts(some), strict=True)
+        for row, text in zip(some, texts(some), strict=True):
+            yield SpanText(row.scope, row.trace_id, text)
 
 
-def _trace_of(written: tuple[SpanRow, bytes]) -> int:
-    return written[0].trace_id
+def _trace_of(span: SpanText) -> int:
+    return span.trace_id
 
 
 class _LineBuilder:

@@ -14,6 +14,7 @@ from mttp.codec.pending import TRANSITIONS, Pending
 from mttp.codec.transitions import Row, RowSchema
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt
+from mttp.otlp.frames import Frame
 from mttp.otlp.spans import AUTO, SPAN_BYTES, RecordingSpan, Trace, weight
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -58,7 +59,7 @@ class StepBatch(RecordingSpan):
         self._columns: Mapping[str, Column] | None = None
         self._numbers = transitions.finite_rewards([row[2] for row in rows])
         self.count = len(rows)
-        self.size = SPAN_BYTES + self._row_bytes(rows)
+        self._size = SPAN_BYTES + self._row_bytes(rows)
         self.first_index = 0
         """Index of the first step."""
         self.is_spread = trace.steps == AUTO
@@ -120,11 +121,20 @@ class StepBatch(RecordingSpan):
 
     def facts(self) -> tuple[dict[str, Any], Pending | None]:
         """Return the attributes; columns are encoded on first use."""
+        return self._as_rows() or (self.values.copy(), None)
+
+    def _as_rows(self) -> tuple[dict[str, Any], Pending] | None:
+        """Return the attributes with the steps as rows; None if a value needs a conversion."""
         rows, numbers = self._rows, self._numbers
-        found = None if rows is None or numbers is None else self._form.serialize(rows, numbers)
-        if found is None:
-            return self.values.copy(), None
-        return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *found)}
+        plain_rows = None if rows is None or numbers is None else self._form.serialize(rows, numbers)
+        if plain_rows is None:
+            return None
+        return self.encoded.copy(), {TRANSITIONS: (self.first_index, self.started, *plain_rows)}
+
+    def frame(self) -> Frame | None:
+        """Return a frame of the steps as rows; None if a value needs a conversion."""
+        facts = self._as_rows()
+        return None if facts is None else self._frame(*facts)
 
     def with_values(self, values: dict[str, Any]) -> StepBatch:
         """Return a copy of the ended span with other attributes."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeGuard
 
 from opentelemetry.trace import StatusCode
 
 from mttp.codec import blocks
 from mttp.codec.pending import TOKENS
-from mttp.otlp.spans import AUTO, SPANS, EndedSpan, RecordingSpan
+from mttp.otlp.spans import AUTO, SPANS, Arrival, EndedSpan, RecordingSpan
 from mttp.otlp.step_batch import StepBatch
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["SPAN_STEPS", "packed", "spread"]
+__all__ = ["SPAN_STEPS", "may_be_packed", "packed", "spread"]
 
 SPAN_STEPS = 1000
 """Number of first steps of an episode, or of an agent, that are spans; later ones may be in columns."""
@@ -38,19 +38,18 @@ def spread(spans: list[EndedSpan]) -> list[EndedSpan]:
     return found
 
 
-def packed(spans: list[EndedSpan], *, takes_columns: bool) -> list[EndedSpan]:
+def packed(spans: Sequence[Arrival], *, takes_columns: bool) -> Sequence[Arrival]:
     """
     Return the spans of a trace with consecutive steps in columns where the transport and the steps allow it.
 
     A transport that takes columns gets steps of environments in columns from the first step on.
     """
-    first = {True: 0 if takes_columns else SPAN_STEPS, False: SPAN_STEPS}
-    if not any(_can_be_packed(span, first) for span in spans):
+    if not any(_can_be_packed(span, takes_columns=takes_columns) for span in spans):
         return spans
-    others: list[EndedSpan] = []
+    others: list[Arrival] = []
     runs: dict[_Key, list[RecordingSpan]] = {}
     for span in spans:
-        if _can_be_packed(span, first):
+        if _can_be_packed(span, takes_columns=takes_columns):
             above = 0 if span._parent is None else span._parent.span_id
             key = (above, span.encoded.get(a.AGENT_ID), span.encoded.get(a.SEGMENT_ID))
             runs.setdefault(key, []).append(span)
@@ -65,11 +64,16 @@ def _index(span: RecordingSpan) -> int:
     return index
 
 
-def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[RecordingSpan]:
+def may_be_packed(span: Arrival) -> bool:
+    """Whether a transport that takes columns may get a step in columns."""
+    return _can_be_packed(span, takes_columns=True)
+
+
+def _can_be_packed(span: Arrival, *, takes_columns: bool) -> TypeGuard[RecordingSpan]:
     """
     Whether a step may be in columns: its index is high enough, and columns can hold its span.
 
-    `first` is the first index in columns, by whether the step is an environment's.
+    A transport that takes columns gets an environment's steps in columns from the first on.
     A step stays a span if others may refer to it, because it has children or its id is known, and if it has
     tokens, events, links or an error.
     """
@@ -78,7 +82,7 @@ def _can_be_packed(span: EndedSpan, first: Mapping[bool, int]) -> TypeGuard[Reco
     trace = span._trace
     if trace.steps == SPANS:
         return False
-    if trace.steps == AUTO and _index(span) < first[trace.of_environment]:
+    if trace.steps == AUTO and not (takes_columns and trace.of_environment) and _index(span) < SPAN_STEPS:
         return False
     return not (
         a.TOKEN_ENCODING in span.encoded

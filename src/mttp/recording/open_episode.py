@@ -93,7 +93,7 @@ class OpenEpisode(EpisodeProperties):
             links=_links(ambient, facts and facts.get("group"), segment.group),
         )
         if type(generator) is GeneratorState:
-            self._span.set_pending(a.ENV_RNG_SHA256, generator.parts)
+            self._span.set_pending(a.ENV_RNG_SHA256, generator.document)
         if faults:
             self._span.note(faults)
         if metadata is not None or metrics is not None:

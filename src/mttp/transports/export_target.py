@@ -64,6 +64,8 @@ class ExportTarget:
     """Seconds that a closing session waits for the last spans."""
     takes_columns: bool = False
     """Whether it takes steps without handles packed in columns."""
+    takes_frames: bool = False
+    """Whether it takes spans as frames, see `mttp.otlp.frames`."""
     names_outcomes: bool = False
     """Whether names of spans say an episode's outcome and a step's index."""
     spool: Spool | None = None
@@ -93,6 +95,7 @@ class ExportTarget:
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
+                "takes_frames",
                 "names_outcomes",
                 "spool",
             )

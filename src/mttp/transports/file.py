@@ -28,6 +28,7 @@ from mttp.model import clock
 from mttp.model.log import log
 from mttp.otlp.descriptors import Descriptor
 from mttp.otlp.encoding import encoder
+from mttp.otlp.frames import Frame
 from mttp.otlp.json import encode_records
 from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
 from mttp.transports.append_stream import AppendStream, CutStreamError, is_stream
@@ -91,6 +92,9 @@ class FileTransport(SpanExporter):
     takes_columns = True
     """Whether steps without handles are exported as columns, unless their episode has `steps="spans"`."""
 
+    takes_frames = True
+    """Whether spans are exported as frames."""
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -133,7 +137,7 @@ class FileTransport(SpanExporter):
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
         return with_query(path, options)
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """
         Append the spans; raises OSError if writing fails, and then the file has none of them.
 
@@ -147,12 +151,12 @@ class FileTransport(SpanExporter):
             else:
                 self.append(lines)
         except CutStreamError as error:
-            episodes = len({span.context.trace_id for span in spans if span.context is not None})
+            episodes = len(set(map(_trace_of, spans)))
             lost = RejectedSpans("write_failed", len(spans), episodes)
             raise PartialExport(str(error), rejections=[lost]) from error
         return SpanExportResult.SUCCESS
 
-    def _append_readable(self, spans: Sequence[ReadableSpan]) -> None:
+    def _append_readable(self, spans: Sequence[ReadableSpan | Frame]) -> None:
         """Append each span as its own line; raises PartialExport for spans that are too long for readers."""
         lines = list(map(readable_line, spans))
         self.append(b"".join(lines))
@@ -358,7 +362,13 @@ def process_name() -> str:
     return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
-def readable_line(span: ReadableSpan) -> bytes:
+def _trace_of(span: ReadableSpan | Frame) -> int:
+    if isinstance(span, Frame):
+        return span.trace_id
+    return 0 if span.context is None else span.context.trace_id
+
+
+def readable_line(span: ReadableSpan | Frame) -> bytes:
     """Return the line of the span, reduced until readers accept it; empty if it stays too long."""
     line = encoder.lines([span])
     forms = smaller(span, f"the span has {len(line)} bytes, more than a line may have")

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 
 from mttp.cli.doctor.findings import SetupFinding, ok, warning
-from mttp.otlp.encoding import rows
+from mttp.otlp import frames
 from mttp.otlp.encoding.encoder import HELPER_VARIABLE, is_off
 from mttp.otlp.encoding.tasks import MESSAGES
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
@@ -57,7 +57,7 @@ def encoding_process() -> Iterator[SetupFinding]:
         yield warning(_CHECK, f"it can't be started: {problem}", _limits())
         return
     try:
-        status, answer = process.ask(rows.pack([]), _SECONDS, kind=MESSAGES)
+        status, answer = process.ask(frames.joined([], {}), _SECONDS, kind=MESSAGES)
     except ProcessLostError as problem:
         yield warning(_CHECK, f"was lost: {problem}", _limits())
     else:

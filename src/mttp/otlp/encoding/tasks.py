@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mttp.otlp.encoding import rows
+import msgspec
+
+from mttp.otlp import frames
 
 __all__ = ["LINES", "MESSAGES", "answer"]
 
@@ -16,17 +17,16 @@ MESSAGES: Final = 2
 """The OTLP protobuf message of each span."""
 
 
-def _lines(data: bytes) -> bytes:
-    return rows.lines(rows.unpack(data))
-
-
 def _messages(data: bytes) -> bytes:
-    return marshal.dumps(rows.messages(rows.unpack(data)), rows.FORMAT)
+    return msgspec.msgpack.encode(frames.messages(*frames.split(data)))
 
 
-_WORKS: Mapping[int, Callable[[bytes], bytes]] = {LINES: _lines, MESSAGES: _messages}
+_WORKS: Mapping[int, Callable[[bytes], bytes]] = {
+    LINES: lambda data: frames.lines(*frames.split(data)),
+    MESSAGES: _messages,
+}
 
 
 def answer(work: int, data: bytes) -> bytes:
-    """Run a task on serialized rows."""
+    """Run a task on joined frames."""
     return _WORKS[work](data)

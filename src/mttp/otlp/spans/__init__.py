@@ -18,7 +18,7 @@ Spans of ours and of other libraries, as OpenTelemetry spans.
 
 from __future__ import annotations
 
-from mttp.otlp.spans.ended import EndedSpan
+from mttp.otlp.spans.ended import Arrival, EndedSpan
 from mttp.otlp.spans.exceptions import error_message, qualified_name, traced
 from mttp.otlp.spans.foreign_span import ForeignSpan
 from mttp.otlp.spans.outlasted import AmbientSpan, Outlasted
@@ -34,6 +34,7 @@ from mttp.otlp.spans.trace import (
     SpanOrigin,
     SpanSink,
     Trace,
+    scope_of,
 )
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "SPAN_BYTES",
     "VALUE_BYTES",
     "AmbientSpan",
+    "Arrival",
     "EndedSpan",
     "ForeignSpan",
     "Outlasted",
@@ -56,6 +58,7 @@ __all__ = [
     "Trace",
     "error_message",
     "qualified_name",
+    "scope_of",
     "traced",
     "weight",
 ]

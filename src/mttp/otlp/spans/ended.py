@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, SpanContext, Status, TraceState
 from typing_extensions import Self
 
 from mttp.codec import kinds
+from mttp.otlp.frames import Frame
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["EndedSpan"]
+__all__ = ["Arrival", "EndedSpan"]
 
 
 class EndedSpan(ReadableSpan):
@@ -79,6 +80,9 @@ class EndedSpan(ReadableSpan):
         shown._links = list(map(_marked, self._links, marks[count:]))
         return shown
 
+
+Arrival: TypeAlias = EndedSpan | Frame
+"""An ended span in a queue."""
 
 _Mark = TypeVar("_Mark", Event, Link)
 

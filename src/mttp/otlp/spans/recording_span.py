@@ -273,7 +273,6 @@ class RecordingSpan(Outlasted, SpanData):
             stated = self.encoded.get(a.OMISSIONS) or ()
             self.encoded[a.OMISSIONS] = list(dict.fromkeys([*stated, *self._omissions]))
         self._end_time = ended
-        self.size = self._weigh()
         span = self if self.outside is None else self._inside()
         if trace.origin.observers is not None:
             span._show_end(trace.origin.observers)

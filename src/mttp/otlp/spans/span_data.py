@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,11 +14,13 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util.types import Attributes
 from typing_extensions import Self
 
+from mttp.codec import kinds
 from mttp.codec.pending import Pending, delivered, encoded
 from mttp.codec.pending import weight as pending_weight
 from mttp.codec.plain import Faults
 from mttp.codec.profiles import Profile, arrays
 from mttp.model import ids, spans
+from mttp.otlp.frames import UNFIT, Frame, rare_fields
 from mttp.otlp.json import RareFields
 from mttp.otlp.spans.conversion import as_tuple
 from mttp.otlp.spans.ended import EndedSpan
@@ -27,6 +29,7 @@ from mttp.otlp.spans.records import KINDS, STATUSES, event_record, flags, link_r
 from mttp.otlp.spans.size_estimate import SPAN_BYTES, weight
 from mttp.otlp.spans.trace import SpanOrigin, Trace
 from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
 __all__ = ["UNSET", "SpanData"]
 
@@ -40,7 +43,6 @@ class SpanData(EndedSpan):
 
     `encoded` holds the attributes, and `pending` those that are encoded later, by key of `codec.pending`.
     `values` holds all attributes, encoded.
-    `size` is the approximate size of the ended span in a file, in bytes.
     """
 
     _instrumentation_info = None
@@ -55,7 +57,7 @@ class SpanData(EndedSpan):
     _omissions: list[str] | None = None
     _user_keys: set[str] | None = None
     pending: dict[str, Any] | None = None
-    size = 0
+    _size: int | None = None
     count = 1
     """Number of spans that it represents; a batch of steps represents several."""
     is_timed = True
@@ -85,6 +87,13 @@ class SpanData(EndedSpan):
         return self._context
 
     @property
+    def size(self) -> int:  # type: ignore[override]  # an attribute of other spans
+        """Approximate size of the ended span in a file, in bytes."""
+        if self._size is None:
+            self._size = self._weigh()
+        return self._size
+
+    @property
     def is_sampled(self) -> bool:
         """Whether its trace is sampled."""
         return self._trace.flags.sampled
@@ -93,6 +102,13 @@ class SpanData(EndedSpan):
     def of_episode(self) -> bool:
         """Whether it belongs to an episode."""
         return self.has(a.EPISODE_ID)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last span of its trace, or of this process's part of the trace."""
+        if self._parent is None or self._name is names.STEP:
+            return self._parent is None
+        return kinds.of(self._name, self.encoded, is_root=False) == names.SEGMENT
 
     @property
     def started(self) -> int:
@@ -208,30 +224,33 @@ class SpanData(EndedSpan):
         pending = self.pending  # read first: another thread may encode it now
         return self.encoded.copy(), pending
 
-    def row(self, parents: dict[int, tuple[int, int, SpanContext | None]]) -> tuple[Any, ...]:
-        """
-        Return the span as an `encoding.rows.Row`.
+    def frame(self) -> Frame | None:
+        """Return the ended span as a frame; None if no frame holds its values."""
+        return self._frame(*self.facts())
 
-        `parents` caches the fields of a parent for its children.
-        """
-        parent = self._parent
-        found = parents.get(id(parent))
-        if found is None:  # the cache holds the parent, so that its id is not reused
-            found = (0 if parent is None else parent.span_id, flags(parent), parent)
-            parents[id(parent)] = found
-        return (
-            self._trace.origin.record,
-            self.trace_id,
-            self._span_id,
-            found[0],
-            self._name,
-            1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
-            self._start_time,
-            self._start_time if self._end_time is None else self._end_time,
-            found[1],
-            *self.facts(),
-            self._rest(),
-        )
+    def _frame(self, attributes: Mapping[str, Any], pending: Pending | None) -> Frame | None:
+        parent, rest = self._parent, self._rest()
+        try:
+            return Frame.of(
+                self.trace_id,
+                (
+                    self._span_id,
+                    0 if parent is None else parent.span_id,
+                    self._name,
+                    1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
+                    self._start_time,
+                    self._start_time if self._end_time is None else self._end_time,
+                    flags(parent),
+                    attributes,
+                    pending,
+                    None if rest is None else rare_fields(rest),
+                ),
+                scope=self._trace.origin.number,
+                is_last=self.is_last,
+                of_episode=a.EPISODE_ID in self.encoded,
+            )
+        except UNFIT:
+            return None
 
     def _rest(self) -> RareFields | None:
         """Return events, links, status and trace state; None for a span without them."""
@@ -273,7 +292,6 @@ class SpanData(EndedSpan):
         span._name, span.encoded, span._trace, span._parent = name, attributes, trace, parent
         span._span_id = span_id or ids.span_id()
         span._start_time, span._end_time = start_time, end_time
-        span.size = span._weigh()
         return span
 
     def with_values(self, values: dict[str, Any]) -> Self:

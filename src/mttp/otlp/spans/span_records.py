@@ -14,7 +14,9 @@ from mttp.codec import kinds
 from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import Profile, arrays
 from mttp.model.spans import Scope, SpanRecord
-from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin
+from mttp.otlp import frames
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, scope_of
 from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
 from mttp.semconv import spans as names
 
@@ -57,8 +59,10 @@ class Restored(EndedSpan):
         return is_root or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
 
 
-def record(span: ReadableSpan, profile: Profile = arrays) -> SpanRecord:
+def record(span: ReadableSpan | Frame, profile: Profile = arrays) -> SpanRecord:
     """Convert a span; `profile` converts the attributes of mttp's spans."""
+    if isinstance(span, Frame):
+        return frames.record(span, scope_of(span.scope), profile)
     if isinstance(span, RecordingSpan):
         return span.as_record(profile)
     if isinstance(span, Restored):

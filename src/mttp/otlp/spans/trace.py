@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -30,6 +32,7 @@ __all__ = [
     "SpanOrigin",
     "SpanSink",
     "Trace",
+    "scope_of",
 ]
 
 SPANS, PACKED, AUTO = STEP_MODES = ("spans", "packed", "auto")
@@ -64,7 +67,7 @@ class SpanObserver(Protocol):
 class SpanOrigin:
     """The resource, scope, observers and secrets that the spans of a session share."""
 
-    __slots__ = ("observers", "record", "resource", "scope", "secrets")
+    __slots__ = ("__weakref__", "number", "observers", "record", "resource", "scope", "secrets")
 
     def __init__(
         self,
@@ -74,6 +77,9 @@ class SpanOrigin:
         secrets: Secrets | None = None,
     ) -> None:
         self.secrets = USUAL if secrets is None else secrets
+        self.number = next(_numbers)
+        """Stands for its scope in frames."""
+        _origins[self.number] = self
         self.resource = resource
         self.scope = scope
         self.observers = observers
@@ -85,6 +91,15 @@ class SpanOrigin:
             resource=dict(resource.attributes),
             resource_schema_url=resource.schema_url,
         )
+
+
+_numbers = count(1)
+_origins: WeakValueDictionary[int, SpanOrigin] = WeakValueDictionary()
+
+
+def scope_of(number: int) -> spans.Scope:
+    """Return the scope that has this number in the frames of a session."""
+    return _origins[number].record
 
 
 class Trace(Clock):

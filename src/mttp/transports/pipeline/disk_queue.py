@@ -12,7 +12,7 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.otlp.encoding import encoder
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans import Arrival
 from mttp.otlp.spans.span_records import Restored
 from mttp.otlp.streams import READABLE_LINE_BYTES
 from mttp.transports.file import readable_line
@@ -53,7 +53,7 @@ class DiskQueue:
         """Whether any spans wait; looks for those of ended processes."""
         return self.has_own or self._spool.adopted() is not None
 
-    def put(self, spans: Sequence[EndedSpan]) -> Sequence[EndedSpan]:
+    def put(self, spans: Sequence[Arrival]) -> Sequence[Arrival]:
         """Write spans to the spool, and return them if that is impossible."""
         before, left = self._spool.own, spans
         try:
@@ -70,7 +70,7 @@ class DiskQueue:
             self._stats.spooled += len(left)
         return ()
 
-    def _encoded(self, spans: Sequence[EndedSpan]) -> tuple[bytes, Sequence[EndedSpan]]:
+    def _encoded(self, spans: Sequence[Arrival]) -> tuple[bytes, Sequence[Arrival]]:
         """Return lines and their spans; spans that can't be encoded are lost."""
         try:
             lines = encoder.lines(spans)
@@ -84,7 +84,7 @@ class DiskQueue:
         written = [(span, line) for span in spans if (line := self._line(span))]
         return b"".join(line for _, line in written), [span for span, _ in written]
 
-    def _line(self, span: EndedSpan) -> bytes:
+    def _line(self, span: Arrival) -> bytes:
         """Return the line of a span; empty if it is lost."""
         cause = "too_large"
         try:
@@ -148,7 +148,7 @@ class DiskQueue:
             self._stats.lose("spool_damaged", self._stats.spooled)
             self._stats.spooled, self._batch = 0, []
 
-    def settle(self, kept: Sequence[EndedSpan], rejected: Counter[str]) -> bool:
+    def settle(self, kept: Sequence[Arrival], rejected: Counter[str]) -> bool:
         """
         Keep these spans of the last batch, and forget the others, which were sent or rejected.
 

@@ -6,13 +6,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans import Arrival
 from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.partial_export import PartialExport, RejectedSpans
@@ -32,7 +34,7 @@ REFUSALS = 3
 class _ExportOutcome:
     """The result of one export: `kept` spans are exported again; others were delivered or rejected."""
 
-    kept: Sequence[EndedSpan] = ()
+    kept: Sequence[Arrival] = ()
     rejections: Sequence[RejectedSpans] = ()
     error: Exception | None = None
     retry_after: float = 0.0
@@ -145,7 +147,7 @@ class ExportRetry:
         while self._disk is not None and self.queue:
             with self._lock:
                 segment = self._segment = self.queue.take(self._target.segment_bytes)
-            left: Sequence[EndedSpan] = segment.spans
+            left: Sequence[Arrival] = segment.spans
             try:
                 left = self._disk.put(left)
             finally:
@@ -162,7 +164,7 @@ class ExportRetry:
             segment, self._segment = self._segment, SpanQueue()
             self._put_first(segment.spans)
 
-    def _offer_from_disk(self, disk: DiskQueue) -> tuple[_ExportOutcome, Sequence[EndedSpan]]:
+    def _offer_from_disk(self, disk: DiskQueue) -> tuple[_ExportOutcome, Sequence[Arrival]]:
         offered = disk.take(self._target.segment_bytes)
         answer = self._export(offered) if offered else _ExportOutcome()
         with self._lock:
@@ -170,7 +172,7 @@ class ExportRetry:
                 self._count(offered, answer)
         return answer, offered
 
-    def _offer_from_memory(self) -> tuple[_ExportOutcome, Sequence[EndedSpan]]:
+    def _offer_from_memory(self) -> tuple[_ExportOutcome, Sequence[Arrival]]:
         with self._lock:
             segment = self.queue.take(self._target.segment_bytes, traces=1 if self.failing else None)
             self._segment = segment
@@ -202,9 +204,12 @@ class ExportRetry:
         if shutdown is not None and self._target.owned and not released:
             shutdown()
 
-    def _export(self, spans: Sequence[EndedSpan]) -> _ExportOutcome:
+    def _export(self, spans: Sequence[Arrival]) -> _ExportOutcome:
         try:
-            taken = self._target.transport.export(spans) is SpanExportResult.SUCCESS
+            taken = (
+                self._target.transport.export(cast("Sequence[ReadableSpan]", spans))
+                is SpanExportResult.SUCCESS
+            )
         except PartialExport as refused:
             named = set(map(id, refused.kept))
             kept = [span for span in spans if id(span) in named]
@@ -223,7 +228,7 @@ class ExportRetry:
             else _ExportOutcome(kept=spans, error=RuntimeError("the transport refused them"))
         )
 
-    def _count(self, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
+    def _count(self, offered: Sequence[Arrival], answer: _ExportOutcome) -> None:
         """Count spans as delivered or rejected."""
         again = set(map(id, answer.kept))
         gone = [span for span in offered if id(span) not in again] if again else offered
@@ -233,7 +238,7 @@ class ExportRetry:
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += len(offered) - len(answer.kept) - rejected
 
-    def _settle(self, segment: SpanQueue, offered: Sequence[EndedSpan], answer: _ExportOutcome) -> None:
+    def _settle(self, segment: SpanQueue, offered: Sequence[Arrival], answer: _ExportOutcome) -> None:
         self._count(offered, answer)
         if answer.taken:
             for trace_id in segment.traces if self._refusals else ():
@@ -252,7 +257,7 @@ class ExportRetry:
         else:
             self.queue.put_back(kept)
 
-    def _put_first(self, spans: Sequence[EndedSpan]) -> None:
+    def _put_first(self, spans: Sequence[Arrival]) -> None:
         """Return spans to the head of the queue: those of a spool keep their order."""
         queue = SpanQueue()
         for span in spans:
@@ -271,7 +276,7 @@ class ExportRetry:
             del self._refusals[trace_id]
             self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
 
-    def _log(self, answer: _ExportOutcome, offered: Sequence[EndedSpan]) -> None:
+    def _log(self, answer: _ExportOutcome, offered: Sequence[Arrival]) -> None:
         now, name = clock.seconds(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._is_failing = now, True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -14,7 +14,8 @@ from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.otlp.encoding import encoder
-from mttp.otlp.spans import EndedSpan, traced
+from mttp.otlp.spans import Arrival, EndedSpan, RecordingSpan, traced
+from mttp.otlp.step_columns import may_be_packed
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.pipeline.export_retry import ExportRetry
 from mttp.transports.pipeline.flush_requests import FlushRequests
@@ -37,6 +38,8 @@ URGENT_BYTES = 2**20
 """Inbox size in bytes from which spans are exported at once."""
 LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
 """Nanoseconds after which the background thread is late."""
+RELIEF_BYTES, PART_BYTES = 4 * 2**20, 2**18
+"""Bytes that wait from which a caller encodes a part of the inbox itself, and the bytes of the part."""
 PACE = 10_000_000
 """Nanoseconds between two calls of `_yield_gil` while the thread is late."""
 NEVER = 2**63
@@ -86,15 +89,21 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[EndedSpan] = stats.arrivals
+        self._inbox: deque[Arrival] = stats.arrivals
         self._inbox_bytes = 0
         self.easy = False
         """Whether a span may be appended with no check but `_room`."""
         self._room = 0
         """Inbox size in bytes at which `_check_capacity` is due."""
+        self._relieved = 0
+        """Number of frames at the head of the inbox that callers have encoded."""
+        self._relieving = False
+        self._gathers = 0
+        """Number of times that the inbox was emptied."""
         self._gathered = SpanQueue()
         self._preparing = SpanQueue()
         self._preparer = SpanPreparer(target, owner.fault)
+        self._takes_frames = self._preparer.takes_frames and (sampling is None or not target.sampled)
         self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
         self._retry = ExportRetry(target, stats, self._losses, self._lock)
@@ -114,8 +123,9 @@ class Pipeline:
         if not self.easy:
             self._owner.ended(span)
             return
-        self._inbox.append(span)
-        self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+        arrival = self._arrival(span)
+        self._inbox.append(arrival)
+        self._inbox_bytes += arrival.size  # a lost update is made good when the inbox is emptied
         needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
         if needs_check and not self._check_capacity(span):
             self.hold_up(span, clock.seconds())
@@ -127,14 +137,16 @@ class Pipeline:
         A `last` span is taken while the session closes, and needs no space.
         """
         if self.easy and not last:
-            self._inbox.append(span)
-            self._inbox_bytes += span.size  # a lost update is made good when the inbox is emptied
+            arrival = self._arrival(span)
+            self._inbox.append(arrival)
+            self._inbox_bytes += arrival.size  # a lost update is made good when the inbox is emptied
             needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
             if needs_check or not self.easy:  # which may have changed by now
                 return self._check_capacity(span)
             return True
         trace_id, last = span.trace_id, last or _here.writes
         wanted = self._sampler is not None and self._sampler.judge(span)
+        arrival = self._arrival(span)
         with self._lock:
             self._stats.taken += 1
             if self._closed or (self._closing and not last):
@@ -143,12 +155,20 @@ class Pipeline:
             if trace_id in self._losses:
                 self._losses.add(trace_id, [span])
                 return True
-            admitted = (span,) if self._sampler is None else self._sampler.admit(span, wanted=wanted)
+            admitted: Sequence[Arrival] = (arrival,)
+            if self._sampler is not None:
+                admitted = self._sampler.admit(span, wanted=wanted)
             for each in admitted:
                 self._stats.taken -= 1  # it is counted when the inbox is emptied
                 self._inbox.append(each)  # one step: a signal's handler may flush before or after it
                 self._inbox_bytes += each.size
             return self._check_capacity(span, is_exempt=last or not admitted)
+
+    def _arrival(self, span: EndedSpan) -> Arrival:
+        """Return the span as a frame where the transport takes frames."""
+        if self._takes_frames and isinstance(span, RecordingSpan) and not may_be_packed(span):
+            return span.frame() or span
+        return span
 
     def _check_capacity(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
         """Wake the thread if needed and return whether the buffer has space for a span."""
@@ -161,13 +181,46 @@ class Pipeline:
             if self._closed:  # by another thread, or a signal's handler, just now
                 self._give_up()
             self._ease()
+            is_much = self._takes_frames and self._stats.waiting_bytes > RELIEF_BYTES
+            part = self._part() if is_much and self._relieved < len(self._inbox) else None
             alone = self._thread is None and not _here.writes and self._hurried()
             is_late = self._thread is not None and not _here.writes and self._is_late()
         if alone:
             self._write()
+        elif part is not None:
+            self._relieve(*part)
         elif is_late:
             self._yield_gil()
         return fits
+
+    def _part(self) -> tuple[int, Sequence[Arrival]] | None:
+        """Return how often the inbox was emptied, and its next arrivals to encode. Called under the lock."""
+        if self._relieving or _here.writes:
+            return None
+        self._relieving = True
+        part: list[Arrival] = []
+        size, place, count = 0, self._relieved, len(self._inbox)
+        while size < PART_BYTES and place < count:
+            part.append(self._inbox[place])
+            size += part[-1].size
+            place += 1
+        return self._gathers, part
+
+    def _relieve(self, gathers: int, part: Sequence[Arrival]) -> None:
+        """Encode arrivals of the inbox, which stay there meanwhile."""
+        try:
+            frames = encoder.encoded(part)
+            with self._lock:
+                if self._gathers != gathers:  # the inbox was emptied meanwhile
+                    return
+                for place, frame in enumerate(frames or (), self._relieved):
+                    self._inbox_bytes += frame.size - self._inbox[place].size
+                    self._inbox[place] = frame
+                self._relieved += len(part)
+        except Exception as error:  # the background thread finds out why
+            raise_interrupt(error)
+        finally:
+            self._relieving = False
 
     def _is_late(self) -> bool:
         """
@@ -314,7 +367,12 @@ class Pipeline:
     def _weigh(self) -> int:
         others = self._gathered.bytes + self._preparing.bytes + self._retry.bytes
         free = self.buffer_bytes - others
-        self._room = min(URGENT_BYTES, free) if self._inbox_bytes <= URGENT_BYTES else free
+        if self._inbox_bytes <= URGENT_BYTES:
+            self._room = min(URGENT_BYTES, free)
+        elif self._takes_frames:
+            self._room = min(max(RELIEF_BYTES - others, self._inbox_bytes + PART_BYTES), free)
+        else:
+            self._room = free
         self._stats.waiting_bytes = used = self._inbox_bytes + others
         return used
 
@@ -348,6 +406,8 @@ class Pipeline:
     def _gather(self) -> None:
         """Move spans from the inbox to the queue; a signal handler may do so at any time."""
         next_arrival, stats = self._inbox.popleft, self._stats
+        self._gathers += 1
+        self._relieved = 0
         for _ in range(len(self._inbox)):
             try:
                 arrival = next_arrival()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import chain
 
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans import Arrival
 
 __all__ = ["SpanQueue"]
 
@@ -14,7 +15,7 @@ class SpanQueue:
     """Spans by trace, oldest trace first, so that the spans of an episode are exported together."""
 
     def __init__(self) -> None:
-        self._traces: OrderedDict[int, list[EndedSpan]] = OrderedDict()
+        self._traces: OrderedDict[int, list[Arrival]] = OrderedDict()
         self.bytes = 0
         """Approximate size of the spans in a file."""
 
@@ -23,7 +24,7 @@ class SpanQueue:
         return len(self._traces)
 
     @property
-    def spans(self) -> list[EndedSpan]:
+    def spans(self) -> list[Arrival]:
         """All spans, trace by trace."""
         return list(chain.from_iterable(self._traces.values()))
 
@@ -32,7 +33,7 @@ class SpanQueue:
         """The trace ids, oldest first."""
         return list(self._traces)
 
-    def add(self, span: EndedSpan) -> None:
+    def add(self, span: Arrival) -> None:
         """Add a span."""
         trace_id = span.trace_id
         known = self._traces.get(trace_id)
@@ -70,16 +71,16 @@ class SpanQueue:
             self._traces[trace_id] = spans + self._traces.pop(trace_id, [])
         self.bytes += taken.bytes
 
-    def of(self, trace_id: int) -> list[EndedSpan]:
+    def of(self, trace_id: int) -> list[Arrival]:
         """The spans of a trace."""
         return self._traces[trace_id]
 
-    def replace(self, trace_id: int, spans: list[EndedSpan]) -> None:
+    def replace(self, trace_id: int, spans: Sequence[Arrival]) -> None:
         """Replace the spans of a trace."""
         self.bytes += sum(span.size for span in spans) - sum(span.size for span in self._traces[trace_id])
-        self._traces[trace_id] = spans
+        self._traces[trace_id] = [*spans]
 
-    def drop(self, trace_id: int) -> list[EndedSpan]:
+    def drop(self, trace_id: int) -> list[Arrival]:
         """Remove and return the spans of a trace."""
         spans = self._traces.pop(trace_id, [])
         self.bytes -= sum(span.size for span in spans)
