@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -125,22 +126,28 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_as_array).decode
 
 def lines(frames: Sequence[Frame], scopes: Scopes) -> bytes:
     """Encode frames as OTLP JSON lines, arrays packed."""
-    texts = (
-        SpanText(scopes[frame.scope], frame.trace_id, frame[_HEAD.size :])
-        for piece in _pieces(frames)
-        for frame in encoded(piece, scopes)
-    )
+    texts = chain.from_iterable(_texts(piece, scopes) for piece in _pieces(frames))
     return b"".join(otlp_json.lines_of(texts))
 
 
+def _texts(frames: Sequence[Frame], scopes: Scopes) -> Iterator[SpanText]:
+    """Yield spans as JSON; those of frames that are JSON already come first."""
+    waiting: list[Frame] = []
+    for frame in frames:
+        if frame.is_encoded:
+            yield SpanText(scopes[frame.scope], frame.trace_id, frame[_HEAD.size :])
+        else:
+            waiting.append(frame)
+    rows = _rows(waiting, scopes, packed)
+    for row, text in zip(rows, otlp_json.texts(rows), strict=True):
+        yield SpanText(row.scope, row.trace_id, text)
+
+
 def encoded(frames: Sequence[Frame], scopes: Scopes) -> Sequence[Frame]:
-    """Return frames as JSON, arrays packed; those that are JSON already come first."""
-    done = [frame for frame in frames if frame.is_encoded]
-    if len(done) == len(frames):
-        return frames
-    left = [frame for frame in frames if not frame.is_encoded] if done else frames
-    texts = otlp_json.texts(_rows(left, scopes, packed))
-    return [*done, *map(_with_text, left, texts)]
+    """Return frames as JSON, arrays packed."""
+    waiting = [frame for frame in frames if not frame.is_encoded]
+    texts = iter(otlp_json.texts(_rows(waiting, scopes, packed)))
+    return [frame if frame.is_encoded else _with_text(frame, next(texts)) for frame in frames]
 
 
 def _with_text(frame: Frame, text: bytes) -> Frame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, NamedTuple, TypeAlias
@@ -354,7 +355,10 @@ def _value(value: Any) -> bytes:
 
 
 def _string(value: str) -> bytes:
-    return b'{"stringValue":%b}' % _text(value)
+    try:
+        return b'{"stringValue":%b}' % _json(value)
+    except UnicodeEncodeError:
+        return b'{"stringValue":%b}' % _text(value)
 
 
 def _integer(value: int) -> bytes:
@@ -372,8 +376,21 @@ def _bytes(value: bytes | bytearray) -> bytes:
 
 
 def _map(values: Mapping[Any, Any]) -> bytes:
+    if set(map(type, values.values())) == _TEXTS:  # such as a message
+        with suppress(UnicodeEncodeError):
+            return _template_of_texts(tuple(values)) % tuple(map(_json, values.values()))
     listed = _listed(values.items())
     return b'{"kvlistValue":{"values":[%b}]}}' % listed if listed else b'{"kvlistValue":{}}'
+
+
+_TEXTS = frozenset({str})
+
+
+@lru_cache(maxsize=1 << 10, typed=True)
+def _template_of_texts(names: tuple[object, ...]) -> bytes:
+    """Return the template of a mapping with these names, with placeholders for the JSON of its texts."""
+    members = b",".join([_literal(_head(name)) + b'{"stringValue":%b}}' for name in names])
+    return b'{"kvlistValue":{"values":[%b]}}' % members
 
 
 def _list(values: Sequence[Any]) -> bytes:
@@ -412,7 +429,7 @@ _AROUND = {
 def _other(value: Any) -> bytes:
     """Return a value of a subclass as its base type, any other value as text."""
     if isinstance(value, str):
-        return _string(value)
+        return _string(str.__str__(value))
     if isinstance(value, int):
         return _integer(int(value))
     if isinstance(value, float):

@@ -226,7 +226,8 @@ class SpanData(EndedSpan):
 
     def frame(self) -> Frame | None:
         """Return the ended span as a frame; None if no frame holds its values."""
-        return self._frame(*self.facts())
+        pending = self.pending  # read first: another thread may encode it now
+        return self._frame(self.encoded, pending)
 
     def _frame(self, attributes: Mapping[str, Any], pending: Pending | None) -> Frame | None:
         parent, rest = self._parent, self._rest()
