@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -37,8 +36,6 @@ __all__ = [
     "split",
 ]
 
-PIECE_BYTES: Final = 256 * 1024
-"""Bytes of frames that are encoded together: they fit in a processor's cache."""
 UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
 """Raised for a span with values that no frame holds, such as text with lone surrogates."""
 
@@ -126,8 +123,7 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_as_array).decode
 
 def lines(frames: Sequence[Frame], scopes: Scopes) -> bytes:
     """Encode frames as OTLP JSON lines, arrays packed."""
-    texts = chain.from_iterable(_texts(piece, scopes) for piece in _pieces(frames))
-    return b"".join(otlp_json.lines_of(texts))
+    return b"".join(otlp_json.lines_of(_texts(frames, scopes)))
 
 
 def _texts(frames: Sequence[Frame], scopes: Scopes) -> Iterator[SpanText]:
@@ -156,7 +152,7 @@ def _with_text(frame: Frame, text: bytes) -> Frame:
 
 def messages(frames: Sequence[Frame], scopes: Scopes) -> list[bytes]:
     """Encode each frame as an OTLP protobuf message."""
-    return [encode_span(_record(row)) for piece in _pieces(frames) for row in _rows(piece, scopes, full)]
+    return [encode_span(_record(row)) for row in _rows(frames, scopes, full)]
 
 
 def record(frame: Frame, scope: Scope, profile: Profile) -> SpanRecord:
@@ -167,18 +163,6 @@ def record(frame: Frame, scope: Scope, profile: Profile) -> SpanRecord:
         return replace(decoded, attributes=profile(unpacked(decoded.attributes)))
     (row,) = _rows([frame], {frame.scope: scope}, profile)
     return _record(row)
-
-
-def _pieces(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
-    """Yield the frames in pieces of about `PIECE_BYTES`."""
-    start, size = 0, 0
-    for place, frame in enumerate(frames):
-        if size > PIECE_BYTES:
-            yield frames[start:place]
-            start, size = place, 0
-        size += len(frame)
-    if frames:
-        yield frames[start:]
 
 
 def _rows(frames: Sequence[Frame], scopes: Scopes, profile: Profile) -> list[SpanRow]:
