@@ -825,3 +825,21 @@ def test_a_span_that_nothing_makes_short_enough_is_lost_and_counted(name: str, t
     assert ["a", "b"] == [episode.env for episode in recording if episode.env in ("a", "b")]
     assert {"too_large": session.stats.recorded - session.stats.delivered} == dict(session.stats.lost)
     assert "lost_spans" in {problem.kind for problem in recording.problems}
+
+
+def test_an_export_of_a_subclass_gets_spans(tmp_path: Path) -> None:
+    """
+    Whoever wrote it reads spans; frames are for who asks.
+    """
+    names: list[str] = []
+
+    class Naming(FileTransport):
+        def export(self, spans: Any) -> SpanExportResult:
+            names.extend(span.name for span in spans)
+            return super().export(spans)
+
+    with mttp.configure(Naming(tmp_path / "a.jsonl")), mttp.episode() as episode:
+        episode.step().end()
+
+    assert {"step", "episode"} <= set(names)
+    assert 1 == len(mttp.read(tmp_path / "a.jsonl").episodes[0].steps)

@@ -1038,6 +1038,8 @@ def test_a_caller_encodes_what_waits_too_long(tmp_path: Path, monkeypatch: pytes
     gate, exporting = threading.Event(), threading.Event()
 
     class Stuck(FileTransport):
+        takes_frames = True
+
         def export(self, spans: Any) -> SpanExportResult:
             exporting.set()
             gate.wait(SECONDS)

@@ -19,7 +19,6 @@ import numpy as np
 from pybase64 import b64encode
 
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
-from mttp.otlp.malloc import keep_freed
 from mttp.otlp.numbers import Array, as_numbers
 from mttp.otlp.span_fields import by_identity, pairs
 
@@ -124,7 +123,6 @@ def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[
 
 def lines_of(spans: Iterable[SpanText], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Like `encode_records`, for spans that are JSON."""
-    keep_freed()
     line = _LineBuilder(Scope(), max_bytes)
     for _, group in groupby(spans, key=_trace_of):
         trace = list(group)

@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from mttp.errors import MissingExtra
 from mttp.model.interrupts import raise_interrupt
-from mttp.otlp.malloc import keep_freed
 
 __all__ = [
     "READABLE_LINE_BYTES",
@@ -122,7 +121,6 @@ def read_lines(
     A line that is too long becomes a `Skipped`. With `share`, only the lines in it, numbered from 1.
     The lines of an indented JSON document are one `StreamLine`.
     """
-    keep_freed()
     path = Path(path)
     with BufferedReader(FileIO(path), _BUFFER) as file:
         if _compression(file) is None:

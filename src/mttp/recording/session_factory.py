@@ -20,7 +20,6 @@ from mttp.errors import ConfigureError, MttpError, TransportError
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.model.log import log
-from mttp.otlp.malloc import keep_freed
 from mttp.otlp.spans import AUTO, STEP_MODES
 from mttp.recording import provenance
 from mttp.recording.isolation import IsolatedRecording
@@ -122,7 +121,6 @@ def open_session(
             raise TransportError(f"{TRANSPORT_VARIABLE}: {error}") from error.__cause__
         raise
     targets = own if isolation is None else isolation.with_others(own)
-    keep_freed()
     session = Session(
         targets,
         run_id=identity,

@@ -93,7 +93,11 @@ class FileTransport(SpanExporter):
     """Whether steps without handles are exported as columns, unless their episode has `steps="spans"`."""
 
     takes_frames = True
-    """Whether spans are exported as frames."""
+    """Whether spans are exported as frames, to a subclass with an `export` of its own only if it says so."""
+
+    def __init_subclass__(cls) -> None:
+        if "export" in cls.__dict__ and "takes_frames" not in cls.__dict__:
+            cls.takes_frames = False
 
     def __init__(
         self,
