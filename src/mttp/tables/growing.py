@@ -150,11 +150,8 @@ class GrowingEpisodes:
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {statement(table)}")
 
     def _want(self, trace_ids: Collection[str]) -> None:
-        import pyarrow as pa
-
-        self._connection.register("traces", pa.table({"trace_id": pa.array([*trace_ids], pa.string())}))
-        self._connection.execute("DELETE FROM wanted; INSERT INTO wanted FROM traces")
-        self._connection.unregister("traces")
+        self._connection.execute("DELETE FROM wanted")
+        self._connection.execute("INSERT INTO wanted SELECT unnest(?::VARCHAR[])", [[*trace_ids]])
 
     def _store(self) -> None:
         rows = all_rows(self._waiting, SpanRows(self._loaded, unpack=False))
