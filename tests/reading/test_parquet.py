@@ -17,7 +17,7 @@ import mttp
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.reading import parquet
-from mttp.reading.columns import ATTRIBUTES, TEMPLATES
+from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 

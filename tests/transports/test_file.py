@@ -843,3 +843,27 @@ def test_an_export_of_a_subclass_gets_spans(tmp_path: Path) -> None:
 
     assert {"step", "episode"} <= set(names)
     assert 1 == len(mttp.read(tmp_path / "a.jsonl").episodes[0].steps)
+
+
+def test_an_object_before_a_transport_receives_spans(tmp_path: Path) -> None:
+    """
+    Also if it has the transport's other attributes.
+    """
+    names: list[str] = []
+
+    class Naming:
+        def __init__(self) -> None:
+            self.inner = FileTransport(tmp_path / "a.jsonl")
+
+        def export(self, spans: Any) -> SpanExportResult:
+            names.extend(span.name for span in spans)
+            return self.inner.export(spans)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    with mttp.configure(Naming()), mttp.episode() as episode:
+        episode.step().end()
+
+    assert {"step", "episode"} <= set(names)
+    assert 1 == len(mttp.read(tmp_path / "a.jsonl").episodes[0].steps)

@@ -18,9 +18,9 @@ import msgspec
 from mttp.model.spans import Draft, Scope, SpanRecord, frozen
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_attributes, decode_line
-from mttp.semconv import registry
+from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
 
-__all__ = ["ATTRIBUTES", "JSON", "SPAN", "TEMPLATES", "URLS", "from_columns", "to_columns"]
+__all__ = ["JSON", "SPAN", "URLS", "from_columns", "to_columns"]
 
 SPAN: dict[str, str] = {
     "trace_id": "string",
@@ -36,20 +36,6 @@ SPAN: dict[str, str] = {
     "flags": "int",
 }
 """Types of the columns that every span has, by name; the names are those of a span record's fields."""
-
-ATTRIBUTES: dict[str, str] = {
-    key: "bytes" if definition.type == "any" else definition.type
-    for key, definition in registry.attributes().items()
-    if not definition.is_template
-}
-"""Types of the attribute columns; an attribute of any type has a column for packed arrays."""
-
-TEMPLATES: dict[str, str] = {
-    key: definition.type
-    for key, definition in registry.attributes().items()
-    if definition.is_template and definition.type != "any"
-}
-"""Value types of the map columns, whose keys are the user's own names."""
 
 _OF_SPANS = ("attributes", "events", "links")
 _OF_SCOPES = ("scope", "resource")

@@ -18,7 +18,8 @@ from mttp import formats
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import KEPT_LISTS, SpanRecord
 from mttp.otlp.streams import Progress
-from mttp.reading.columns import ATTRIBUTES, JSON, SPAN, TEMPLATES, URLS, from_columns, to_columns
+from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
+from mttp.reading.columns import JSON, SPAN, URLS, from_columns, to_columns
 
 __all__ = [
     "FileError",

@@ -20,7 +20,8 @@ from mttp.model.declarations import DOCUMENTS
 from mttp.model.nesting import MAX_DEPTH
 from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.json_decode import decode_attributes
-from mttp.reading.columns import ATTRIBUTES, SPAN, TEMPLATES, URLS
+from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
+from mttp.reading.columns import SPAN, URLS
 from mttp.reading.worker import Rows, is_apart
 from mttp.semconv import attributes as a
 from mttp.semconv import registry

@@ -95,12 +95,13 @@ class ExportTarget:
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
-                "takes_frames",
                 "names_outcomes",
                 "spool",
             )
             if hasattr(transport, name)
         }
+        # An object that stands before a transport and passes on its attributes receives spans.
+        attributes["takes_frames"] = getattr(type(transport), "takes_frames", False)
         target = cls(transport, _address(transport), **attributes)
         withholding = replace(
             target.withholding,

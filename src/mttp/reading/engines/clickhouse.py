@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import KEPT_LISTS, SpanRecord, without_arrays
-from mttp.reading.columns import ATTRIBUTES, TEMPLATES
+from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
 from mttp.reading.engines.address import DatasetAddress
 from mttp.reading.engines.failures import readable
 from mttp.reading.engines.selecting import FACTS, LISTS, one_of, texts, traces_of, translated
