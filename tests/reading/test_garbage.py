@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +29,30 @@ def test_what_was_read_is_not_traversed_soon() -> None:
     The first collection afterwards is of the youngest objects, and what was read is not among them.
     """
     with gc_disabled():
-        value: list[object] = [[]]
+        value: list[object] = [[] for _ in range(300_000)]
         young = {id(each) for each in gc.get_objects(generation=0)}
     later = {id(each) for each in gc.get_objects(generation=0)}
 
     assert (True, False) == (id(value) in young, id(value) in later)
     assert gc.isenabled()
+
+
+def test_garbage_of_a_small_recording_is_collected_soon() -> None:
+    """
+    Such as that of errors; else a program that reads many damaged files would keep it.
+    """
+
+    class Garbage:
+        """An object that refers to itself."""
+
+    with gc_disabled():
+        garbage = Garbage()
+        garbage.itself = garbage  # type: ignore[attr-defined]
+        remains = weakref.ref(garbage)
+        del garbage
+    gc.collect(0)
+
+    assert remains() is None
 
 
 def test_frozen_objects_stay_frozen() -> None:
