@@ -1027,6 +1027,7 @@ trainer = GRPOTrainer(
 {instrument}
 trainer.train()
 if torch.distributed.is_initialized():  # else gloo's threads may abort the interpreter as it ends
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 """
 
