@@ -318,6 +318,6 @@ def test_conditions_by_sql_read_the_source_once(chat: str, monkeypatch: pytest.M
         return Database(sources)
 
     monkeypatch.setattr("mttp.tables.Database", opened)
-    conditions.conditions([chat], ["completion like '%Sunny%'", "reward > 0.5 and length = 2"])
+    conditions.predicate([chat], ["completion like '%Sunny%'", "reward > 0.5 and length = 2"])
 
     assert [[chat]] == databases

@@ -484,7 +484,7 @@ def counted(summary: Any) -> tuple[object, ...]:
 
 
 def of_values(recording: mttp.Recording) -> tuple[object, ...]:
-    """The same, from the values."""
+    """Return the figures of a summary, computed from the values of a recording."""
     blocks = [step.tokens for episode in recording for step in episode.steps if step.tokens is not None]
     return (
         sorted(episode.length for episode in recording),

@@ -829,7 +829,7 @@ def test_a_span_that_nothing_makes_short_enough_is_lost_and_counted(name: str, t
 
 def test_an_export_of_a_subclass_gets_spans(tmp_path: Path) -> None:
     """
-    Whoever wrote it reads spans; frames are for who asks.
+    A subclass that overrides `export` receives spans, and frames only if it sets `takes_frames`.
     """
     names: list[str] = []
 

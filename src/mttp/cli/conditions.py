@@ -58,16 +58,16 @@ _ORDERS: Final = ("<", "<=", ">", ">=")
 _NONE: Final = "none"
 
 
-def conditions(paths: Sequence[str], texts: Sequence[str]) -> list[Callable[[Episode], bool]]:
+def predicate(paths: Sequence[str], texts: Sequence[str] | None) -> Callable[[Episode], bool] | None:
     """
-    Return the conditions on the episodes of recordings.
+    Return whether all conditions hold for an episode of recordings, as `Recording.filter` takes it.
 
     Raises ReadError for a text that is no condition.
     """
     if not texts:
-        return []
+        return None
     ids = matching(paths, texts)
-    return [lambda episode: episode.trace_id in ids]
+    return lambda episode: episode.trace_id in ids
 
 
 def matching(paths: Sequence[str], texts: Sequence[str]) -> set[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from mttp import formats
-from mttp.cli.conditions import conditions
+from mttp.cli.conditions import predicate
 from mttp.cli.files import Format, writer
 from mttp.cli.output import Strict, finish, progress, say
 from mttp.errors import ConfigureError
@@ -265,11 +265,11 @@ def _write_dataset(
 ) -> None:
     from mttp.reading import read, training_dataset
 
-    holding = conditions(sources, where)
+    holds = predicate(sources, where)
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(lambda episode: all(holds(episode) for holds in holding))
+    wanted = recording.filter(holds)
     found = training_dataset(
         wanted,
         cast("DatasetFormat", format.value),
@@ -294,11 +294,11 @@ def _write_records(
     """Write episodes as the library saves them that they are from."""
     from mttp.reading import read
 
-    holding = conditions(sources, where)
+    holds = predicate(sources, where)
     _check_free(target, overwrite=overwrite)
     with progress(sources) as advance:
         recording = read(sources, progress=advance)
-    wanted = recording.filter(lambda episode: all(holds(episode) for holds in holding))
+    wanted = recording.filter(holds)
     written = formats.write(target, wanted, format=format)
     reasons = [
         f"left out {count(number, 'episode')}: {reason}" for reason, number in written.left_out.items()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.conditions import conditions
+from mttp.cli.conditions import predicate
 from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
 from mttp.errors import ReadError
 
@@ -136,12 +136,12 @@ def show(
 
     if full and episode is None:
         raise typer.BadParameter("--full needs --episode")
-    holding = conditions(paths, where or ())
+    holds = predicate(paths, where)
     words = {"env": env, "task": task, "outcome": outcome, "run": run}
     with progress(paths) as advance:
         recording = read(paths, progress=advance)
     _check_run(recording, run)
-    wanted = recording.filter(lambda one: all(holds(one) for holds in holding), **words)
+    wanted = recording.filter(holds, **words)
     if episode is not None:
         found = _picked(wanted, episode, of=len(recording))
         _show_one(found, limit=0 if full and limit is None else limit, full=full, json=json)

@@ -23,7 +23,6 @@ _KIND = "openinference.span.kind"
 _KINDS = {"LLM": Operation.CHAT, "TOOL": Operation.EXECUTE_TOOL, "EMBEDDING": "embeddings"}
 _OLD_KINDS = {"chat": Operation.CHAT, "completion": Operation.TEXT_COMPLETION}
 """Operations by `llm.request.type`."""
-_OLD = ("llm.request.type", "traceloop.span.kind")
 _MODEL = {
     a.GEN_AI_REQUEST_MODEL: ("llm.request.model_name", "llm.model_name"),
     a.GEN_AI_RESPONSE_MODEL: ("llm.response.model_name", "llm.model_name"),

@@ -22,11 +22,22 @@ __all__ = [
     "scatter",
     "section",
     "series",
+    "state_of",
     "table",
 ]
 
 Values: TypeAlias = "Sequence[float] | np.ndarray[Any, Any]"
 _MOST_BINS = 30
+_STATES: Mapping[str, str] = {
+    **dict.fromkeys(("better", "gained", "pass", "promote"), "good"),
+    **dict.fromkeys(("worse", "lost", "fail", "reject", "error", "high"), "bad"),
+    **dict.fromkeys(("inconclusive", "medium"), "warn"),
+}
+
+
+def state_of(word: str) -> str:
+    """Return the state of a word for an end or a severity: good, bad, warn or plain."""
+    return _STATES.get(word, "plain")
 
 
 def section(id: str, title: str, blocks: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mttp.pages.blocks import column, fact, facts, findings, note, section, table
+from mttp.pages.blocks import column, fact, facts, findings, note, section, state_of, table
 from mttp.pages.words import count, moment, number
 
 if TYPE_CHECKING:
@@ -14,24 +14,9 @@ if TYPE_CHECKING:
     from mttp.study.sample import SampleIdentity
     from mttp.tables.summary import RecordedVerdict
 
-_STATES: Mapping[str, str] = {
-    "better": "good",
-    "worse": "bad",
-    "promote": "good",
-    "pass": "good",
-    "fail": "bad",
-    "reject": "bad",
-    "high": "bad",
-    "medium": "warn",
-    "inconclusive": "warn",
-}
 _SEVERITIES = ("high", "medium", "low")
 
 Block = dict[str, Any]
-
-
-def _state(word: str) -> str:
-    return _STATES.get(word, "plain")
 
 
 def comparison_page(comparison: Comparison) -> Iterator[Block | None]:
@@ -40,7 +25,7 @@ def comparison_page(comparison: Comparison) -> Iterator[Block | None]:
     yield note(f"{comparison.candidate} against {comparison.base}")
     yield _differences(comparison) or note("nothing else is known to differ")
     yield from map(note, comparison.notes)
-    yield note(comparison_headline(comparison), _state(comparison.verdict))
+    yield note(comparison_headline(comparison), state_of(comparison.verdict))
     yield _metrics("Metrics", "metric", {metric.name: metric for metric in comparison.metrics})
     yield _metrics(f"{first.name} by slice", "slice", comparison.slices)
     yield _flips(comparison)
@@ -147,7 +132,7 @@ def gate_page(result: GateResult) -> Iterator[Block | None]:
     yield note(f"{result.candidate}{against}")
     yield _differences(result)
     yield from map(note, (*_identity(result), *result.notes))
-    yield note(gate_headline(result), _state(result.verdict))
+    yield note(gate_headline(result), state_of(result.verdict))
     columns = [column("verdict", kind="state"), column("rule"), column("evidence")]
     columns.append(column("episodes", kind="episodes"))
     rows = [(rule.verdict, rule.name, rule.evidence, " ".join(rule.episodes[:10])) for rule in result.rules]
@@ -197,12 +182,12 @@ def diagnosis_page(diagnosis: Diagnosis) -> Iterator[Block | None]:
         yield note(f"warning: {sentence}", "bad")
     yield note(f"{diagnosis.source}: {counts}, {quality}")
     worst = next((finding.severity for finding in diagnosis.findings), "")
-    yield note(diagnosis_headline(diagnosis), _state(worst) if worst or diagnosis.missing else "good")
+    yield note(diagnosis_headline(diagnosis), state_of(worst) if worst or diagnosis.missing else "good")
     items = [
         {
             "kind": finding.kind,
             "severity": finding.severity,
-            "state": _state(finding.severity),
+            "state": state_of(finding.severity),
             "evidence": f"{finding.evidence} ({finding.confidence}; in {finding.false_alarm_rate:.1%} of "
             "healthy runs)",
             "advice": finding.advice,

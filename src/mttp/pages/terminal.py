@@ -9,18 +9,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from mttp.pages.blocks import state_of
 from mttp.pages.listing import Listing
 from mttp.pages.words import cell_text, printed
 
 _MOST_ROWS: Final = 50
 _INDENT: Final = 2
 _STYLES: Final[Mapping[str, str]] = {"good": "green", "bad": "red", "warn": "yellow", "plain": ""}
-_WORD_STYLES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("better", "pass", "promote", "gained"), "green"),
-    **dict.fromkeys(("worse", "fail", "reject", "lost", "error"), "red"),
-    **dict.fromkeys(("inconclusive",), "yellow"),
-    "equivalent": "cyan",
-}
 _NUMBERS: Final = ("number", "share", "seconds")
 
 
@@ -76,7 +71,7 @@ def _table(block: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _cell(value: Any, kind: str) -> Text:
     text = printed(cell_text(value, kind))
     if kind == "state":
-        text.stylize(_WORD_STYLES.get(text.plain, ""))
+        text.stylize(_STYLES[state_of(text.plain)])
     return text
 
 
