@@ -76,6 +76,14 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--out", f"{NAME}/none.html", "--allow", EVIL],
         [f"{NAME}.jsonl", "--tokenizer", NAME],
     ],
+    "plot": [
+        [f"{NAME}.jsonl", "--out", f"{NAME}.svg"],
+        [f"{NAME}.jsonl", "--metric", EVIL],
+        [f"{NAME}.jsonl", "--axis", EVIL],
+        [f"{NAME}.jsonl", "--by", f"config.{EVIL}", "--json"],
+        [f"{NAME}.jsonl", "--list"],
+        [f"{NAME}.jsonl", "--out", f"{NAME}/none.png"],
+    ],
     "view": [[f"{NAME}.missing"], [f"{NAME}.jsonl", "--host", EVIL], [f"{NAME}.jsonl", "--tokenizer", NAME]],
     "tail": [
         [f"{NAME}.jsonl", "--no-follow"],

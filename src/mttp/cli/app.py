@@ -31,6 +31,7 @@ COMMANDS = {
     "gate": "Decide by rules whether a candidate may be promoted.",
     "tail": "Print one line for each episode of a recording, as it ends.",
     "view": "Show recordings as live pages in a browser, while the training writes them.",
+    "plot": "Draw learning curves, with a band over the runs of one name, such as seeds.",
     "report": "Write a recording as one HTML file that opens offline.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",

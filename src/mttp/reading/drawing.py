@@ -22,6 +22,7 @@ __all__ = [
     "GREY",
     "RunningMean",
     "axes",
+    "draw_curve",
     "draw_line",
     "draw_points",
     "draw_ranges",
@@ -134,22 +135,27 @@ def draw_running_mean(
     ax: Axes, found: RunningMean, *, colour: str, style: str = "-", name: str | None = None
 ) -> None:
     """Draw the means as a line over a band; positions count from 1."""
-    x = found.places + 1
+    draw_curve(
+        ax, found.places + 1, found.means, found.low, found.high, colour=colour, style=style, name=name
+    )
+
+
+def draw_curve(
+    ax: Axes,
+    x: NDArray[Any],
+    values: Floats,
+    low: Floats,
+    high: Floats,
+    *,
+    colour: str,
+    style: str = "-",
+    name: str | None = None,
+) -> None:
+    """Draw values as a line over the band from `low` to `high`."""
     marker = "o" if len(x) == 1 else ""
-    ax.plot(
-        x,
-        _drawable(found.means),
-        style,
-        marker=marker,
-        markersize=4,
-        color=colour,
-        linewidth=1.6,
-        label=name,
-        zorder=3,
-    )
-    ax.fill_between(
-        x, _drawable(found.low), _drawable(found.high), color=colour, alpha=0.2, linewidth=0, zorder=2
-    )
+    options: dict[str, Any] = {"color": colour, "linewidth": 1.6, "label": name, "zorder": 3}
+    ax.plot(x, _drawable(values), style, marker=marker, markersize=4, **options)
+    ax.fill_between(x, _drawable(low), _drawable(high), color=colour, alpha=0.2, linewidth=0, zorder=2)
 
 
 def draw_points(

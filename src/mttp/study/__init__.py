@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mttp.study.differences import SideDifference
     from mttp.study.gate_result import GateResult, RuleResult
     from mttp.study.gating import gate
+    from mttp.study.learning_curves import Curve, Curves, curves
     from mttp.study.pareto_front import ParetoPoint, pareto
     from mttp.study.preferences import PreferenceStrength, preference_strengths
     from mttp.study.recorded_calls import RecordedCalls
@@ -30,6 +31,8 @@ __all__ = [
     "Alignment",
     "Cleared",
     "Comparison",
+    "Curve",
+    "Curves",
     "Diagnosis",
     "DiagnosisFinding",
     "Divergence",
@@ -52,6 +55,7 @@ __all__ = [
     "align",
     "branch",
     "compare",
+    "curves",
     "diagnose",
     "failure_buckets",
     "gate",
@@ -68,6 +72,8 @@ __getattr__, __dir__ = exports(
         "Alignment": "alignment",
         "Cleared": "diagnosis",
         "Comparison": "comparison",
+        "Curve": "learning_curves",
+        "Curves": "learning_curves",
         "Diagnosis": "diagnosis",
         "DiagnosisFinding": "diagnosis",
         "Divergence": "workflows.replaying",
@@ -90,6 +96,7 @@ __getattr__, __dir__ = exports(
         "align": "alignment",
         "branch": "workflows.branching",
         "compare": "comparing",
+        "curves": "learning_curves",
         "diagnose": "study.diagnosing.detectors",
         "failure_buckets": "buckets",
         "gate": "gating",

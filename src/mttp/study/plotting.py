@@ -1,19 +1,22 @@
-"""The plot of a comparison: effects with their intervals."""
+"""The plots of a comparison, effects with their intervals, and of curves with their bands."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from mttp.reading.drawing import COLOURS, GREY, axes, label
+import numpy as np
+
+from mttp.reading.drawing import COLOURS, GREY, axes, draw_curve, label, show_legend, show_message
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from mttp.model.statistics.metric_comparison import MetricComparison
     from mttp.study.comparison import Comparison
+    from mttp.study.learning_curves import Curves
 
-__all__ = ["plot_comparison"]
+__all__ = ["plot_comparison", "plot_curves"]
 
 _MARKS = {
     "better": (COLOURS[0], "^"),
@@ -22,6 +25,13 @@ _MARKS = {
     "inconclusive": (GREY, "o"),
 }
 """Colour and marker of each verdict, so that it can be read without colours."""
+_AXES = {
+    "episodes": "episodes",
+    "steps": "environment steps",
+    "updates": "policy updates",
+    "time": "seconds since the start of the run",
+}
+_STYLES = ("-", "--", ":", "-.")
 _WIDTH, _ROW_HEIGHT, _FRAME_HEIGHT = 7.5, 0.45, 1.1
 
 
@@ -75,3 +85,30 @@ def _numbers(one: MetricComparison) -> str:
     effect = "no effect known" if one.effect is None else f"{one.effect:+.3g}"
     interval = "" if one.interval is None else " [{:+.3g}, {:+.3g}]".format(*one.interval)
     return f"{effect}{interval}, {one.verdict}, n = {one.n[0]:,} and {one.n[1]:,}"
+
+
+def plot_curves(curves: Curves, ax: Axes | None) -> Axes:
+    """Draw a line and its band for each curve on `ax`, by default a new figure, and return the axes."""
+    ax = axes(ax)
+    ax.set(xlabel=_AXES[curves.axis], ylabel=label(curves.metric))
+    if not any(curve.x for curve in curves.curves):
+        return show_message(ax, f"no {label(curves.metric)} is recorded")
+    methods = sorted({curve.method for curve in curves.curves})
+    if len(methods) == 1:
+        ax.set_title(methods[0], loc="left", fontsize="small", color=GREY)
+    for place, curve in enumerate(curves.curves):
+        style, colour = divmod(place, len(COLOURS))
+        details = [curve.method] if len(methods) > 1 else []
+        if curve.missing:
+            details.append(f"{curve.missing:,} without a value")
+        name = f"{label(curve.name)} ({'; '.join(details)})" if details else label(curve.name)
+        draw_curve(
+            ax,
+            np.array(curve.x),
+            *(np.array(side) for side in (curve.values, curve.low, curve.high)),
+            colour=COLOURS[colour],
+            style=_STYLES[style % len(_STYLES)],
+            name=name,
+        )
+    show_legend(ax)
+    return ax

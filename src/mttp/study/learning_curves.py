@@ -1,0 +1,384 @@
+"""Learning curves: a number of episodes or updates over a run, or its mean over the seeds of one setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from mttp.errors import StudyError
+from mttp.model.counting import LEFT_OUT
+from mttp.model.curves import UPDATE_NUMBERS
+from mttp.model.episodes import Run
+from mttp.model.statistics.inference import interquartile_mean, scipy_stats
+from mttp.otlp.streams import Progress
+from mttp.tables import Database
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from mttp.reading.sources import Source
+
+__all__ = ["Axis", "Center", "Curve", "Curves", "curves", "curves_of", "metrics_of"]
+
+Axis: TypeAlias = Literal["episodes", "steps", "updates", "time"]
+"""
+What the horizontal axis counts, in each run from its start.
+
+episodes; environment steps, those of the episode included; policy updates before the episode, or the index of
+an update; seconds.
+"""
+Center: TypeAlias = Literal["mean", "iqm"]
+"""What a curve shows of several runs: their mean, or their interquartile mean (Agarwal et al. 2021)."""
+Floats: TypeAlias = "NDArray[np.float64]"
+
+NUMBERS: Final[Mapping[str, tuple[str, str]]] = {
+    "return": ("return_counts", '"return"'),
+    "reward": ("reward_counts", "reward"),
+    "success": ("counts", "success::DOUBLE"),
+    "length": ("counts", "length"),
+    "tokens": ("counts", "prompt_tokens + completion_tokens"),
+    "duration": ("counts", "duration"),
+    "cost": ("counts", "cost_usd"),
+}
+"""The numbers of an episode: the condition under which they count, and the expression."""
+_MAPS: Final = ("components", "metrics")
+"""Columns of episodes with the user's names: `components.NAME`, `metrics.NAME`."""
+_OF_UPDATES: Final = "update."
+_BINS: Final = 50
+_FEWEST_TO_RESAMPLE: Final = 10
+"""The number of runs from which the interval is a bootstrap's; below, Student's t is nearer the truth."""
+_RESAMPLES: Final = 2_000
+_SEED: Final = 20_260_101
+_CONFIDENCE: Final = 0.95
+_TABLES_OF_NUMBERS: Final = "FROM episodes JOIN updates USING (run_id)"
+_LEFT_OUT = ", ".join(f"'{reason}'" for reason in LEFT_OUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line: a run, or the runs of one name; all sequences have an entry for each point."""
+
+    name: str
+    """The name of the runs, with the environment where there are several."""
+    runs: tuple[str, ...]
+    """The ids of its runs."""
+    x: tuple[float, ...]
+    """The middle of each bin."""
+    values: tuple[float, ...]
+    """The mean of the bin in one run, or the centre of the runs' means; NaN without a value."""
+    low: tuple[float, ...]
+    """The lower end of the 95 % interval; NaN where there is none."""
+    high: tuple[float, ...]
+    n: tuple[int, ...]
+    """The number of runs with a value in the bin."""
+    method: str
+    """What is drawn, with the method of the interval and the number of runs."""
+    missing: int = 0
+    """The number of episodes without this number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """The curves of one number."""
+
+    metric: str
+    axis: Axis
+    curves: tuple[Curve, ...]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all points have one value, so that there is nothing to see."""
+        known = {value for curve in self.curves for value in curve.values if not math.isnan(value)}
+        return len(known) < 2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; a missing number is None."""
+        return {
+            "metric": self.metric,
+            "axis": self.axis,
+            "curves": [
+                {
+                    "name": curve.name,
+                    "runs": list(curve.runs),
+                    "method": curve.method,
+                    "missing": curve.missing,
+                    "x": list(curve.x),
+                    "values": [*map(_or_none, curve.values)],
+                    "low": [*map(_or_none, curve.low)],
+                    "high": [*map(_or_none, curve.high)],
+                    "n": list(curve.n),
+                }
+                for curve in self.curves
+            ],
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """
+        Draw a line with its band for each curve on `ax`, by default a new figure, and return the axes.
+
+        Raises MissingExtra if matplotlib is not installed.
+        """
+        from mttp.study.plotting import plot_curves
+
+        return plot_curves(self, ax)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """The values of one run in one environment."""
+
+    run: str
+    label: str
+    x: Floats
+    values: Floats
+
+
+def curves(
+    source: Source | Database,
+    metric: str = "return",
+    *,
+    axis: Axis = "episodes",
+    by: str = "name",
+    center: Center = "mean",
+    progress: Progress | None = None,
+) -> Curves:
+    """
+    Return the curves of a number: one for each run, or for the runs that share a name, such as its seeds.
+
+    `metric` is return, reward, success, length, tokens, duration, cost, `components.NAME` or `metrics.NAME`
+    of episodes, else a number of updates: loss, kl, entropy, ..., or `update.NAME` for a metric of the user.
+    `by` is name, run, or `config.KEY`, a value of the runs' configuration.
+    Episodes count as everywhere else, those that do not count and those without a value are in no mean.
+    Environments are never pooled: runs of several have a curve for each.
+
+    The axis is divided into at most 50 bins of equal width; a run's value is its mean in the bin. The band of
+    several runs is the 95 % interval of their mean: Student's t below 10 runs, percentiles of 2,000
+    bootstrap resamples of the runs from 10; that of the interquartile mean is always a bootstrap's. A single
+    run has no band, since the variance between runs is unknown.
+
+    Raises StudyError for another metric, axis, `by` or centre, and ReadError if the source can't be read.
+    """
+    if isinstance(source, Database):
+        return curves_of(source, metric, axis=axis, by=by, center=center)
+    with Database(source, progress=progress) as database:
+        return curves_of(database, metric, axis=axis, by=by, center=center)
+
+
+def curves_of(
+    database: Database, metric: str, *, axis: Axis = "episodes", by: str = "name", center: Center = "mean"
+) -> Curves:
+    """Return the curves of a number of a database, as `curves` does."""
+    if axis not in get_args(Axis):
+        raise StudyError(f"axis={axis!r} is not one of {', '.join(get_args(Axis))}")
+    if center not in get_args(Center):
+        raise StudyError(f"center={center!r} is not one of {', '.join(get_args(Center))}")
+    labels = _labels(database.runs, by)
+    query = _points_query(database, metric)
+    database.prepare(query)
+    points = _points(database.arrays(query), axis, labels)
+    if metric not in (*NUMBERS, *UPDATE_NUMBERS) and all(np.isnan(each.values).all() for each in points):
+        raise _no_number(database, metric)
+    edges = _edges(points, axis)
+    by_label: dict[str, list[_Points]] = {}
+    for each in points:
+        by_label.setdefault(each.label, []).append(each)
+    made = [_curve(label, of_label, edges, center) for label, of_label in by_label.items()]
+    return Curves(metric=metric, axis=axis, curves=tuple(made))
+
+
+def metrics_of(database: Database) -> list[str]:
+    """Return the names of the numbers that a recording has, those of episodes first."""
+    database.prepare(_TABLES_OF_NUMBERS)
+    counts = ", ".join(f'count({expression}) AS "{name}"' for name, (_, expression) in NUMBERS.items())
+    (row,) = database.rows(f"SELECT {counts} FROM episodes")
+    present = [name for name, number in row.items() if number]
+    for column in _MAPS:
+        present += [f"{column}.{name}" for name in _map_keys(database, column, "episodes")]
+    counts = ", ".join(f'count("{name}") AS "{name}"' for name in UPDATE_NUMBERS)
+    (row,) = database.rows(f"SELECT {counts} FROM updates")
+    present += [name for name, number in row.items() if number]
+    return present + [f"{_OF_UPDATES}{name}" for name in _map_keys(database, "metrics", "updates")]
+
+
+def _no_number(database: Database, metric: str) -> StudyError:
+    known = ", ".join(metrics_of(database))
+    return StudyError(f"there is no number {metric!r}; this recording has {known or 'none'}")
+
+
+def _map_keys(database: Database, column: str, table: str) -> list[str]:
+    query = f"SELECT DISTINCT unnest(map_keys({column})) AS name FROM {table} ORDER BY name"
+    return [row["name"] for row in database.rows(query)]
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _labels(runs: Iterable[Run], by: str) -> dict[str, str]:
+    """Return what the runs are called in a legend, by id."""
+    processes: dict[str, Run] = {}
+    for run in runs:
+        processes.setdefault(run.id, run)
+    prefix, dot, key = by.partition(".")
+    if prefix == "config" and dot and key:
+        return {run_id: f"{key}={_configured(run.config, key)}" for run_id, run in processes.items()}
+    if by not in ("name", "run"):
+        raise StudyError(f"by={by!r} is not name, run or config.KEY")
+    if by == "name":
+        return {run_id: run.name or run_id[:8] for run_id, run in processes.items()}
+    return {run_id: f"{run.name or ''} {run_id[:8]}".strip() for run_id, run in processes.items()}
+
+
+def _configured(config: Any, key: str) -> Any:
+    """Return the value at a dotted key of a configuration; None without one."""
+    if isinstance(config, Mapping) and key in config:
+        return config[key]
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, Mapping) else None
+    return config
+
+
+def _points_query(database: Database, metric: str) -> str:
+    """Return the query of a number's points, each with its place on every axis."""
+    prefix, dot, name = metric.partition(".")
+    of_update = metric in UPDATE_NUMBERS or (bool(name) and f"{prefix}." == _OF_UPDATES)
+    if metric in UPDATE_NUMBERS:
+        value = _finite(f'"{metric}"')
+    elif of_update:
+        value = _finite(f"metrics[{_quoted(name)}]")
+    elif metric in NUMBERS:
+        condition, expression = NUMBERS[metric]
+        value = _finite(expression, condition)
+    elif prefix in _MAPS and dot:
+        value = _finite(f"{prefix}[{_quoted(name)}]", "counts")
+    else:
+        raise _no_number(database, metric)
+    of_episodes, of_updates = ("NULL::DOUBLE", value) if of_update else (value, "NULL::DOUBLE")
+    index = '"index"' if of_update else '"index" + 1'
+    return f"""
+        WITH events AS (
+            SELECT run_id, env, start_time, trace_id AS id, length, {of_episodes} AS value,
+                1 AS episodes, 0 AS updates, NULL AS "index"
+            FROM episodes
+            WHERE counts_reason NOT IN ({_LEFT_OUT})
+            UNION ALL
+            SELECT run_id, '', start_time, span_id, 0, {of_updates}, 0, 1, "index"
+            FROM updates
+        )
+        SELECT run_id, coalesce(env, '') AS env, value::DOUBLE AS value,
+            (sum(episodes) OVER so_far)::DOUBLE AS episodes,
+            (sum(length) OVER so_far)::DOUBLE AS steps,
+            coalesce(max({index}) OVER so_far, sum(updates) OVER so_far)::DOUBLE AS updates,
+            (start_time - min(start_time) OVER (PARTITION BY run_id)) / 1e9 AS time
+        FROM events
+        WINDOW so_far AS (PARTITION BY run_id ORDER BY start_time, id ROWS UNBOUNDED PRECEDING)
+        QUALIFY {"updates" if of_update else "episodes"} > 0
+        ORDER BY run_id, start_time, id
+    """
+
+
+def _finite(expression: str, condition: str = "true") -> str:
+    """Return a number that counts as SQL; null where it does not, or is not finite."""
+    return f"CASE WHEN {condition} AND isfinite({expression}) THEN {expression} END"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _points(columns: Mapping[str, NDArray[Any]], axis: Axis, labels: Mapping[str, str]) -> list[_Points]:
+    """Return the points of each run in each environment, runs in the order of their labels."""
+    run_ids, environments = columns["run_id"].astype(str), columns["env"].astype(str)
+    has_several = len({*environments}) > 1
+    order = [*labels, *sorted({*run_ids} - {*labels})]
+    made = []
+    for run_id in order:
+        of_run = run_ids == run_id
+        for environment in dict.fromkeys(environments[of_run]):
+            rows = of_run & (environments == environment)
+            label = labels.get(run_id, run_id[:8])
+            if has_several:
+                label = f"{label}, {environment or 'no environment'}"
+            made.append(_Points(run_id, label, columns[axis][rows], columns["value"][rows]))
+    return made
+
+
+def _edges(points: Sequence[_Points], axis: Axis) -> Floats:
+    """Return the edges of at most 50 bins of equal width; between whole numbers where the axis counts."""
+    x = np.concatenate([each.x for each in points]) if points else np.zeros(1)
+    low, high = float(x.min()), float(x.max())
+    if axis == "time":
+        return np.linspace(low, high or 1.0, _BINS + 1)
+    width = max(1, math.ceil((high - low + 1) / _BINS))
+    return np.arange(low - 0.5, high + width, width)
+
+
+def _bin_means(points: _Points, edges: Floats) -> Floats:
+    """Return the mean of a run's values in each bin; NaN without one."""
+    known = ~np.isnan(points.values)
+    places = np.clip(np.searchsorted(edges, points.x[known], side="right") - 1, 0, len(edges) - 2)
+    numbers = np.bincount(places, minlength=len(edges) - 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.bincount(places, points.values[known], minlength=len(edges) - 1) / numbers
+
+
+def _curve(label: str, points: Sequence[_Points], edges: Floats, center: Center) -> Curve:
+    means = np.array([_bin_means(each, edges) for each in points])
+    n = (~np.isnan(means)).sum(axis=0)
+    rows = [_interval(column[~np.isnan(column)], center) for column in means.T[n > 0]]
+    values, low, high = zip(*rows, strict=True) if rows else ((), (), ())
+    middles = (edges[:-1] + edges[1:]) / 2
+    return Curve(
+        name=label,
+        runs=tuple(each.run for each in points),
+        x=tuple(middles[n > 0].tolist()),
+        values=values,
+        low=low,
+        high=high,
+        n=tuple(n[n > 0].tolist()),
+        method=_method(n[n > 0].tolist(), center),
+        missing=sum(int(np.isnan(each.values).sum()) for each in points),
+    )
+
+
+def _interval(values: Floats, center: Center) -> tuple[float, float, float]:
+    """Return the centre of the runs' means and its 95 % interval; NaN for fewer than two runs."""
+    of: Callable[[Floats], Floats] = _mean if center == "mean" else interquartile_mean
+    middle = float(of(values))
+    if len(values) < 2:
+        return middle, math.nan, math.nan
+    if center == "mean" and len(values) < _FEWEST_TO_RESAMPLE:
+        error = float(values.std(ddof=1)) / math.sqrt(len(values))
+        half = float(scipy_stats().t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * error
+        return middle, middle - half, middle + half
+    rng = np.random.default_rng(_SEED)
+    resamples = values[rng.integers(len(values), size=(_RESAMPLES, len(values)))]
+    low, high = np.quantile(of(resamples), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    return middle, float(low), float(high)
+
+
+def _mean(values: Floats) -> Floats:
+    """Return the mean along the last axis."""
+    return np.asarray(values.mean(axis=-1))
+
+
+def _method(n: Sequence[int], center: Center) -> str:
+    """Return what is drawn of so many runs at each point, in words."""
+    if not n:
+        return "no values"
+    least, most = min(n), max(n)
+    if most < 2:
+        return "one run"
+    number = f"{most} runs" if least == most else f"{least} to {most} runs"
+    resampled = f"bootstrap ({_RESAMPLES:,} resamples of the runs)"
+    if center == "iqm":
+        return f"interquartile mean of {number}, 95 % {resampled}"
+    if most < _FEWEST_TO_RESAMPLE:
+        return f"mean of {number}, 95 % t interval"
+    mixed = "" if least >= _FEWEST_TO_RESAMPLE else f"; t interval below {_FEWEST_TO_RESAMPLE}"
+    return f"mean of {number}, 95 % {resampled}{mixed}"
