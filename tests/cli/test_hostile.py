@@ -76,6 +76,7 @@ RUNS: dict[str, list[list[str]]] = {
         [f"{NAME}.jsonl", "--out", f"{NAME}/none.html", "--allow", EVIL],
         [f"{NAME}.jsonl", "--tokenizer", NAME],
     ],
+    "mcp": [[f"{NAME}.missing"]],
     "plot": [
         [f"{NAME}.jsonl", "--out", f"{NAME}.svg"],
         [f"{NAME}.jsonl", "--metric", EVIL],

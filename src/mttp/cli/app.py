@@ -33,6 +33,7 @@ COMMANDS = {
     "view": "Show recordings as live pages in a browser, while the training writes them.",
     "plot": "Draw learning curves, with a band over the runs of one name, such as seeds.",
     "report": "Write a recording as one HTML file that opens offline.",
+    "mcp": "Serve recordings to a coding agent, by the Model Context Protocol.",
     "replay": "Play a recorded episode again in its environment, or compare two episodes.",
     "rescore": "Score recorded episodes by another reward spec.",
     "check": "Validate each span of a recording against the semantic conventions.",

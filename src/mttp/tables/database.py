@@ -341,9 +341,13 @@ class Database:
         """Free memory and disk, as also happens when the database is no longer used."""
         self._free()
 
-    def sql(self, query: str) -> Table:
+    def interrupt(self) -> None:
+        """Interrupt the query that another thread is waiting for, which raises ReadError there."""
+        self._connection.interrupt()
+
+    def sql(self, query: str, *, limit: int | None = None) -> Table:
         """
-        Return the result of one `select`.
+        Return the result of one `select`, or its first rows.
 
         A query can neither write nor reach files or the network.
         A column named like an earlier one gets a number: `x`, `x_1`.
@@ -352,7 +356,8 @@ class Database:
         try:
             self._check(query)
             self._load(query)
-            table = self._connection.sql(query).to_arrow_table()
+            result = self._connection.sql(query)
+            table = (result if limit is None else result.limit(limit)).to_arrow_table()
         except self._errors as error:
             if missing := _NO_TABLE.search(str(error)):
                 reason = f"there is no table {missing[1]}; the tables are {', '.join(TABLES)} and spans"
