@@ -126,6 +126,37 @@ def test_the_overview_shows_charts_findings_and_the_baseline(opened: Opened) -> 
     assert 0 == page.locator("figure:not(:has(figcaption))").count()
 
 
+def test_curves_change_their_axis_and_are_hidden(browser: Browser, tmp_path: Path) -> None:
+    """
+    For all charts at once; by mouse and by keyboard.
+    """
+    for setting in ("slow", "fast"):
+        with mttp.configure(f"file://{tmp_path}/{setting}.jsonl", run=setting):
+            for number in range(1, 5):
+                with mttp.episode(env="e") as episode, episode.step() as step:
+                    step.reward(float(number))
+    report([f"{tmp_path}/slow.jsonl", f"{tmp_path}/fast.jsonl"]).write(tmp_path / "seeds.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = Opened(context, (tmp_path / "seeds.html").as_uri())
+    page = opened.page
+    section = page.locator("#section-returns")
+    section.scroll_into_view_if_needed()
+    expect(section.get_by_text("episode →").first).to_be_visible()
+
+    section.get_by_label("horizontal axis").select_option("steps")
+    expect(section.get_by_text("environment steps →").first).to_be_visible()
+    section.get_by_label("logarithmic scale").check()
+    expect(section.locator("svg").first).to_be_visible()
+
+    button = section.get_by_role("button", name="slow").first
+    button.press("Enter")
+    expect(section.get_by_role("button", name="slow").first).to_have_attribute("aria-pressed", "false")
+    section.locator("summary").first.click()
+    assert {"fast"} == {cell.inner_text() for cell in section.locator("figure tbody td:first-child").all()}
+    assert [] == opened.wrong
+    context.close()
+
+
 def test_numbers_of_a_chart_are_a_table(opened: Opened) -> None:
     """
     For those who can't see the chart.

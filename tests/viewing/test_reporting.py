@@ -241,20 +241,56 @@ def test_agents_annotations_and_late_scores_are_shown() -> None:
     assert [("human", 0.25)] == [(one["grader"], one["value"]) for one in page["rewards"]]
 
 
-def test_runs_are_curves_of_their_own() -> None:
-    """
-    By name, with their ids where names are equal.
-    """
-    for seed in (1, 2):
-        with mttp.configure(f"file://runs/{seed}.jsonl", run="same", seed=seed):
-            for _ in range(3):
-                with mttp.episode(env="e") as episode:
-                    episode.reward(1.0)
-    found = json.loads(sections(report("runs"))["returns"])
-    names = [one["name"] for one in found[0]["series"]]
+def seeds(*, returns: tuple[float, ...] = (1.0, 2.0, 4.0)) -> None:
+    """Two settings with two seeds each; the second setting has twice the return."""
+    for setting in (1, 2):
+        for seed in (1, 2):
+            path = f"file://runs/{setting}-{seed}.jsonl"
+            with mttp.configure(
+                path, run=f"s{setting}", seed=seed, config={"lr": setting, "net": {"width": 8}}
+            ):
+                for value in returns:
+                    with mttp.episode(env="e") as episode:
+                        for _ in range(2):
+                            with episode.step():
+                                pass
+                        episode.reward(setting * value + 0.1 * seed)
+                        episode.end(terminated=True)
+                    mttp.update(loss=value)
 
-    assert 2 == len({*names})
-    assert all(name.startswith("same ") for name in names)
+
+def test_runs_of_a_name_are_one_curve_with_a_band() -> None:
+    """
+    Over each axis, with method and number of runs; what never changes has no chart.
+    """
+    seeds()
+    blocks = json.loads(sections(report("runs"))["returns"])
+    chart = blocks[0]
+    assert ["s1", "s2"] == [one["name"] for one in chart["series"]]
+    assert [1.15, 2.15, 4.15] == pytest.approx(chart["series"][0]["y"])
+    assert "mean of 2 runs, 95 % t interval" in chart["note"]
+    assert all(value < 1.15 for value in chart["series"][0]["low"][:1])
+    assert ["episodes", "steps", "updates", "time"] == [view["axis"] for view in chart["views"]]
+    assert [2, 4, 6] == chart["views"][1]["series"][0]["x"]
+    assert "Without a chart, since it never changes: steps = 2." == blocks[-1]["text"]
+
+
+def test_several_runs_stand_first_with_what_differs() -> None:
+    """
+    Their last returns with the trend, and the settings that differ; the rest is folded.
+    """
+    seeds()
+    overview = data(report("runs"))["overview"]
+    first = overview["sections"][0]
+    listed, shared, processes = first["blocks"]
+    assert ("runs", [False, True, True]) == (
+        first["id"],
+        [block["folded"] for block in (listed, shared, processes)],
+    )
+    keys = [column["key"] for column in listed["columns"]]
+    assert ["config.lr", "seed"] == keys[-2:]
+    assert [["s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][:1]
+    assert [["config.net.width", 8]] == shared["rows"]
 
 
 def test_the_baseline_is_compared_or_the_refusal_is_shown() -> None:

@@ -15,8 +15,37 @@ export function colour(place: number): string {
 
 interface Point { x: number; y: number | null; low: number | null; high: number | null; name: string }
 
+/** What the reader chose for all curves: the axis, a logarithmic scale, and the names that are hidden. */
+const chosen = { axis: "", log: false, hidden: new Set<string>() };
+const CHOSEN = new EventTarget();
+
+/** Curves with their bands; over one of several axes, with a linear or logarithmic scale, without those that are hidden. */
 export function lines(block: Lines): HTMLElement {
-  const points: Point[] = block.series.flatMap((one) =>
+  if (!block.views) return oneAxis(block);
+  const place = h("div", { class: "curves-of" });
+  const show = (): void => {
+    const view = block.views?.find((one) => one.axis === chosen.axis) ?? block.views?.[0];
+    replace(place, oneAxis({ ...block, ...view }, true));
+  };
+  CHOSEN.addEventListener("change", () => { if (place.isConnected) show(); });
+  show();
+  return place;
+}
+
+/** The choices for the curves of a page. */
+export function curveChoices(blocks: Lines[]): HTMLElement | null {
+  const axes = [...new Set(blocks.flatMap((block) => block.views?.map((view) => view.axis) ?? []))];
+  if (!axes.length) return null;
+  const select = h("select", { "aria-label": "horizontal axis", change: () => { chosen.axis = select.value; CHOSEN.dispatchEvent(new Event("change")); } },
+    h("option", { value: "" }, "as it is usual"), ...axes.map((axis) => h("option", { value: axis, selected: axis === chosen.axis }, axis)));
+  const log = h("input", { type: "checkbox", checked: chosen.log, change: () => { chosen.log = log.checked; CHOSEN.dispatchEvent(new Event("change")); } });
+  return h("p", { class: "tools" }, h("label", {}, "over ", select), h("label", {}, log, " logarithmic scale"));
+}
+
+function oneAxis(block: Lines, hides = false): HTMLElement {
+  const names = block.series.map((one) => one.name);
+  const shownSeries = block.series.filter((one) => !hides || !chosen.hidden.has(one.name));
+  const points: Point[] = shownSeries.flatMap((one) =>
     one.x.map((x, place) => ({
       x,
       y: one.y[place] ?? null,
@@ -25,11 +54,11 @@ export function lines(block: Lines): HTMLElement {
       name: one.name,
     })),
   );
-  const names = block.series.map((one) => one.name);
   const banded = points.filter((one) => one.low !== null && one.high !== null);
-  const dots = points.filter((one) => one.y !== null && block.series.some((found) => found.name === one.name && found.dots));
+  const dots = points.filter((one) => one.y !== null && shownSeries.some((found) => found.name === one.name && found.dots));
+  const log = hides && chosen.log && points.every((one) => one.y === null || one.y > 0);
   const marks: Plot.Markish[] = [
-    Plot.areaY(banded, { x: "x", y1: "low", y2: "high", z: "name", fill: "name", fillOpacity: 0.18 }),
+    Plot.areaY(log ? banded.filter((one) => (one.low ?? 0) > 0) : banded, { x: "x", y1: "low", y2: "high", z: "name", fill: "name", fillOpacity: 0.18 }),
     Plot.lineY(points, { x: "x", y: "y", z: "name", stroke: "name", strokeWidth: 1.6 }),
     Plot.dot(dots, { x: "x", y: "y", fill: "name", r: 2 }),
     Plot.tip(
@@ -39,7 +68,11 @@ export function lines(block: Lines): HTMLElement {
   ];
   const rows = points.map((one) => [one.name, shown(one.x, block.x), one.y, one.low, one.high]);
   const head = ["series", block.x.label, block.y.label, "low", "high"];
-  return figure(block.title, block.note, legend(names), (place) => draw(place, marks, block.x, block.y, names), head, rows);
+  const toggle = hides ? (name: string): void => {
+    if (!chosen.hidden.delete(name)) chosen.hidden.add(name);
+    CHOSEN.dispatchEvent(new Event("change"));
+  } : undefined;
+  return figure(block.title, block.note, legend(names, toggle), (place) => draw(place, marks, block.x, block.y, names, log), head, rows);
 }
 
 function tip(one: Point, block: Lines, named: boolean): string {
@@ -101,14 +134,14 @@ export function scatter(block: Scatter, open: (episode: string) => void): HTMLEl
   return figure(block.title, block.note, legend(names), make, ["series", block.x.label, block.y.label, "episode"], rows, open);
 }
 
-function draw(place: Element, marks: Plot.Markish[], x: Axis, y: Axis, names: string[]): Element {
+function draw(place: Element, marks: Plot.Markish[], x: Axis, y: Axis, names: string[], log = false): Element {
   const width = Math.max(260, place.clientWidth);
   const svg = Plot.plot({
     width,
     height: HEIGHT,
     marginLeft: 56,
     x: { label: x.label, type: x.kind === "time" ? "utc" : "linear", nice: x.kind !== "time", ticks: width / 90 },
-    y: { label: y.label, grid: true, nice: true, ticks: 5, tickFormat: (value: number) => number(value) },
+    y: { label: y.label, type: log ? "log" : "linear", grid: true, nice: true, ticks: 5, tickFormat: (value: number) => number(value) },
     color: { domain: names, range: names.map((_, place) => colour(place)) },
     marks,
   });
@@ -121,12 +154,14 @@ function shown(value: number, axis: Axis): string {
   return axis.kind === "time" ? time(value) : number(value);
 }
 
-function legend(names: string[]): HTMLElement | null {
+function legend(names: string[], toggle?: (name: string) => void): HTMLElement | null {
   if (names.length < 2) return null;
   return h("ul", { class: "legend" }, ...names.map((name, place) => {
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = colour(place);
-    return h("li", {}, swatch, name || "all");
+    if (!toggle) return h("li", {}, swatch, name || "all");
+    const pressed = !chosen.hidden.has(name);
+    return h("li", {}, h("button", { type: "button", class: "link", "aria-pressed": String(pressed), title: "show or hide", click: () => toggle(name) }, swatch, name || "all"));
   }));
 }
 

@@ -62,7 +62,11 @@ export interface Lines {
   series: { name: string; x: number[]; y: (number | null)[]; low: (number | null)[] | null; high: (number | null)[] | null; dots: boolean }[];
   /** Method and n: how the curve and its band were computed. */
   note: string;
+  /** The same curves over several axes, the first of them as above; absent where there is one. */
+  views?: LinesView[];
 }
+
+export interface LinesView { axis: string; x: Axis; series: Lines["series"]; note: string }
 
 export interface Axis { label: string; kind: "number" | "time" }
 

@@ -1,6 +1,7 @@
 /** The overview: the sections of a recording, with a list of them. */
 
 import { block } from "./blocks";
+import { curveChoices } from "./charts";
 import type { Overview } from "./data";
 import { h, link } from "./dom";
 import { time } from "./format";
@@ -18,6 +19,7 @@ export function overviewPage(found: Overview): HTMLElement {
       ...found.sections.map((section) =>
         h("section", { id: `section-${section.id}`, tabindex: -1, "aria-labelledby": `title-${section.id}` },
           h("h2", { id: `title-${section.id}` }, section.title),
+          curveChoices(section.blocks.filter((one) => one.type === "lines")),
           h("div", { class: "blocks" }, ...section.blocks.map(block)))),
     ));
   return page;

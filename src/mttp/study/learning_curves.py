@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
     from mttp.reading.sources import Source
 
-__all__ = ["Axis", "Center", "Curve", "Curves", "curves", "curves_of", "metrics_of"]
+__all__ = [
+    "NUMBERS",
+    "Axis",
+    "Center",
+    "Curve",
+    "Curves",
+    "Timeline",
+    "curves",
+    "curves_of",
+    "labels_of",
+    "metrics_of",
+]
 
 Axis: TypeAlias = Literal["episodes", "steps", "updates", "time"]
 """
@@ -35,6 +46,7 @@ an update; seconds.
 Center: TypeAlias = Literal["mean", "iqm"]
 """What a curve shows of several runs: their mean, or their interquartile mean (Agarwal et al. 2021)."""
 Floats: TypeAlias = "NDArray[np.float64]"
+Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
 
 NUMBERS: Final[Mapping[str, tuple[str, str]]] = {
     "return": ("return_counts", '"return"'),
@@ -128,14 +140,93 @@ class Curves:
         return plot_curves(self, ax)
 
 
+class Timeline:
+    """
+    Where the episodes and updates of each run are on each axis.
+
+    Both are columns in order of start: `run_id` and `start_time` (nanoseconds), `env` and `steps` of
+    episodes, and `index` of updates, which may be NaN.
+    """
+
+    def __init__(self, episodes: Columns, updates: Columns) -> None:
+        self._rows = {False: _rows_by_run(episodes), True: _rows_by_run(updates)}
+        self._environments = episodes["env"]
+        self._places = {
+            of_updates: {axis: np.full(len(columns["run_id"]), np.nan) for axis in get_args(Axis)}
+            for of_updates, columns in ((False, episodes), (True, updates))
+        }
+        for run_id in {**self._rows[False], **self._rows[True]}:
+            self._place(run_id, episodes, updates)
+
+    def _place(self, run_id: str, episodes: Columns, updates: Columns) -> None:
+        """Compute the places of a run's episodes and updates."""
+        none = np.zeros(0, int)
+        played, updated = self._rows[False].get(run_id, none), self._rows[True].get(run_id, none)
+        starts, times = episodes["start_time"][played], updates["start_time"][updated]
+        first = min([*starts[:1].tolist(), *times[:1].tolist()])
+        steps = np.concatenate([[0.0], np.cumsum(np.nan_to_num(episodes["steps"][played]))])
+        indices = updates["index"][updated].astype(float)
+        indices = np.where(np.isnan(indices), np.arange(len(updated)), indices)
+        before = np.searchsorted(starts, times, side="right")
+        after = np.searchsorted(times, starts, side="right")
+        of_episodes, of_updates = self._places[False], self._places[True]
+        of_episodes["episodes"][played], of_updates["episodes"][updated] = np.arange(len(played)) + 1, before
+        of_episodes["steps"][played], of_updates["steps"][updated] = steps[1:], steps[before]
+        of_episodes["updates"][played] = np.concatenate([[0.0], indices + 1])[after]
+        of_updates["updates"][updated] = indices
+        of_episodes["time"][played], of_updates["time"][updated] = (
+            (starts - first) / 1e9,
+            (times - first) / 1e9,
+        )
+
+    def curves(
+        self,
+        metric: str,
+        values: Floats,
+        labels: Mapping[str, str],
+        *,
+        axis: Axis = "episodes",
+        center: Center = "mean",
+        of_updates: bool = False,
+    ) -> Curves:
+        """
+        Return the curves of values of the episodes, or of the updates, aligned with the columns.
+
+        NaN is a missing value. `labels` are what the runs are called, by id.
+        """
+        by_label: dict[str, list[_Points]] = {}
+        rows_by_run, places = self._rows[of_updates], self._places[of_updates][axis]
+        has_several = not of_updates and len({*self._environments.tolist()}) > 1
+        for run_id in [*labels, *(run_id for run_id in rows_by_run if run_id not in labels)]:
+            rows = rows_by_run.get(run_id, np.zeros(0, int))
+            label = labels.get(run_id, run_id[:8])
+            if not has_several:
+                parts = {label: rows}
+            else:
+                environments = self._environments[rows]
+                names = dict.fromkeys(environments.tolist())
+                parts = {f"{label}, {name or 'no environment'}": rows[environments == name] for name in names}
+            for name, part in parts.items():
+                if len(part):
+                    by_label.setdefault(name, []).append(_Points(run_id, places[part], values[part]))
+        edges = _edges([each for points in by_label.values() for each in points], axis)
+        made = [_curve(label, points, edges, center) for label, points in by_label.items()]
+        return Curves(metric=metric, axis=axis, curves=tuple(made))
+
+
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The values of one run in one environment."""
+    """The values of one run in one environment, and their places."""
 
     run: str
-    label: str
     x: Floats
     values: Floats
+
+
+def _rows_by_run(columns: Columns) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of each run, in order of their starts."""
+    run_ids = columns["run_id"].astype(str)
+    return {run_id: np.flatnonzero(run_ids == run_id) for run_id in dict.fromkeys(run_ids.tolist())}
 
 
 def curves(
@@ -177,18 +268,22 @@ def curves_of(
         raise StudyError(f"axis={axis!r} is not one of {', '.join(get_args(Axis))}")
     if center not in get_args(Center):
         raise StudyError(f"center={center!r} is not one of {', '.join(get_args(Center))}")
-    labels = _labels(database.runs, by)
-    query = _points_query(database, metric)
-    database.prepare(query)
-    points = _points(database.arrays(query), axis, labels)
-    if metric not in (*NUMBERS, *UPDATE_NUMBERS) and all(np.isnan(each.values).all() for each in points):
+    labels = labels_of(database.runs, by)
+    of_updates, value = _expression(database, metric)
+    columns = [
+        "SELECT run_id, coalesce(env, '') AS env, start_time, length AS steps, "
+        f"{_alias(value, not of_updates)} FROM episodes WHERE counts_reason NOT IN ({_LEFT_OUT}) "
+        "ORDER BY start_time, trace_id",
+        f'SELECT run_id, start_time, "index"::DOUBLE AS "index", {_alias(value, of_updates)} '
+        "FROM updates ORDER BY start_time, span_id",
+    ]
+    database.prepare(*columns)
+    episodes, updates = map(database.arrays, columns)
+    values = (updates if of_updates else episodes)["value"].astype(float)
+    if metric not in (*NUMBERS, *UPDATE_NUMBERS) and np.isnan(values).all():
         raise _no_number(database, metric)
-    edges = _edges(points, axis)
-    by_label: dict[str, list[_Points]] = {}
-    for each in points:
-        by_label.setdefault(each.label, []).append(each)
-    made = [_curve(label, of_label, edges, center) for label, of_label in by_label.items()]
-    return Curves(metric=metric, axis=axis, curves=tuple(made))
+    timeline = Timeline(episodes, updates)
+    return timeline.curves(metric, values, labels, axis=axis, center=center, of_updates=of_updates)
 
 
 def metrics_of(database: Database) -> list[str]:
@@ -219,7 +314,7 @@ def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _labels(runs: Iterable[Run], by: str) -> dict[str, str]:
+def labels_of(runs: Iterable[Run], by: str) -> dict[str, str]:
     """Return what the runs are called in a legend, by id."""
     processes: dict[str, Run] = {}
     for run in runs:
@@ -243,43 +338,23 @@ def _configured(config: Any, key: str) -> Any:
     return config
 
 
-def _points_query(database: Database, metric: str) -> str:
-    """Return the query of a number's points, each with its place on every axis."""
-    prefix, dot, name = metric.partition(".")
-    of_update = metric in UPDATE_NUMBERS or (bool(name) and f"{prefix}." == _OF_UPDATES)
+def _expression(database: Database, metric: str) -> tuple[bool, str]:
+    """Return whether a number is one of updates, and the number as SQL."""
+    prefix, _, name = metric.partition(".")
     if metric in UPDATE_NUMBERS:
-        value = _finite(f'"{metric}"')
-    elif of_update:
-        value = _finite(f"metrics[{_quoted(name)}]")
-    elif metric in NUMBERS:
+        return True, _finite(f'"{metric}"')
+    if name and f"{prefix}." == _OF_UPDATES:
+        return True, _finite(f"metrics[{_quoted(name)}]")
+    if metric in NUMBERS:
         condition, expression = NUMBERS[metric]
-        value = _finite(expression, condition)
-    elif prefix in _MAPS and dot:
-        value = _finite(f"{prefix}[{_quoted(name)}]", "counts")
-    else:
-        raise _no_number(database, metric)
-    of_episodes, of_updates = ("NULL::DOUBLE", value) if of_update else (value, "NULL::DOUBLE")
-    index = '"index"' if of_update else '"index" + 1'
-    return f"""
-        WITH events AS (
-            SELECT run_id, env, start_time, trace_id AS id, length, {of_episodes} AS value,
-                1 AS episodes, 0 AS updates, NULL AS "index"
-            FROM episodes
-            WHERE counts_reason NOT IN ({_LEFT_OUT})
-            UNION ALL
-            SELECT run_id, '', start_time, span_id, 0, {of_updates}, 0, 1, "index"
-            FROM updates
-        )
-        SELECT run_id, coalesce(env, '') AS env, value::DOUBLE AS value,
-            (sum(episodes) OVER so_far)::DOUBLE AS episodes,
-            (sum(length) OVER so_far)::DOUBLE AS steps,
-            coalesce(max({index}) OVER so_far, sum(updates) OVER so_far)::DOUBLE AS updates,
-            (start_time - min(start_time) OVER (PARTITION BY run_id)) / 1e9 AS time
-        FROM events
-        WINDOW so_far AS (PARTITION BY run_id ORDER BY start_time, id ROWS UNBOUNDED PRECEDING)
-        QUALIFY {"updates" if of_update else "episodes"} > 0
-        ORDER BY run_id, start_time, id
-    """
+        return False, _finite(expression, condition)
+    if name and prefix in _MAPS:
+        return False, _finite(f"{prefix}[{_quoted(name)}]", "counts")
+    raise _no_number(database, metric)
+
+
+def _alias(value: str, is_wanted: bool) -> str:
+    return f"({value if is_wanted else 'NULL'})::DOUBLE AS value"
 
 
 def _finite(expression: str, condition: str = "true") -> str:
@@ -289,23 +364,6 @@ def _finite(expression: str, condition: str = "true") -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _points(columns: Mapping[str, NDArray[Any]], axis: Axis, labels: Mapping[str, str]) -> list[_Points]:
-    """Return the points of each run in each environment, runs in the order of their labels."""
-    run_ids, environments = columns["run_id"].astype(str), columns["env"].astype(str)
-    has_several = len({*environments}) > 1
-    order = [*labels, *sorted({*run_ids} - {*labels})]
-    made = []
-    for run_id in order:
-        of_run = run_ids == run_id
-        for environment in dict.fromkeys(environments[of_run]):
-            rows = of_run & (environments == environment)
-            label = labels.get(run_id, run_id[:8])
-            if has_several:
-                label = f"{label}, {environment or 'no environment'}"
-            made.append(_Points(run_id, label, columns[axis][rows], columns["value"][rows]))
-    return made
 
 
 def _edges(points: Sequence[_Points], axis: Axis) -> Floats:

@@ -1,87 +1,133 @@
-"""Numbers over time: means of bins of episodes in order of start."""
+"""Charts of learning curves over episodes, environment steps, updates and time."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, get_args
 
 import numpy as np
 
-from mttp.model.statistics.inference import scipy_stats
-from mttp.pages.blocks import axis, lines, series
-from mttp.viewing.figures import Floats
+from mttp.model.episodes import Run
+from mttp.pages.blocks import axis as axis_of
+from mttp.pages.blocks import lines, note, series
+from mttp.study.learning_curves import Axis, Curve, Curves, Timeline, labels_of
+from mttp.viewing.figures import Figures, Floats
 
-__all__ = ["by_run", "episode_curve"]
+__all__ = ["CurveCharts"]
 
-_BINS = 40
-_FEWEST_IN_BIN = 5
-_Z = 1.96
-_MOST_RUNS = 8
-"""Largest number of runs that have a curve of their own; more of them are drawn as one."""
-
-
-def by_run(runs: np.ndarray[Any, Any], names: Mapping[str, str]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the rows of each run by its name, else its id; of more than a few runs all together."""
-    ids = [*dict.fromkeys(runs.tolist())]
-    if not 1 < len(ids) <= _MOST_RUNS:
-        return {f"{len(ids)} runs" if len(ids) > 1 else "": np.arange(len(runs))}
-    labels = [names.get(run) or run for run in ids]
-    unique = len({*labels}) == len(labels)
-    return {
-        label if unique else f"{label} {run[:8]}": np.flatnonzero(runs == run)
-        for label, run in zip(labels, ids, strict=True)
-    }
+_MOST_CURVES: Final = 12
+"""Largest number of curves of a chart."""
+_AXES: Final[Mapping[str, str]] = {
+    "episodes": "episode",
+    "steps": "environment steps",
+    "updates": "update",
+    "time": "seconds since the start of the run",
+}
+_NO_UPDATES: Final = {"run_id": np.array([], str), "start_time": np.array([]), "index": np.array([])}
 
 
-def episode_curve(
-    title: str, label: str, curves: Mapping[str, Floats], *, is_share: bool = False
-) -> dict[str, Any] | None:
+class CurveCharts:
     """
-    A chart of values over episodes, one curve each, in bins of equal numbers of episodes.
+    The curves of a recording, those of its baseline beside them: one for each run, or for the runs of a name.
 
-    Bands are 1.96 standard errors of the mean around the mean of each bin; of values that are 0 or 1,
-    Wilson's 95 % intervals of their share.
+    `updates` are the numbers of updates in order of start, by column.
     """
-    drawn = [_curve(name or label, values, is_share) for name, values in curves.items() if len(values)]
-    sizes = {_bin_size(len(values)) for values in curves.values() if len(values)}
-    if not sizes:
-        return None
-    bins = f"{min(sizes):,}" if len(sizes) == 1 else f"{min(sizes):,} to {max(sizes):,}"
-    band = "the 95 % interval of this share (Wilson)" if is_share else "1.96 standard errors of this mean"
-    note = f"{'Share' if is_share else 'Mean'} of each {bins} episodes in order of start; the band is {band}."
-    if sizes == {1}:
-        note = "Each point is an episode, in order of start."
-    return lines(title, axis("episode"), axis(label), drawn, note)
+
+    def __init__(
+        self, episodes: Figures, updates: Figures, runs: Sequence[Run], *, baseline: Figures | None = None
+    ) -> None:
+        self._sides = [(episodes, updates, Timeline(episodes, updates), labels_of(runs, "name"))]
+        if baseline is not None:
+            self._sides[0] = (*self._sides[0][:3], dict.fromkeys(labels_of(runs, "name"), "candidate"))
+            of_base = dict.fromkeys(baseline["run_id"].tolist(), "base")
+            self._sides.insert(0, (baseline, _NO_UPDATES, Timeline(baseline, _NO_UPDATES), of_base))
+        self._constant: list[str] = []
+
+    def constant(self) -> dict[str, Any] | None:
+        """Return a note with what has no chart since the last call, because it never changes."""
+        names, self._constant = self._constant, []
+        return note(f"Without a chart, since it never changes: {', '.join(names)}.") if names else None
+
+    def of(self, title: str, label: str, names: Mapping[str, str], *, of_updates: bool = False) -> list[Any]:
+        """
+        Return the chart of a number, or of several that share an axis: their columns by the names of curves.
+
+        Several numbers of several runs have a chart each; what never changes has none.
+        """
+        made = [self._chart(title, label, names, of_updates)]
+        if (
+            len(names) > 1
+            and made[0] is not None
+            and self._has_several(next(iter(names.values())), of_updates)
+        ):
+            made = [
+                self._chart(f"{title}: {name}", label, {name: column}, of_updates)
+                for name, column in names.items()
+            ]
+        return [block for block in made if block is not None]
+
+    def _has_several(self, column: str, of_updates: bool) -> bool:
+        return len(self._curves(column, "episodes", of_updates)) > 1
+
+    def _chart(
+        self, title: str, label: str, names: Mapping[str, str], of_updates: bool
+    ) -> dict[str, Any] | None:
+        first: Axis = "updates" if of_updates else "episodes"
+        by_axis: dict[Axis, list[Curve]] = {}
+        for axis in get_args(Axis):
+            by_axis[axis] = [
+                replace(curve, name=name if len(names) > 1 else curve.name)
+                for name, column in names.items()
+                for curve in self._curves(column, axis, of_updates)
+            ]
+        curves = Curves(metric=title, axis=first, curves=tuple(by_axis[first]))
+        if curves.is_constant:
+            self._constant += [f"{label} = {value:.4g}" for value in _known(curves.curves)[:1]]
+            return None
+        views = [
+            _view(axis, by_axis[axis]) for axis in (first, *(other for other in by_axis if other != first))
+        ]
+        block = lines(title, axis_of(_AXES[first]), axis_of(label), views[0]["series"], views[0]["note"])
+        return block and {**block, "views": views}
+
+    def _curves(self, column: str, axis: Axis, of_updates: bool) -> list[Curve]:
+        made: list[Curve] = []
+        for episodes, updates, timeline, labels in self._sides:
+            columns = updates if of_updates else episodes
+            if column in columns:
+                values: Floats = columns[column].astype(float)
+                values = np.where(np.isfinite(values), values, np.nan)
+                made += timeline.curves(column, values, labels, axis=axis, of_updates=of_updates).curves
+        return [curve for curve in made if curve.x][:_MOST_CURVES]
 
 
-def _bin_size(count: int) -> int:
-    """Episodes in a bin: one if there are few episodes, else enough for a standard error."""
-    return 1 if count <= _BINS else max(_FEWEST_IN_BIN, math.ceil(count / _BINS))
+def _known(curves: Iterable[Curve]) -> list[float]:
+    return [value for curve in curves for value in curve.values if not np.isnan(value)]
 
 
-def _curve(name: str, values: Floats, is_share: bool) -> dict[str, Any]:
-    size = _bin_size(len(values))
-    parts = [values[start : start + size] for start in range(0, len(values), size)]
-    known = [part[~np.isnan(part)] for part in parts]
-    means = [float(part.mean()) if len(part) else math.nan for part in known]
-    places = [min((place + 0.5) * size, len(values)) for place in range(len(parts))]
-    bands = [*map(_wilson if is_share else _errors, known)] if size > 1 else None
-    low, high = (None, None) if bands is None else zip(*bands, strict=True)
-    return series(name, places, means, low=low, high=high, dots=size == 1)
+def _view(axis: Axis, curves: Sequence[Curve]) -> dict[str, Any]:
+    """Return the curves over one axis."""
+    drawn = [
+        series(
+            "" if len(curves) == 1 else curve.name,
+            curve.x,
+            curve.values,
+            low=curve.low if max(curve.n) > 1 else None,
+            high=curve.high if max(curve.n) > 1 else None,
+            dots=len(curve.x) < 50,
+        )
+        for curve in curves
+    ]
+    return {"axis": axis, "x": axis_of(_AXES[axis]), "series": drawn, "note": _note(curves)}
 
 
-def _errors(values: Floats) -> tuple[float, float]:
-    """The mean minus and plus 1.96 standard errors; NaN for fewer than two values."""
-    if len(values) < 2:
-        return math.nan, math.nan
-    error = _Z * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return float(values.mean()) - error, float(values.mean()) + error
-
-
-def _wilson(values: Floats) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927); NaN without values."""
-    if not len(values):
-        return math.nan, math.nan
-    found = scipy_stats().binomtest(int(values.sum()), len(values)).proportion_ci(0.95, "wilson")
-    return float(found.low), float(found.high)
+def _note(curves: Sequence[Curve]) -> str:
+    methods = dict.fromkeys(curve.method for curve in curves)
+    if len(methods) == 1:
+        described = next(iter(methods))
+    else:
+        described = "; ".join(f"{curve.name}: {curve.method}" for curve in curves)
+    missing = sum(curve.missing for curve in curves)
+    without = f" {missing:,} values are missing and in no mean." if missing else ""
+    return f"A point is the mean of up to a fiftieth of the axis in each run; {described}.{without}"

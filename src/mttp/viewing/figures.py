@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.declarations import keys
 from mttp.model.episodes import Update
 from mttp.semconv import attributes as a
+from mttp.study.learning_curves import NUMBERS
 from mttp.tables.graders import Queryable
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "names",
     "quoted",
     "slices",
+    "update_figures",
 ]
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
@@ -44,16 +46,6 @@ SCORE: Final = 'coalesce(CASE WHEN reward_counts THEN reward END, CASE WHEN retu
 """The reward of an episode, else its return; null if neither is known, or it does not count."""
 _LARGEST = 1e150
 """Scores beyond are left out of deviations, since their squares are infinite."""
-_NUMBERS: Final = {
-    "return": ("return_counts", '"return"'),
-    "reward": ("reward_counts", "reward"),
-    "success": ("counts", "success::DOUBLE"),
-    "length": ("counts", "length"),
-    "tokens": ("counts", "prompt_tokens + completion_tokens"),
-    "duration": ("counts", "duration"),
-    "cost": ("counts", "cost_usd"),
-}
-"""Where the numbers count, and what they are."""
 
 
 class EpisodeDatabase(Queryable, Protocol):
@@ -71,17 +63,19 @@ _LEFT_OUT = ", ".join(f"'{reason}'" for reason in LEFT_OUT)
 _COUNTED = f"""
 SELECT
     trace_id, run_id, start_time, outcome, reward_status, components,
-    split, slices, nullif(env, '') AS environment, policy_version, nullif(task, '') AS task,
-    {", ".join(f'{_number(*number)} AS "{name}"' for name, number in _NUMBERS.items())},
+    coalesce(env, '') AS env, nullif(env, '') AS environment, nullif(task, '') AS task,
+    split, slices, policy_version, length AS steps,
+    {", ".join(f'{_number(*number)} AS "{name}"' for name, number in NUMBERS.items())},
     -- A return from steps needs no reward, and an episode that did not end has none.
     (
         counts AND reward_status <> 'ok'
-        AND NOT (reward_status = 'missing' AND {_number(*_NUMBERS["return"])} IS NOT NULL)
+        AND NOT (reward_status = 'missing' AND {_number(*NUMBERS["return"])} IS NOT NULL)
     )::DOUBLE AS invalid
 FROM episodes
 WHERE counts_reason NOT IN ({_LEFT_OUT})
 """
-_COLUMNS = ", ".join(f'"{name}"' for name in ("trace_id", "run_id", "outcome", "reward_status", *_NUMBERS))
+_WORDS = ("trace_id", "run_id", "start_time", "env", "steps", "outcome", "reward_status")
+_COLUMNS = ", ".join(f'"{name}"' for name in (*_WORDS, *NUMBERS))
 
 
 def figures(database: EpisodeDatabase) -> Figures:
@@ -155,13 +149,28 @@ def groups(database: EpisodeDatabase) -> list[dict[str, Any]]:
 
 UPDATES: Final = f"""
 SELECT
-    coalesce("{a.RUN_ID}", '') AS run_id, "{a.UPDATE_INDEX}" AS "index", "{a.METRIC}" AS metrics,
+    coalesce("{a.RUN_ID}", '') AS run_id, start_time, "{a.UPDATE_INDEX}" AS "index", "{a.METRIC}" AS metrics,
     {", ".join(f'"{keys(Update)[name]}" AS {name}' for name in UPDATE_NUMBERS)}
 FROM spans
 WHERE type = 'update'
 ORDER BY start_time, span_id
 """
 """The numbers of the updates, in order of start."""
+
+
+def update_figures(updates: Sequence[Mapping[str, Any]]) -> Figures:
+    """Return the rows of `UPDATES` as columns; `metrics.NAME` are the user's numbers, the first of them."""
+    metrics = dict.fromkeys(name for row in updates for name in row["metrics"] or {})
+    columns = {name: [row[name] for row in updates] for name in ("index", *UPDATE_NUMBERS)}
+    columns |= {
+        f"metrics.{name}": [(row["metrics"] or {}).get(name) for row in updates]
+        for name in [*metrics][:_MOST_NAMES]
+    }
+    return {
+        "run_id": np.array([row["run_id"] for row in updates], str),
+        "start_time": np.array([row["start_time"] for row in updates], np.int64),
+        **{name: np.array(values, float) for name, values in columns.items()},
+    }
 
 
 def known(values: Floats) -> Floats:

@@ -27,8 +27,8 @@ from mttp.pages.blocks import (
 from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
-from mttp.viewing.curves import by_run, episode_curve
-from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, figures, known
+from mttp.viewing.curves import CurveCharts
+from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, figures, known, update_figures
 from mttp.viewing.overview_tables import (
     graders_section,
     groups_section,
@@ -73,20 +73,24 @@ class Contents:
 
 def sections(contents: Contents) -> list[dict[str, Any]]:
     """Return the sections of the overview that have contents."""
-    counted_figures = figures(contents.episodes)
+    counted_figures, updates = figures(contents.episodes), update_figures(contents.updates)
+    charts = CurveCharts(counted_figures, updates, contents.runs, baseline=contents.baseline)
+    of_runs = runs_section(contents.runs, counted_figures)
+    has_several = len({run.id for run in contents.runs}) > 1
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
         made = (
+            of_runs if has_several else None,
             _summary(contents, counted_figures),
             gate_section(contents.gate, contents.verdicts),
             comparison_section(contents.comparison),
-            _returns(contents, counted_figures),
+            _returns(charts, counted_figures),
             diagnosis_section(contents.diagnosis),
             _distributions(counted_figures, contents.baseline),
             graders_section(contents.graders),
             slices_section(contents.episodes),
-            updates_section(contents.runs, contents.updates),
+            updates_section(charts, updates),
             groups_section(contents.episodes),
-            runs_section(contents.runs),
+            None if has_several else of_runs,
             problems_section(contents.problems, contents.faults),
         )
     return [each for each in made if each is not None]
@@ -191,33 +195,19 @@ def _totals(episodes: Figures) -> list[dict[str, Any]]:
 # Curves and distributions.
 
 
-def _returns(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
-    baseline = contents.baseline
-    names = {run.id: run.name or "" for run in contents.runs}
-    runs = {} if baseline is not None else by_run(episodes["run_id"], names)
-
-    def curve(title: str, label: str, name: str, *, is_share: bool = False) -> dict[str, Any] | None:
-        sides = {side: episodes[name][rows] for side, rows in runs.items()}
-        if baseline is not None:
-            sides = {"base": baseline[name], "candidate": episodes[name]}
-        return episode_curve(title, label, sides, is_share=is_share)
-
-    components = {
-        name.removeprefix("components."): values
-        for name, values in episodes.items()
-        if name.startswith("components.")
-    }
+def _returns(charts: CurveCharts, episodes: Figures) -> dict[str, Any] | None:
+    components = [name for name in episodes if name.startswith("components.")]
     is_partly_invalid = 0 < episodes["invalid"].sum() < len(episodes["invalid"])
     blocks = [
-        curve("Return", "return", "return"),
-        curve("Reward", "reward", "reward") if _has_rewards(episodes) else None,
-        curve("Success", "share of successes", "success", is_share=True),
-        episode_curve("Components", "score", components),
-        curve("Length", "steps", "length"),
-        curve("Tokens", "tokens", "tokens"),
-        curve("Invalid rewards", "share", "invalid", is_share=True) if is_partly_invalid else None,
+        *charts.of("Return", "return", {"return": "return"}),
+        *(charts.of("Reward", "reward", {"reward": "reward"}) if _has_rewards(episodes) else ()),
+        *charts.of("Success", "share of successes", {"success": "success"}),
+        *charts.of("Components", "score", {name.removeprefix("components."): name for name in components}),
+        *charts.of("Length", "steps", {"length": "length"}),
+        *charts.of("Tokens", "tokens", {"tokens": "tokens"}),
+        *(charts.of("Invalid rewards", "share", {"invalid": "invalid"}) if is_partly_invalid else ()),
     ]
-    return section("returns", "Over time", blocks)
+    return section("returns", "Over time", [*blocks, charts.constant()])
 
 
 def _distributions(episodes: Figures, baseline: Figures | None) -> dict[str, Any] | None:

@@ -11,9 +11,11 @@ import numpy as np
 from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
-from mttp.pages.blocks import axis, column, fact, facts, lines, note, section, series, table
+from mttp.pages.blocks import axis, column, fact, facts, lines, section, series, table
+from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
-from mttp.viewing.figures import EpisodeDatabase, groups, slices
+from mttp.viewing.curves import CurveCharts
+from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, groups, known, slices
 
 __all__ = [
     "graders_section",
@@ -25,7 +27,9 @@ __all__ = [
 ]
 
 _MOST_ROWS = 200
-_MOST_CURVES = 12
+_MOST_SETTINGS = 8
+_TENTHS = 10
+_BARS = "▁▂▃▄▅▆▇█"
 _MOST_ERRORS = 3
 _OF_RUN = (
     "kind",
@@ -106,38 +110,13 @@ def _slice_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return table(f"By {title}", columns, cells, f"Means of the known values{left_out}.")
 
 
-def updates_section(runs: Sequence[Run], updates: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def updates_section(charts: CurveCharts, updates: Figures) -> dict[str, Any] | None:
     """Return curves over the updates of each run."""
-    by_run: dict[str, list[dict[str, Any]]] = {}
-    for update in updates:
-        metrics = {f"metrics.{name}": value for name, value in (update["metrics"] or {}).items()}
-        by_run.setdefault(update["run_id"], []).append({**update, **metrics})
-    names = {run.id: run.name or run.id for run in runs}
-    numbers = dict.fromkeys(
-        name
-        for of_run in by_run.values()
-        for update in of_run
-        for name in update
-        if name.startswith("metrics.")
-    )
-    blocks = [
-        lines(
-            name.replace("_", " "),
-            axis("update"),
-            axis(f"{name} in nats" if name in ("kl", "entropy") else name.replace("_", " ")),
-            [_update_series(names.get(run, run), of_run, name) for run, of_run in by_run.items()],
-            "One value for each update, as the trainer reported it.",
-        )
-        for name in (*UPDATE_NUMBERS, *[*numbers][:_MOST_CURVES])
-    ]
-    return section("updates", "Updates", blocks)
-
-
-def _update_series(title: str, updates: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
-    x = [place if update["index"] is None else update["index"] for place, update in enumerate(updates)]
-    values = [update.get(name) for update in updates]
-    y = [math.nan if value is None or not math.isfinite(value) else value for value in values]
-    return series(title, x, y, dots=len(x) < 50)
+    blocks: list[dict[str, Any] | None] = []
+    for name in (*UPDATE_NUMBERS, *(name for name in updates if name.startswith("metrics."))):
+        label = f"{name} in nats" if name in ("kl", "entropy") else name.replace("_", " ")
+        blocks += charts.of(name.replace("_", " "), label, {name: name}, of_updates=True)
+    return section("updates", "Updates", [*blocks, charts.constant()])
 
 
 def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
@@ -209,28 +188,106 @@ def _listed(values: Sequence[float | None]) -> str:
     return ", ".join("nan" if value is None else f"{value:.4g}" for value in values)
 
 
-def runs_section(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """Configuration, versions and seeds of each process."""
-    blocks: list[dict[str, Any] | None] = []
-    for run in runs:
-        state = {"error": "bad", "aborted": "bad"}.get(run.status or "", "plain")
-        items = [fact("run", run.name or run.id, detail=run.id if run.name else "")]
-        items.append(fact("status", run.status or "running, or its end was not recorded", state=state))
-        items += [
-            fact(name.replace("_", " "), value)
-            for name in _OF_RUN
-            if (value := getattr(run, name)) not in (None, "")
-        ]
-        items += [fact("uncommitted changes", True, state="warn")] if run.dirty else []
-        items += [fact(f"config.{key}", value) for key, value in _flat(run.config)]
-        versions = ", ".join(f"{name} {version}" for name, version in run.packages.items())
-        items += [fact("packages", len(run.packages), detail=versions)] if versions else []
-        items += [fact("fault", one, state="warn") for one in run.faults]
-        blocks.append(facts(items))
-        if len(blocks) == _MOST_CURVES and len(runs) > len(blocks):
-            blocks.append(note(f"{len(runs) - len(blocks):,} more processes are not shown."))
-            break
-    return section("runs", "Runs", blocks)
+def runs_section(runs: Sequence[Run], episodes: Figures) -> dict[str, Any] | None:
+    """Return the runs beside each other, what differs between them first; one run as facts."""
+    processes = runs
+    runs = [*{run.id: run for run in reversed(processes)}.values()][::-1]
+    if len(processes) == 1:
+        return section("runs", "Runs", [facts(_facts_of(processes[0]))])
+    settings = [
+        {f"config.{key}": value for key, value in _flat(run.config)} | {"seed": run.seed} for run in runs
+    ]
+    names = dict.fromkeys(name for of_run in settings for name in of_run)
+    differing = [name for name in names if len({to_json(of_run.get(name)) for of_run in settings}) > 1]
+    columns = [
+        column("run"),
+        column("status", kind="state"),
+        column("environment"),
+        column("episodes", kind="number"),
+        column("last return", kind="number", help="mean of the last tenth of the episodes"),
+        column("trend", help="mean returns of the tenths of the episodes, from the lowest to the highest"),
+        column("invalid", "invalid rewards", "number"),
+        *(column(name, name.removeprefix("config.")) for name in differing[:_MOST_SETTINGS]),
+    ]
+    rows = [
+        [*_row_of(run, episodes), *(_cell(of_run.get(name)) for name in differing[:_MOST_SETTINGS])]
+        for run, of_run in zip(runs[:_MOST_ROWS], settings, strict=False)
+    ]
+    left_out = [f"{len(runs) - len(rows):,} more runs are not shown."] if len(runs) > len(rows) else []
+    left_out += [f"Of {len(differing):,} settings that differ {_MOST_SETTINGS} are shown."] * (
+        len(differing) > _MOST_SETTINGS
+    )
+    shared = [[name, _cell(settings[0].get(name))] for name in names if name not in differing]
+    described = [
+        [run.name or run.id, "; ".join(f"{item['label']} {item['value']}" for item in _facts_of(run)[1:])]
+        for run in processes[:_MOST_ROWS]
+    ]
+    return section(
+        "runs",
+        "Runs",
+        [
+            table("", columns, rows, " ".join(left_out)),
+            table(
+                "Settings that all runs share", [column("setting"), column("value")], shared, is_folded=True
+            ),
+            table("Processes", [column("run"), column("facts")], described, is_folded=True),
+        ],
+    )
+
+
+def _row_of(run: Run, episodes: Figures) -> list[Any]:
+    rows = episodes["run_id"] == run.id
+    returns = episodes["return"][rows]
+    means = (
+        [_mean(part) for part in np.array_split(returns, min(_TENTHS, len(returns)))] if len(returns) else []
+    )
+    environments = [*dict.fromkeys(episodes["env"][rows].tolist())]
+    return [
+        run.name or run.id,
+        run.status or "no end",
+        ", ".join(filter(None, environments[:3])) + (", ..." if len(environments) > 3 else ""),
+        len(returns),
+        means[-1] if means else None,
+        _sparkline(means),
+        int(episodes["invalid"][rows].sum()),
+    ]
+
+
+def _mean(values: Floats) -> float:
+    finite = known(values)
+    return float(finite.mean()) if len(finite) else math.nan
+
+
+def _sparkline(values: Sequence[float]) -> str:
+    """Return values as bars of characters, from the lowest to the highest; a dot where there is none."""
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    width = (high - low) or 1.0
+    return "".join(
+        _BARS[round((value - low) / width * (len(_BARS) - 1))] if math.isfinite(value) else "·"
+        for value in values
+    )
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, bool, int, float)) else to_json(value)
+
+
+def _facts_of(run: Run) -> list[dict[str, Any]]:
+    """Return configuration, versions and seeds of a process."""
+    state = {"error": "bad", "aborted": "bad"}.get(run.status or "", "plain")
+    items = [fact("run", run.name or run.id, detail=run.id if run.name else "")]
+    items.append(fact("status", run.status or "running, or its end was not recorded", state=state))
+    items += [
+        fact(name.replace("_", " "), value)
+        for name in _OF_RUN
+        if (value := getattr(run, name)) not in (None, "")
+    ]
+    items += [fact("uncommitted changes", True, state="warn")] if run.dirty else []
+    items += [fact(f"config.{key}", value) for key, value in _flat(run.config)]
+    versions = ", ".join(f"{name} {version}" for name, version in run.packages.items())
+    items += [fact("packages", len(run.packages), detail=versions)] if versions else []
+    return items + [fact("fault", fault, state="warn") for fault in run.faults]
 
 
 def _flat(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
