@@ -151,7 +151,9 @@ def test_curves_change_their_axis_and_are_hidden(browser: Browser, tmp_path: Pat
     button = section.get_by_role("button", name="slow").first
     button.press("Enter")
     expect(section.get_by_role("button", name="slow").first).to_have_attribute("aria-pressed", "false")
+    expect(section.get_by_role("button", name="slow").first).to_be_focused()
     section.locator("summary").first.click()
+    expect(section.locator("figure tbody td:first-child").first).to_have_text("fast")
     assert {"fast"} == {cell.inner_text() for cell in section.locator("figure tbody td:first-child").all()}
     assert [] == opened.wrong
     context.close()

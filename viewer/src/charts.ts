@@ -25,7 +25,9 @@ export function lines(block: Lines): HTMLElement {
   const place = h("div", { class: "curves-of" });
   const show = (): void => {
     const view = block.views?.find((one) => one.axis === chosen.axis) ?? block.views?.[0];
+    const focused = [...place.querySelectorAll("button")].findIndex((one) => one === document.activeElement);
     replace(place, oneAxis({ ...block, ...view }, true));
+    place.querySelectorAll("button")[focused]?.focus();
   };
   CHOSEN.addEventListener("change", () => { if (place.isConnected) show(); });
   show();
