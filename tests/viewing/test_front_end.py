@@ -159,6 +159,77 @@ def test_curves_change_their_axis_and_are_hidden(browser: Browser, tmp_path: Pat
     context.close()
 
 
+def grouped(path: Path) -> str:
+    """Two groups of three completions, one of them empty; returns the id of a member of the first group."""
+    with mttp.configure(f"file://{path}", run="grpo"):
+        for number in range(2):
+            with mttp.group(f"g{number}", size=3, task=f"t{number}") as group:
+                for place, answer in enumerate(["It is four.", "It is <b>five</b>.", ""]):
+                    with mttp.episode(env="maths", task=f"t{number}", group=group) as episode:
+                        with episode.step() as step:
+                            step.observation([{"role": "user", "content": f"What is {number} + 4?"}])
+                            step.action({"role": "assistant", "content": answer})
+                        episode.reward(float(place), components={"right": float(place)})
+                        episode.end(terminated=True, stop_reason="stop")
+                    group.add(episode)
+    return mttp.read(path).episodes[0].trace_id
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_group_has_its_completions_beside_each_other(browser: Browser, tmp_path: Path, width: int) -> None:
+    """
+    The prompt once, the best first, what differs marked; by keyboard to the next group and completion.
+    """
+    member = grouped(tmp_path / "grpo.jsonl")
+    report(tmp_path / "grpo.jsonl").write(tmp_path / "grpo.html")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    opened = Opened(context, (tmp_path / "grpo.html").as_uri())
+    page = opened.page
+    page.locator("#section-groups").get_by_role("link", name="g0").click()
+    expect(page.get_by_role("heading", name="Group g0")).to_be_visible()
+    expect(page.get_by_text("What is 0 + 4?")).to_have_count(1)
+    cards = page.locator(".completion")
+    assert ["reward 2", "reward 1", "reward 0"] == [
+        card.inner_text().split(" ")[0] + " " + card.inner_text().split(" ")[1] for card in cards.all()
+    ]
+    expect(cards.nth(0)).to_contain_text("(empty)")
+    expect(cards.nth(1)).to_contain_text("It is <b>five</b>.")
+
+    page.keyboard.press("ArrowRight")
+    expect(cards.nth(0)).to_be_focused()
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="Group g1")).to_be_visible()
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", name="Group g0")).to_be_visible()
+    assert [] == Axe().run(page).response["violations"]
+
+    opened.go(f"#/group/{member}")
+    expect(page.locator(".completion.own")).to_contain_text("reward 0")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator(".completion.own").press("Enter")
+    expect(page.locator(".episode")).to_be_visible()
+    page.get_by_role("link", name="g0").click()
+    expect(page.get_by_role("heading", name="Group g0")).to_be_visible()
+    assert [] == opened.wrong
+    context.close()
+
+
+def test_an_episode_without_a_group_says_so(browser: Browser, tmp_path: Path) -> None:
+    """
+    As an error of the page.
+    """
+    with mttp.configure(f"file://{tmp_path}/run.jsonl"), mttp.episode(env="e") as episode:
+        episode.reward(1.0)
+    report(tmp_path / "run.jsonl").write(tmp_path / "run.html")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(
+        (tmp_path / "run.html").as_uri() + f"#/group/{mttp.read(tmp_path / 'run.jsonl').episodes[0].trace_id}"
+    )
+    expect(page.get_by_role("alert")).to_contain_text("is in no group")
+    context.close()
+
+
 def test_numbers_of_a_chart_are_a_table(opened: Opened) -> None:
     """
     For those who can't see the chart.

@@ -325,7 +325,8 @@ def test_group_members_are_rows_of_the_overview() -> None:
     page = pages.episode(episode.trace_id)
     pages.close()
 
-    assert [["g", "t", 3]] == [row[:3] for row in sections["groups"]["blocks"][-1]["rows"]]
+    first = mttp.read("run.jsonl").episodes[0].trace_id
+    assert [[f"{first} g", "t", 3]] == [row[:3] for row in sections["groups"]["blocks"][-1]["rows"]]
     assert ("g", [0.0, 1.0, 1.0]) == (
         page["group"]["id"],
         [one["reward"] for one in page["group"]["members"]],

@@ -4,7 +4,7 @@ import { histogram, lines, scatter } from "./charts";
 import type { Block, Cell, Column, Facts, Findings, State, Table } from "./data";
 import { h, link, replace } from "./dom";
 import { cell } from "./format";
-import { episodeAddress } from "./state";
+import { episodeAddress, groupAddress } from "./state";
 
 const MARKS: { [state in State]: string } = { good: "✓ ", bad: "✗ ", warn: "! ", plain: "" };
 
@@ -51,6 +51,10 @@ export function cellOf(value: Cell, column: Column): Node {
   if (column.kind === "episodes") {
     const ids = String(value).split(" ").filter(Boolean);
     return h("td", { class: "ids" }, ...ids.flatMap((id) => [link(episodeAddress(id), id.slice(0, 8)), " "]));
+  }
+  if (column.kind === "group") {
+    const [member = "", ...id] = String(value).split(" ");
+    return h("td", {}, link(groupAddress(member), id.join(" ")));
   }
   if (column.kind === "state") {
     const state = stateOf(value);

@@ -3,7 +3,8 @@
 import { cellOf } from "./blocks";
 import type { Cell, Column, EpisodePage, Filter, Overview, Query } from "./data";
 import { h, link } from "./dom";
-import { compareAddress, emptyQuery, episodeAddress, filterText, listAddress, PAGE_ROWS, parseFilter } from "./state";
+import { cell } from "./format";
+import { compareAddress, emptyQuery, episodeAddress, filterText, groupAddress, listAddress, PAGE_ROWS, parseFilter } from "./state";
 
 const OPERATORS: Filter["operator"][] = ["=", "!=", "<", "<=", ">", ">=", "~"];
 
@@ -82,7 +83,11 @@ function line(columns: Column[], row: Cell[], picked: Set<string>): HTMLElement 
   box.checked = picked.has(id);
   return h("tr", { "data-episode": id, click: (event: MouseEvent) => {
     if (!(event.target as Element).closest("a, input, button")) location.hash = episodeAddress(id);
-  } }, h("td", {}, box), ...columns.map((column, place) => cellOf(row[place] ?? null, column)));
+  } }, h("td", {}, box), ...columns.map((column, place) => {
+    const value = row[place] ?? null;
+    if (column.key === "group" && value !== null) return h("td", {}, link(groupAddress(id), cell(value)));
+    return cellOf(value, column);
+  }));
 }
 
 function pages(query: Query, found: EpisodePage, go: (change: Partial<Query>) => void): HTMLElement | null {

@@ -49,7 +49,7 @@ export interface Table {
 export interface Column {
   key: string;
   label: string;
-  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes";
+  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group";
   /** What the column means, for a tooltip; empty if the label says it. */
   help: string;
 }
@@ -114,6 +114,8 @@ export interface Query {
   descending: boolean;
   offset: number;
   limit: number;
+  /** Whether the whole texts of the rows are asked for. */
+  texts: boolean;
 }
 
 export interface EpisodePage {
@@ -122,6 +124,8 @@ export interface EpisodePage {
   matched: number;
   /** One list of cells per episode, in the order of `Overview.columns`; the first column, "episode", is the trace id. */
   rows: Cell[][];
+  /** The whole prompt and completion of each row, if they were asked for and the report holds them. */
+  texts: string[][] | null;
 }
 
 /** Where a page gets its data from: the report's own text, or the server. */

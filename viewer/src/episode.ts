@@ -5,7 +5,7 @@ import { colour, sparkline } from "./charts";
 import type { Call, Content, Episode, Message, Scoring, Step, TimelineSpan } from "./data";
 import { append, folded, h, link } from "./dom";
 import { number, seconds } from "./format";
-import { compareAddress, episodeAddress } from "./state";
+import { compareAddress, episodeAddress, groupAddress } from "./state";
 import { tokenView } from "./tokens";
 
 const STEPS_AT_ONCE = 60;
@@ -84,7 +84,7 @@ function group(found: Episode): HTMLElement | null {
   if (!found.group) return null;
   const size = (pick: (one: { reward: number | null; advantage: number | null }) => number | null): number => Math.max(0, ...(found.group?.members ?? []).map((one) => Math.abs(pick(one) ?? 0))) || 1;
   const rewards = size((one) => one.reward), advantages = size((one) => one.advantage);
-  return h("section", {}, h("h2", {}, `Group ${found.group.id}`), h("p", { class: "note" }, found.group.note),
+  return h("section", {}, h("h2", {}, "Group ", link(groupAddress(found.trace_id), found.group.id)), h("p", { class: "note" }, found.group.note),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["member", "reward", "advantage"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...found.group.members.map((one) => {
         const own = one.episode === found.trace_id;

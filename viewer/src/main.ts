@@ -5,6 +5,7 @@ import { browserPage, move } from "./browser";
 import type { Overview, Query } from "./data";
 import { h, link, replace } from "./dom";
 import { episodePage, showStep, type Neighbours } from "./episode";
+import { groupPage, groupsOf, moveCompletion, nextGroup } from "./group";
 import { overviewPage } from "./overview";
 import { comparePage } from "./sidebyside";
 import { source } from "./source";
@@ -16,6 +17,8 @@ let query: Query = emptyQuery();
 /** Trace ids of the list that an episode was opened from, for its neighbours. */
 let listed: string[] = [];
 let neighbours: Neighbours = { previous: null, next: null };
+/** The groups of the overview, and the members of the one that is open. */
+let grouped: { groups: string[]; members: string[] } = { groups: [], members: [] };
 let drawing = 0;
 let refreshing = false;
 
@@ -24,6 +27,7 @@ const help = h("dialog", { "aria-label": "Keys" },
   h("h2", {}, "Keys"),
   h("dl", { class: "keys" }, ...[
     ["o", "overview"], ["e", "episodes"], ["/", "search episodes"], ["j, ↓", "next row or episode"], ["k, ↑", "previous row or episode"],
+    ["n, p", "next and previous group, on the page of a group; ← → move over its completions"],
     ["Enter", "open the marked episode"], ["Esc", "back to the list"], ["→ ←", "move over tokens, once they have the focus"], ["?", "this list"],
   ].map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key ?? "")), h("dd", {}, text ?? "")))),
   h("form", { method: "dialog" }, h("button", {}, "Close")));
@@ -86,6 +90,11 @@ async function pageOf(place: ReturnType<typeof read>): Promise<[HTMLElement, ((p
     neighbours = { previous: listed[at - 1] ?? null, next: at < 0 ? null : (listed[at + 1] ?? null) };
     return [episodePage(found, neighbours), (page) => { if (place.step !== null) showStep(page, place.step); }];
   }
+  if (place.page === "group") {
+    const found = await groupPage(data, place.member);
+    grouped = { groups: groupsOf(await data.overview()), members: found.members };
+    return [found.page];
+  }
   if (place.page === "compare") {
     const [one, other] = await Promise.all(place.ids.map(named));
     return [comparePage(await data.episode(one!), await data.episode(other!))];
@@ -124,6 +133,11 @@ addEventListener("keydown", (event) => {
   };
   const marked = main.querySelector<HTMLElement>("tr.marked[data-episode]");
   if (step && onList) move(main, step);
+  else if (place.page === "group" && ["n", "p", "j", "k"].includes(event.key)) {
+    const next = nextGroup(grouped.groups, grouped.members, event.key === "n" || event.key === "j" ? 1 : -1);
+    if (next) location.hash = next;
+  } else if (place.page === "group" && ["ArrowRight", "ArrowLeft"].includes(event.key)) moveCompletion(main, event.key === "ArrowRight" ? 1 : -1);
+  else if (place.page === "group" && event.key === "Enter" && document.activeElement instanceof HTMLElement && document.activeElement.dataset.member) location.hash = episodeAddress(document.activeElement.dataset.member);
   else if (step && onEpisode) {
     const next = step > 0 ? neighbours.next : neighbours.previous;
     if (next) location.hash = episodeAddress(next);

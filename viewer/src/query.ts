@@ -12,12 +12,13 @@ export function run(query: Query, columns: Column[], rows: Cell[][], texts: stri
   };
   const tests = query.filters.map((filter) => ({ place: placed(filter.column), test: condition(filter) }));
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const matched = rows.filter(
-    (row, index) => tests.every(({ place, test }) => test(row[place] ?? null)) && (!words.length || holds([...row, ...(texts[index] ?? [])], words)),
+  const matched = rows.map((row, index) => ({ row, texts: texts[index] ?? [] })).filter(
+    (one) => tests.every(({ place, test }) => test(one.row[place] ?? null)) && (!words.length || holds([...one.row, ...one.texts], words)),
   );
   const place = placed(query.sort);
-  matched.sort((one, other) => order(one[place] ?? null, other[place] ?? null, query.descending));
-  return { total: rows.length, matched: matched.length, rows: matched.slice(query.offset, query.offset + query.limit) };
+  matched.sort((one, other) => order(one.row[place] ?? null, other.row[place] ?? null, query.descending));
+  const shown = matched.slice(query.offset, query.offset + query.limit);
+  return { total: rows.length, matched: matched.length, rows: shown.map((one) => one.row), texts: query.texts && texts.length ? shown.map((one) => one.texts) : null };
 }
 
 function holds(row: Cell[], words: string[]): boolean {

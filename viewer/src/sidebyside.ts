@@ -56,7 +56,7 @@ function action(found: Step): string {
 }
 
 /** Places of a longest common subsequence; none for lists too long to compare. */
-function common(one: string[], other: string[]): [number, number][] {
+export function common(one: string[], other: string[]): [number, number][] {
   if (one.length * other.length > MOST_CELLS) return [];
   const width = other.length + 1;
   const lengths = new Uint16Array((one.length + 1) * width);

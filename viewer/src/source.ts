@@ -32,8 +32,8 @@ class Report implements Source {
   }
 
   async episodes(query: Query): Promise<EpisodePage> {
-    if (query.search && this.data.texts) this.texts ??= unpack<string[][]>(this.data.texts);
-    return run(query, this.data.overview.columns, this.data.rows, (query.search && (await this.texts)) || []);
+    if ((query.search || query.texts) && this.data.texts) this.texts ??= unpack<string[][]>(this.data.texts);
+    return run(query, this.data.overview.columns, this.data.rows, ((query.search || query.texts) && (await this.texts)) || []);
   }
 
   async episode(id: string): Promise<Episode> {

@@ -6,12 +6,13 @@ export type Place =
   | { page: "overview"; section: string }
   | { page: "episodes"; query: Query }
   | { page: "episode"; id: string; step: number | null }
+  | { page: "group"; member: string }
   | { page: "compare"; ids: [string, string] };
 
 export const PAGE_ROWS = 100;
 const OPERATORS: Filter["operator"][] = ["!=", "<=", ">=", "=", "<", ">", "~"];
 
-export const emptyQuery = (): Query => ({ search: "", filters: [], sort: "start", descending: true, offset: 0, limit: PAGE_ROWS });
+export const emptyQuery = (): Query => ({ search: "", filters: [], sort: "start", descending: true, offset: 0, limit: PAGE_ROWS, texts: false });
 
 export function read(hash: string): Place {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -22,6 +23,7 @@ export function read(hash: string): Place {
     const step = values.get("step");
     return { page, id: first, step: step === null ? null : Number(step) };
   }
+  if (page === "group" && first) return { page, member: first };
   if (page === "compare" && first && second) return { page, ids: [first, second] };
   return { page: "overview", section: page === "overview" ? (first ?? "") : "" };
 }
@@ -67,3 +69,6 @@ export function episodeAddress(id: string, step?: number): string {
 
 export const compareAddress = (one: string, other: string): string =>
   `#/compare/${encodeURIComponent(one)}/${encodeURIComponent(other)}`;
+
+/** The page of the group of an episode. */
+export const groupAddress = (member: string): string => `#/group/${encodeURIComponent(member)}`;

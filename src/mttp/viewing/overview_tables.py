@@ -137,7 +137,7 @@ def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
         fact("with invalid rewards", invalid, state="warn" if invalid else "plain"),
     ]
     columns = [
-        column("group"),
+        column("group", kind="group"),
         column("task"),
         column("members", kind="number"),
         column("mean", kind="number"),
@@ -149,7 +149,13 @@ def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
     shown = sorted(rows, key=lambda row: -(row["deviation"] or 0.0))[:_MOST_ROWS]
     cells = [
         [
-            *(row["id"], row["task"], len(row["episodes"]), row["mean"], row["deviation"]),
+            *(
+                f"{row['episodes'][0]} {row['id']}",
+                row["task"],
+                len(row["episodes"]),
+                row["mean"],
+                row["deviation"],
+            ),
             *(_listed(row["rewards"]), _listed(row["advantages"]), " ".join(row["episodes"])),
         ]
         for row in shown

@@ -10,7 +10,7 @@ import msgspec
 
 from mttp.errors import ConfigureError
 from mttp.viewing.figures import EpisodeDatabase
-from mttp.viewing.rows import EpisodeColumn, cells
+from mttp.viewing.rows import EpisodeColumn, cells, long_texts
 
 __all__ = ["episode_rows"]
 
@@ -41,6 +41,7 @@ class _Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     descending: bool = False
     offset: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] = 0
     limit: Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROWS)] = 0
+    texts: bool = False
 
 
 def episode_rows(
@@ -67,8 +68,10 @@ def episode_rows(
     number = "SELECT count(*) AS number FROM episodes"
     (matched, *_) = page or database.rows(f"{number} {where}", parameters)
     (total,) = database.rows(number)
-    rows = cells(database, shown, [row["trace_id"] for row in page])
-    return {"total": total["number"], "matched": matched["number"], "rows": rows}
+    trace_ids = [row["trace_id"] for row in page]
+    rows = cells(database, shown, trace_ids)
+    texts = long_texts(database, trace_ids) if asked.texts else None
+    return {"total": total["number"], "matched": matched["number"], "rows": rows, "texts": texts}
 
 
 def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:

@@ -119,9 +119,9 @@ def cells(
 
 
 def long_texts(database: EpisodeDatabase, trace_ids: Sequence[str]) -> list[list[str]]:
-    """Return the whole texts of which a list shows the ends, for each of these episodes."""
+    """Return prompt and completion, of which a list shows the ends, for each of these episodes."""
     return [
-        [text for text in texts if text]
+        [text or "" for text in texts]
         for _, *texts in _rows(database, ["trace_id", "prompt", "completion"], trace_ids)
     ]
 
