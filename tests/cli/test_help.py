@@ -83,6 +83,20 @@ def test_the_list_of_commands_has_all_of_them():
     assert [name for name in COMMANDS if " " not in name] + list(GROUPS) == listed
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("mttp su", "summary"), ("mttp spec mu", "mutate"), ("mttp summary --w", "--where")],
+)
+def test_a_shell_completes_commands_and_options(typed: str, expected: str):
+    """
+    Also those of a command that is not imported yet.
+    """
+    words = {"_MTTP_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    result = CliRunner().invoke(app, [], prog_name="mttp", env=words)
+
+    assert [expected] == result.stdout.split()
+
+
 def test_a_misspelt_command_is_reported_what_is_meant():
     """
     With exit code 2.
