@@ -25,7 +25,10 @@ import mttp
 IMAGES = Path(__file__).parents[1] / "images"
 PORT = 6006
 WIDTH = 96
-WORDS = ["First", ",", "multiply", "three", "by", "minus", "three", ".", "The", "answer", "is", "-9"]
+WORDS = ["First", ",", "multiply", "three", "by", "minus", "three", ".", "The", "answer", "is", "-9", "five"]
+RIGHT = [*range(12)]
+WRONG = [[*range(11), 12], [0, 1, 2, 3, 4, 3, 7, 8, 9, 10, 12], [8, 9, 10, 12, 7]]
+"""Answers as places of their words."""
 
 
 def record(path: Path) -> str:
@@ -117,15 +120,16 @@ def train(path: Path, shift: float) -> None:
                         env="maths", task=task, split=split, policy=f"tiny@{update}"
                     ) as episode:
                         right = float(random.random() < 0.25 + 0.012 * update + shift)
+                        ids = RIGHT if right else WRONG[random.integers(len(WRONG))]
                         with episode.step() as step:
                             step.observation([{"role": "user", "content": "What is 3 * (4 - 7)?"}])
-                            step.action({"role": "assistant", "content": " ".join(WORDS)})
-                            logprobs = -random.exponential(0.5, len(WORDS))
+                            step.action({"role": "assistant", "content": " ".join(WORDS[id] for id in ids)})
+                            logprobs = -random.exponential(0.5, len(ids))
                             step.tokens(
-                                range(len(WORDS)),
+                                ids,
                                 logprobs=logprobs,
-                                ref_logprobs=logprobs + random.normal(0, 0.2, len(WORDS)),
-                                entropies=random.random(len(WORDS)),
+                                ref_logprobs=logprobs + random.normal(0, 0.2, len(ids)),
+                                entropies=random.random(len(ids)),
                             )
                         neat = float(random.random() < 0.7)
                         episode.reward(
@@ -134,13 +138,30 @@ def train(path: Path, shift: float) -> None:
                             grader="maths 1.2.0",
                             explanation="equal to -9" if right else "expected -9",
                         )
-                        episode.end(outcome="success" if right else "failure")
+                        outcome = "success" if right else "failure"
+                        episode.end(outcome=outcome, stop_reason="stop", terminated=True)
                     group.add(episode)
             mttp.update(index=update, loss=1 / (1 + update), kl=0.002 * update, entropy=2 - 0.02 * update)
 
 
+def seeds(folder: Path) -> None:
+    """Record six seeds of two settings of a toy control task, whose returns grow at two rates."""
+    for rate in (3e-4, 1e-3):
+        for seed in range(6):
+            random = np.random.default_rng(seed)
+            path = folder / "seeds" / f"{rate:g}-{seed}.jsonl"
+            with mttp.configure(f"file://{path}", run=f"ppo lr {rate:g}", seed=seed, config={"lr": rate}):
+                for number in range(150):
+                    mean = 200 / (1 + np.exp(-(number - 60 - 5 * seed) * rate * 60)) + 20
+                    with mttp.episode(env="CartPole-v1") as episode:
+                        for _ in range(max(1, int(mean + random.normal(0, 25)) // 20)):
+                            with episode.step() as step:
+                                step.reward(20.0)
+                        episode.end(terminated=True)
+
+
 def report(folder: Path) -> None:
-    """Photograph the overview and an episode of a report."""
+    """Photograph the overview, an episode, a group, and the curves of seeds in reports."""
     from playwright.sync_api import sync_playwright
 
     from mttp.viewing import report as make
@@ -165,6 +186,20 @@ def report(folder: Path) -> None:
         view.hover(".token >> nth=3")
         view.wait_for_timeout(500)
         view.screenshot(path=IMAGES / "episode.png")
+        view.set_viewport_size({"width": 1280, "height": 620})
+        mixed = """
+            SELECT arg_min(trace_id, reward) AS id FROM episodes
+            GROUP BY "group" HAVING avg(reward) BETWEEN 0.4 AND 0.6 ORDER BY min(start_time)
+        """
+        member = mttp.read(new).tables.sql(mixed).rows()[0]["id"]
+        view.goto(f"{address}#/group/{member}")
+        view.wait_for_timeout(500)
+        view.screenshot(path=IMAGES / "group.png")
+        seeds(folder)
+        view.set_viewport_size({"width": 1280, "height": 1180})
+        view.goto(make("seeds").write(folder / "seeds.html").as_uri())
+        view.wait_for_timeout(1000)
+        view.screenshot(path=IMAGES / "seeds.png")
         browser.close()
 
 

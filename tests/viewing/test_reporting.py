@@ -268,11 +268,11 @@ def test_runs_of_a_name_are_one_curve_with_a_band() -> None:
     chart = blocks[0]
     assert ["s1", "s2"] == [one["name"] for one in chart["series"]]
     assert [1.15, 2.15, 4.15] == pytest.approx(chart["series"][0]["y"])
-    assert "mean of 2 runs, 95 % t interval" in chart["note"]
+    assert "Mean of 2 runs, 95 % t interval." == chart["note"]
     assert all(value < 1.15 for value in chart["series"][0]["low"][:1])
     assert ["episodes", "steps", "updates", "time"] == [view["axis"] for view in chart["views"]]
     assert [2, 4, 6] == chart["views"][1]["series"][0]["x"]
-    assert "Without a chart, since it never changes: steps = 2." == blocks[-1]["text"]
+    assert "Without a chart, since it never changes: length = 2." == blocks[-1]["text"]
 
 
 def test_several_runs_stand_first_with_what_differs() -> None:

@@ -64,7 +64,7 @@ function value(found: Cell | undefined): number {
 
 function card(facts: Facts, score: string, components: Column[], completion: string, first: string | null, prompt: string | null, isOwn: boolean): HTMLElement {
   const id = String(facts.episode);
-  const named = [...components.map((one) => [one.label, facts[one.key]] as const), ...SHOWN.map((key) => [key.replace(/_/g, " "), facts[key]] as const)];
+  const named = [...components.map((one) => [one.label, facts[one.key]] as const), ...SHOWN.map((key) => [key === "length" ? "steps" : key.replace(/_/g, " "), facts[key]] as const)];
   const usual = new Set(["status completed", "reward status ok", `return ${facts[score]}`]);
   const known = named.filter(([label, one]) => one !== null && one !== undefined && label !== score && !usual.has(`${label} ${one}`));
   return h("article", { class: isOwn ? "completion own" : "completion", tabindex: 0, "data-member": id, "aria-label": `Completion ${id.slice(0, 8)}` },

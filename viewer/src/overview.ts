@@ -13,7 +13,7 @@ export function overviewPage(found: Overview): HTMLElement {
   const page = h("div", { class: "overview" }, contents,
     h("div", { class: "sections" },
       h("h1", {}, found.title),
-      h("p", { class: "note" }, `${found.sources.join(", ") || "memory"}; made ${time(found.made)} UTC by mttp ${found.version}.`),
+      h("p", { class: "note" }, `${sources(found.sources)}; made ${time(found.made)} UTC by mttp ${found.version}.`),
       found.sampling ? h("p", { class: "message warn" }, `! ${found.sampling}`) : null,
       views(found),
       ...found.sections.map((section) =>
@@ -23,6 +23,13 @@ export function overviewPage(found: Overview): HTMLElement {
           h("div", { class: "blocks" }, ...section.blocks.map(block)))),
     ));
   return page;
+}
+
+const MOST_SOURCES = 4;
+
+function sources(found: string[]): string {
+  const rest = found.length - MOST_SOURCES;
+  return (found.slice(0, MOST_SOURCES).join(", ") || "memory") + (rest > 0 ? ` and ${rest} more` : "");
 }
 
 /** Links to the episodes that are worth a look first. */

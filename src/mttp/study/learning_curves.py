@@ -101,6 +101,8 @@ class Curves:
     metric: str
     axis: Axis
     curves: tuple[Curve, ...]
+    width: float = 1.0
+    """The width of a bin, in units of the axis."""
 
     @property
     def is_constant(self) -> bool:
@@ -113,6 +115,7 @@ class Curves:
         return {
             "metric": self.metric,
             "axis": self.axis,
+            "width": self.width,
             "curves": [
                 {
                     "name": curve.name,
@@ -211,7 +214,7 @@ class Timeline:
                     by_label.setdefault(name, []).append(_Points(run_id, places[part], values[part]))
         edges = _edges([each for points in by_label.values() for each in points], axis)
         made = [_curve(label, points, edges, center) for label, points in by_label.items()]
-        return Curves(metric=metric, axis=axis, curves=tuple(made))
+        return Curves(metric=metric, axis=axis, curves=tuple(made), width=float(edges[1] - edges[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, get_args
 
@@ -18,6 +18,7 @@ __all__ = ["CurveCharts"]
 
 _MOST_CURVES: Final = 12
 """Largest number of curves of a chart."""
+_FEWEST_WITHOUT_DOTS: Final = 50
 _AXES: Final[Mapping[str, str]] = {
     "episodes": "episode",
     "steps": "environment steps",
@@ -51,63 +52,66 @@ class CurveCharts:
 
     def of(self, title: str, label: str, names: Mapping[str, str], *, of_updates: bool = False) -> list[Any]:
         """
-        Return the chart of a number, or of several that share an axis: their columns by the names of curves.
+        Return the charts of numbers: one for all, and of several runs one for each number.
 
-        Several numbers of several runs have a chart each; what never changes has none.
+        `names` are the columns of the numbers by their names; what never changes has no chart.
         """
-        made = [self._chart(title, label, names, of_updates)]
-        if (
-            len(names) > 1
-            and made[0] is not None
-            and self._has_several(next(iter(names.values())), of_updates)
-        ):
-            made = [
-                self._chart(f"{title}: {name}", label, {name: column}, of_updates)
-                for name, column in names.items()
-            ]
-        return [block for block in made if block is not None]
-
-    def _has_several(self, column: str, of_updates: bool) -> bool:
-        return len(self._curves(column, "episodes", of_updates)) > 1
+        first: Axis = "updates" if of_updates else "episodes"
+        axes = [first, *(axis for axis in get_args(Axis) if axis != first)]
+        numbers = {
+            name: [self._curves(column, axis, of_updates) for axis in axes] for name, column in names.items()
+        }
+        if all(len(views[0].curves) < 2 for views in numbers.values()):
+            charts = {title: numbers}
+        else:
+            charts = {
+                f"{title}: {name}" if len(numbers) > 1 else title: {name: views}
+                for name, views in numbers.items()
+            }
+        return [block for title, shown in charts.items() if (block := self._chart(title, label, shown))]
 
     def _chart(
-        self, title: str, label: str, names: Mapping[str, str], of_updates: bool
+        self, title: str, label: str, numbers: Mapping[str, Sequence[Curves]]
     ) -> dict[str, Any] | None:
-        first: Axis = "updates" if of_updates else "episodes"
-        by_axis: dict[Axis, list[Curve]] = {}
-        for axis in get_args(Axis):
-            by_axis[axis] = [
-                replace(curve, name=name if len(names) > 1 else curve.name)
-                for name, column in names.items()
-                for curve in self._curves(column, axis, of_updates)
-            ]
-        curves = Curves(metric=title, axis=first, curves=tuple(by_axis[first]))
-        if curves.is_constant:
-            self._constant += [f"{label} = {value:.4g}" for value in _known(curves.curves)[:1]]
+        """Return a chart of the curves of numbers, each over every axis."""
+        constant = {name: views[0] for name, views in numbers.items() if views[0].is_constant}
+        for name, curves in constant.items():
+            known = [value for curve in curves.curves for value in curve.values if not np.isnan(value)]
+            self._constant += [f"{name} = {value:.4g}" for value in known[:1]]
+        changing = {name: views for name, views in numbers.items() if name not in constant}
+        views = [_view(each) for each in zip(*map(_named, changing, changing.values()), strict=True)]
+        if not views:
             return None
-        views = [
-            _view(axis, by_axis[axis]) for axis in (first, *(other for other in by_axis if other != first))
-        ]
-        block = lines(title, axis_of(_AXES[first]), axis_of(label), views[0]["series"], views[0]["note"])
+        block = lines(title, views[0]["x"], axis_of(label), views[0]["series"], views[0]["note"])
         return block and {**block, "views": views}
 
-    def _curves(self, column: str, axis: Axis, of_updates: bool) -> list[Curve]:
-        made: list[Curve] = []
+    def _curves(self, column: str, axis: Axis, of_updates: bool) -> Curves:
+        """Return the curves of all sides."""
+        made: list[Curves] = []
         for episodes, updates, timeline, labels in self._sides:
             columns = updates if of_updates else episodes
             if column in columns:
                 values: Floats = columns[column].astype(float)
                 values = np.where(np.isfinite(values), values, np.nan)
-                made += timeline.curves(column, values, labels, axis=axis, of_updates=of_updates).curves
-        return [curve for curve in made if curve.x][:_MOST_CURVES]
+                made.append(timeline.curves(column, values, labels, axis=axis, of_updates=of_updates))
+        shown = [curve for each in made for curve in each.curves if curve.x]
+        width = max(each.width for each in made)
+        return Curves(metric=column, axis=axis, curves=tuple(shown[:_MOST_CURVES]), width=width)
 
 
-def _known(curves: Iterable[Curve]) -> list[float]:
-    return [value for curve in curves for value in curve.values if not np.isnan(value)]
+def _named(name: str, views: Sequence[Curves]) -> list[Curves]:
+    """Return curves with the name of their number, if each view has one curve only."""
+    return [
+        replace(view, curves=tuple(replace(curve, name=name) for curve in view.curves))
+        if len(view.curves) == 1
+        else view
+        for view in views
+    ]
 
 
-def _view(axis: Axis, curves: Sequence[Curve]) -> dict[str, Any]:
-    """Return the curves over one axis."""
+def _view(numbers: Sequence[Curves]) -> dict[str, Any]:
+    """Return the curves of numbers over one axis."""
+    curves, axis = [curve for each in numbers for curve in each.curves], numbers[0].axis
     drawn = [
         series(
             "" if len(curves) == 1 else curve.name,
@@ -115,19 +119,23 @@ def _view(axis: Axis, curves: Sequence[Curve]) -> dict[str, Any]:
             curve.values,
             low=curve.low if max(curve.n) > 1 else None,
             high=curve.high if max(curve.n) > 1 else None,
-            dots=len(curve.x) < 50,
+            dots=len(curve.x) < _FEWEST_WITHOUT_DOTS,
         )
         for curve in curves
     ]
-    return {"axis": axis, "x": axis_of(_AXES[axis]), "series": drawn, "note": _note(curves)}
+    note = _note(curves, axis, max(each.width for each in numbers))
+    return {"axis": axis, "x": axis_of(_AXES[axis]), "series": drawn, "note": note}
 
 
-def _note(curves: Sequence[Curve]) -> str:
+def _note(curves: Sequence[Curve], axis: Axis, width: float) -> str:
     methods = dict.fromkeys(curve.method for curve in curves)
-    if len(methods) == 1:
-        described = next(iter(methods))
-    else:
+    described = "; ".join(methods)
+    if len(methods) > 1:
         described = "; ".join(f"{curve.name}: {curve.method}" for curve in curves)
+    unit = {"episodes": "episodes", "steps": "environment steps", "updates": "updates", "time": "seconds"}[
+        axis
+    ]
+    each = "" if axis != "time" and width == 1 else f"A point is a run's mean over {width:.3g} {unit}. "
     missing = sum(curve.missing for curve in curves)
     without = f" {missing:,} values are missing and in no mean." if missing else ""
-    return f"A point is the mean of up to a fiftieth of the axis in each run; {described}.{without}"
+    return f"{each}{described[:1].upper()}{described[1:]}.{without}"
