@@ -300,6 +300,21 @@ def test_no_cycles() -> None:
     assert {} == left
 
 
+def test_the_tables_have_at_most_six_floors() -> None:
+    """
+    A floor is the longest chain of imports within the room.
+    """
+    of_tables = {name for name in ALL if room(name) == "tables"}
+    below = {name: {target for source, target in edges() if source == name} & of_tables for name in of_tables}
+    floors = 0
+    while below:
+        lowest = {name for name, targets in below.items() if not targets & below.keys() - {name}}
+        below = {name: targets for name, targets in below.items() if name not in lowest}
+        floors += 1
+
+    assert floors <= 6
+
+
 def test_attribute_names_are_typed_nowhere() -> None:
     """
     Outside the generated constants no string is an attribute name of the convention.
