@@ -281,7 +281,7 @@ def test_several_runs_stand_first_with_what_differs() -> None:
     """
     seeds()
     overview = data(report("runs"))["overview"]
-    first = overview["sections"][0]
+    first, first_run = overview["sections"][0], mttp.read("runs/1-1.jsonl").runs[0].id
     listed, shared, processes = first["blocks"]
     assert ("runs", [False, True, True]) == (
         first["id"],
@@ -289,7 +289,7 @@ def test_several_runs_stand_first_with_what_differs() -> None:
     )
     keys = [column["key"] for column in listed["columns"]]
     assert ["config.lr", "seed"] == keys[-2:]
-    assert [["s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][:1]
+    assert [[f"{first_run} s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][:1]
     assert [["config.net.width", 8]] == shared["rows"]
 
 

@@ -4,7 +4,7 @@ import { histogram, lines, scatter } from "./charts";
 import type { Block, Cell, Column, Facts, Findings, State, Table } from "./data";
 import { h, link, replace } from "./dom";
 import { cell } from "./format";
-import { episodeAddress, groupAddress } from "./state";
+import { emptyQuery, episodeAddress, groupAddress, listAddress } from "./state";
 
 const MARKS: { [state in State]: string } = { good: "✓ ", bad: "✗ ", warn: "! ", plain: "" };
 
@@ -55,6 +55,10 @@ export function cellOf(value: Cell, column: Column): Node {
   if (column.kind === "group") {
     const [member = "", ...id] = String(value).split(" ");
     return h("td", {}, link(groupAddress(member), id.join(" ")));
+  }
+  if (column.kind === "run") {
+    const [id = "", ...name] = String(value).split(" ");
+    return h("td", {}, link(listAddress({ ...emptyQuery(), filters: [{ column: "run", operator: "=", value: id }] }), name.join(" ") || id));
   }
   if (column.kind === "state") {
     const state = stateOf(value);

@@ -49,7 +49,7 @@ export interface Table {
 export interface Column {
   key: string;
   label: string;
-  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group";
+  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group" | "run";
   /** What the column means, for a tooltip; empty if the label says it. */
   help: string;
 }

@@ -206,7 +206,7 @@ def runs_section(runs: Sequence[Run], episodes: Figures) -> dict[str, Any] | Non
     names = dict.fromkeys(name for of_run in settings for name in of_run)
     differing = [name for name in names if len({to_json(of_run.get(name)) for of_run in settings}) > 1]
     columns = [
-        column("run"),
+        column("run", kind="run"),
         column("status", kind="state"),
         column("environment"),
         column("episodes", kind="number"),
@@ -249,7 +249,7 @@ def _row_of(run: Run, episodes: Figures) -> list[Any]:
     )
     environments = [*dict.fromkeys(episodes["env"][rows].tolist())]
     return [
-        run.name or run.id,
+        f"{run.id} {run.name or ''}".strip(),
         run.status or "no end",
         ", ".join(filter(None, environments[:3])) + (", ..." if len(environments) > 3 else ""),
         len(returns),
