@@ -230,6 +230,29 @@ def test_an_episode_without_a_group_says_so(browser: Browser, tmp_path: Path) ->
     context.close()
 
 
+def test_a_long_table_shows_its_first_rows(browser: Browser, tmp_path: Path) -> None:
+    """
+    Sorting is of all rows; the rest is shown on request.
+    """
+    with mttp.configure(f"file://{tmp_path}/run.jsonl"):
+        for number in range(20):
+            with mttp.episode(env="e", task=f"t{number:02}") as episode:
+                episode.reward(float(number))
+                episode.end(terminated=True)
+    report(tmp_path / "run.jsonl").write(tmp_path / "run.html")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    opened = Opened(context, (tmp_path / "run.html").as_uri())
+    section = opened.page.locator("#section-slices")
+    shown = section.locator("tbody tr")
+    expect(shown).to_have_count(10)
+    section.get_by_role("button", name="return").click()
+    expect(shown.first).to_contain_text("t19")
+    section.get_by_role("button", name="Show all 20 rows").click()
+    expect(shown).to_have_count(20)
+    expect(shown.last).to_contain_text("t00")
+    context.close()
+
+
 def test_numbers_of_a_chart_are_a_table(opened: Opened) -> None:
     """
     For those who can't see the chart.

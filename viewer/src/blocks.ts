@@ -68,10 +68,17 @@ export function cellOf(value: Cell, column: Column): Node {
   return h("td", { class: column.kind, title: text.length > 60 ? text : null }, text);
 }
 
+/** Rows of a table that are shown before the rest is asked for. */
+const FIRST_ROWS = 10;
+
 function table(found: Table): HTMLElement {
   const body = h("tbody");
-  let sorted = -1, descending = false;
-  const fill = (rows: Cell[][]): void => replace(body, ...rows.map((row) => h("tr", {}, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column)))));
+  let sorted = -1, descending = false, ordered = found.rows, all = found.folded || found.rows.length <= FIRST_ROWS + 2;
+  const fill = (rows: Cell[][]): void => {
+    ordered = rows;
+    replace(body, ...rows.slice(0, all ? rows.length : FIRST_ROWS).map((row) => h("tr", {}, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column)))));
+  };
+  const more = all ? null : h("button", { type: "button", click: () => { all = true; more?.remove(); fill(ordered); } }, `Show all ${found.rows.length.toLocaleString("en")} rows`);
   const heads = found.columns.map((column, place) => {
     const button = h("button", { type: "button", title: column.help || null, click: () => sort(place) }, column.label);
     return h("th", { scope: "col", class: column.kind, "aria-sort": "none" }, button);
@@ -86,7 +93,7 @@ function table(found: Table): HTMLElement {
   const grid = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": found.title || "table" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body));
   const note = found.note ? h("p", { class: "note" }, found.note) : null;
   if (found.folded) return h("details", { class: "block" }, h("summary", {}, h("h3", {}, `${found.title} (${found.rows.length.toLocaleString("en")})`)), grid, note);
-  return h("section", { class: "block" }, found.title ? h("h3", {}, found.title) : null, grid, note);
+  return h("section", { class: "block" }, found.title ? h("h3", {}, found.title) : null, grid, more, note);
 }
 
 function compared(one: Cell, other: Cell, descending: boolean): number {
