@@ -36,6 +36,11 @@ def _key(prefix: str, name: str) -> str:
 
 def names(exact: Iterable[str]) -> dict[str, Plain]:
     """Return attributes with the exact names of components whose keys differ from them."""
+    return {**_names(tuple(exact))}
+
+
+@lru_cache(maxsize=256)
+def _names(exact: tuple[str, ...]) -> Mapping[str, Plain]:
     return encode(a.REWARD_COMPONENT_NAME, {name: name for name in exact if name_key(name) != name})
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from mttp.codec import templates
@@ -124,8 +125,8 @@ _BY_TYPE: dict[str, _Converter] = {
     "any": _plain,
 }
 """Converters by the registry's types."""
-_EXACT = {"double": float, "boolean": bool}
-"""Types whose values need no conversion."""
+_EXACT = {"string": str, "int": int, "double": float, "boolean": bool}
+"""Types whose values need no conversion; text and integers are examined."""
 
 
 def convert(name: str, converter: _Converter, value: Any, faults: Faults) -> Any:
@@ -163,6 +164,8 @@ def checked_text(error: type[MttpError], name: str, value: object) -> str:
 
 def mapping(name: str, value: object, faults: Faults) -> Mapping[Any, Any]:
     """Return a copy of a mapping; an empty one for None, and for others, with a fault."""
+    if value is None or type(value) is dict:
+        return {} if value is None else {**value}
     problems: Faults = []
     found = convert(name, _mapping, value, problems)
     faults.extend(f"{problem} is not a mapping" for problem in problems)
@@ -186,22 +189,34 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
     `keys` has the attribute for each field. Absent fields have no attribute, nor have empty lists of text.
     """
     attributes: dict[str, Plain] = {}
-    is_dict = type(source) is dict
+    member = source.get if type(source) is dict else partial(getattr, source)
     for name, key in keys.items():
-        value = source.get(name) if is_dict else getattr(source, name)  # type: ignore[attr-defined]
-        kind = type(value)
-        if value is None or (kind is tuple and not value):
-            continue
-        type_ = wanted(key) or "any"
-        if key in DOCUMENTS:
-            value = convert(name, to_json, value, faults)
-        elif kind is str and type_ == "string":
-            value = text(value, faults)
-        elif kind is not _EXACT.get(type_) and not (kind is int and type_ == "int" and value in INT64):
-            value = convert(name, _BY_TYPE[type_], value, faults)
-        if value is not None and (value or not type_.endswith("[]")):
-            attributes[key] = value
+        if (value := member(name)) is not None:
+            _add(attributes, name, key, value, faults)
     return attributes
+
+
+def _add(attributes: dict[str, Plain], name: str, key: str, value: Any, faults: Faults) -> None:
+    """Add the attribute of a value that is not None."""
+    exact, converter, is_list = _encoding(key)
+    kind = type(value)
+    if kind is not exact or (kind is int and value not in INT64):
+        if kind is tuple and not value:
+            return
+        value = convert(name, converter, value, faults)
+    elif kind is str and not value.isascii():
+        value = text(value, faults)
+    if value is not None and (value or not is_list):
+        attributes[key] = value
+
+
+@lru_cache(maxsize=1 << 10)
+def _encoding(key: str) -> tuple[type | None, _Converter, bool]:
+    """Return the type that needs no conversion, the converter, and whether the attribute is a list."""
+    type_ = wanted(key) or "any"
+    if key in DOCUMENTS:
+        return None, to_json, False
+    return _EXACT.get(type_), _BY_TYPE[type_], type_.endswith("[]")
 
 
 # Fields by the annotations of their classes.
@@ -213,13 +228,23 @@ def encode_value(value: Value, faults: Faults) -> dict[str, Plain]:
 
     Absent fields have no attribute, nor have empty texts, empty lists and false flags that are the default.
     """
-    kind: Any = type(value)
-    given = {}
-    for field in table(kind):
-        member = getattr(value, field.name) if field.attribute else None
-        if member is not None and (field.default not in _EMPTY or type(field.default) is int or member):
-            given[field.name] = member
-    return encode(keys(kind), given, faults)
+    attributes: dict[str, Plain] = {}
+    members, rows = _written(type(value))
+    for (name, key, is_never_empty), member in zip(rows, members(value), strict=True):
+        if member is not None and (is_never_empty or member):
+            _add(attributes, name, key, member, faults)
+    return attributes
+
+
+@lru_cache(maxsize=64)
+def _written(kind: Any) -> tuple[attrgetter[tuple[Any, ...]], Sequence[tuple[str, str, bool]]]:
+    """Return the getter of the fields with attributes; names, attributes and whether each value is written."""
+    rows = [
+        (field.name, field.attribute, field.default not in _EMPTY or type(field.default) is int)
+        for field in table(kind)
+        if field.attribute
+    ]
+    return attrgetter(*(name for name, _, _ in rows)), rows
 
 
 _EMPTY = ("", (), False)
@@ -321,7 +346,7 @@ def checked(kind: Any, arguments: Mapping[str, Any], faults: Faults) -> dict[str
     """Return the arguments that are fields of a class, in their declared types; absent ones are left out."""
     values = {
         rule.name: convert(rule.called, rule.converter, arguments[rule.name], faults)
-        for rule in _rules(kind)
+        for rule in _rules(kind)[0]
         if rule.name in arguments
     }
     return {name: value for name, value in values.items() if value is not None}
@@ -330,8 +355,10 @@ def checked(kind: Any, arguments: Mapping[str, Any], faults: Faults) -> dict[str
 def checked_value(value: _V, faults: Faults) -> _V:
     """Return a value whose fields have the types that its class declares; another field gets its default."""
     changes: dict[str, Any] = {}
-    for name, called, default, is_optional, kinds, converter in _rules(cast(Any, type(value))):
-        given = getattr(value, name)
+    rules, members = _rules(cast(Any, type(value)))
+    for (name, called, default, is_optional, kinds, converter), given in zip(
+        rules, members(value), strict=True
+    ):
         if given is default or type(given) in kinds or (given is None and is_optional):
             continue
         if given is None:
@@ -357,7 +384,8 @@ _MEMBERS = re.compile(r"tuple\[(\w+), \.\.\.\]")
 
 
 @lru_cache(maxsize=64)
-def _rules(kind: Any) -> tuple[_FieldRule, ...]:
+def _rules(kind: Any) -> tuple[Sequence[_FieldRule], attrgetter[tuple[Any, ...]]]:
+    """Return the rules of the fields that are checked, and the getter of their values."""
     rows = []
     for field in table(kind):
         fits = None if (kind, field.name) in _ELSEWHERE else _of_type(field.declared)
@@ -372,7 +400,7 @@ def _rules(kind: Any) -> tuple[_FieldRule, ...]:
                 *fits,
             )
         )
-    return tuple(rows)
+    return rows, attrgetter(*(rule.name for rule in rows))
 
 
 def _of_type(declared: str) -> tuple[frozenset[type], _Converter] | None:

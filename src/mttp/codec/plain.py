@@ -15,6 +15,7 @@ import operator
 import sys
 from collections import UserString
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -456,6 +457,10 @@ def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
 
 def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:
     """Return `items` by exact name; a name whose key another one in `taken` has is a fault."""
+    known = _keys_of(tuple(items)) if {*map(type, items)} == {str} else None
+    if known is not None and all(taken.get(key, name) == name for key, name in known.items()):
+        taken.update(known)
+        return {**items}
     kept: dict[str, Any] = {}
     for given, value in items.items():
         name = text(given, faults)
@@ -465,6 +470,13 @@ def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) ->
         else:
             kept[name] = value
     return kept
+
+
+@lru_cache(maxsize=256)
+def _keys_of(names: tuple[str, ...]) -> Mapping[str, str] | None:
+    """Return the names by key; None if keys collide, or a name is not recorded as it is."""
+    known = {name_key(name): name for name in names if name.isascii()}
+    return None if "" in known or len(known) < len(names) else known
 
 
 def seed(value: object) -> int | str | None:

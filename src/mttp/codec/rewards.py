@@ -173,7 +173,9 @@ def make(
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
-    reward = Reward(
+    given = _parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks)
+    given |= _known(facts, faults)
+    return Reward(
         value=found,
         status=assessed,
         raw=raw,
@@ -184,12 +186,10 @@ def make(
         mismatch=mismatch,
         grades=failed,
         calls=fields.members("calls", Call, calls, faults),
-        **_parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks),
         start_time=nanoseconds(start_time, faults),
         end_time=nanoseconds(end_time, faults),
-        **_known(facts, faults),
+        **fields.checked(Reward, given, faults) if given else given,
     )
-    return fields.checked_value(reward, faults)
 
 
 def scores(value: object, components: Mapping[str, float]) -> dict[str, Plain] | None:
@@ -247,12 +247,13 @@ def _parts(
     faults: Faults, *, spec: object, range: object, relative: object, failed_checks: object
 ) -> dict[str, Any]:
     """Return the fields of a scoring that are not text; an invalid one is left out, with a fault."""
-    return {
+    parts = {
         "spec": spec,
         "range": None if fields.is_absent(range) else _bounds(range, faults),
         "relative": fields.flag("relative", relative, faults),
-        "failed_checks": () if fields.is_absent(failed_checks) else failed_checks,
+        "failed_checks": None if failed_checks == () else failed_checks,
     }
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
@@ -300,13 +301,14 @@ def _components(
 
 
 def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
-    weights = {name: number(value) for name, value in given.items()}
-    faults.extend(
-        f"weight_invalid: {name}"
-        for name, value in weights.items()
-        if value is None or not math.isfinite(value)
-    )
-    return {name: value for name, value in weights.items() if value is not None and math.isfinite(value)}
+    weights: dict[str, float] = {}
+    for name, value in given.items():
+        weight = number(value)
+        if weight is not None and math.isfinite(weight):
+            weights[name] = weight
+        else:
+            faults.append(f"weight_invalid: {name}")
+    return weights
 
 
 def _weighted_sum(scores: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -390,19 +392,28 @@ def checked(reward: Reward, faults: Faults) -> Reward:
 
 def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     """Return the scoring's attributes; components beyond `MAX_INLINE` are left to `grades`."""
+    attributes = fields.encode_value(reward, faults)
+    if reward.spec is not None:
+        attributes |= encode_spec(reward.spec, faults)
+    scores, statuses, weights = reward.components, reward.component_statuses, reward.weights
+    named = [*scores, *statuses]
     apart = {grade.name for grade in reward.grades if not grade.kind and grade.status != "ok"}
-    named = [*reward.components, *reward.component_statuses][:MAX_INLINE]
-    inline = [name for name in named if name not in apart] if apart else named
-    attributes = {a.REWARD_STATUS: reward.status} | fields.encode_value(reward, faults)
-    attributes |= encode_spec(reward.spec, faults)
-    weights = {name: w for name, w in reward.weights.items() if not _is_graded(reward, inline, name)}
+    if apart or len(named) > MAX_INLINE:
+        inline = [name for name in named[:MAX_INLINE] if name not in apart]
+        graded = {*named}.difference(inline)
+        scores, statuses, weights = (
+            {name: item for name, item in items.items() if name not in graded}
+            for items in (scores, statuses, weights)
+        )
+        named = inline
     for prefix, items in (
-        (a.REWARD_SCORE, {name: score for name, score in reward.components.items() if name in inline}),
-        (a.REWARD_SCORE_STATUS, {name: s for name, s in reward.component_statuses.items() if name in inline}),
+        (a.REWARD_SCORE, scores),
+        (a.REWARD_SCORE_STATUS, statuses),
         (a.REWARD_WEIGHT, weights),
     ):
-        attributes |= component_codec.encode(prefix, items)
-    return attributes | component_codec.names([*inline, *weights])
+        if items:
+            attributes |= component_codec.encode(prefix, items)
+    return attributes | component_codec.names([*named, *weights])
 
 
 def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:
@@ -414,10 +425,6 @@ def spec(attributes: Mapping[str, Plain]) -> Spec | None:
     """Return the reward spec that these attributes name; None without a name."""
     found = fields.decode(Spec, attributes)
     return Spec(**found) if "name" in found else None
-
-
-def _is_graded(reward: Reward, inline: Sequence[str], name: str) -> bool:
-    return name not in inline and (name in reward.components or name in reward.component_statuses)
 
 
 def grades(reward: Reward) -> list[Grade]:

@@ -41,7 +41,7 @@ class OpenCall(Handle):
         """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
         call = fields.checked_value(call, faults)
-        if call.operation == calls.EXECUTE_TOOL:
+        if call.operation == calls.EXECUTE_TOOL and issubclass(type(call.arguments), str):
             call = replace(call, arguments=from_text(call.arguments))
         return cls._start(host, call, faults, start_span)
 

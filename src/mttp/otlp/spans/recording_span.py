@@ -137,9 +137,11 @@ class RecordingSpan(Outlasted, SpanData):
 
     def bounded(self, key: str, value: Any) -> Any:
         """Return content in which a picture that the trace has already, or that is too large, is a digest."""
+        if type(value) is str and len(value) < pictures.FEWEST:
+            return value
         trace = self._trace
         trace.pictures = {} if trace.pictures is None else trace.pictures
-        place = self.identity.span_id, key
+        place = self._span_id, key
         return pictures.bounded(key, value, trace.pictures, self.omissions, place=place)
 
     def admits(self, key: str) -> bool:
