@@ -18,8 +18,7 @@ import mttp
 from mttp.errors import MttpError
 from mttp.model.spans import SpanRecord
 from mttp.model.values import same
-from mttp.recording.arguments import ScoreFacts, ScoringFacts, TokenFacts
-from mttp.recording.episode_facts import EpisodeFacts
+from mttp.recording.arguments import EpisodeFacts, ScoreFacts, ScoringFacts, TokenFacts
 from mttp.recording.open_call import OpenCall
 from mttp.semconv import attributes as a
 from mttp.workflows.evaluating.open_evaluation import OpenEvaluation

@@ -19,8 +19,7 @@ import mttp
 import mttp.recording
 from mttp import model
 from mttp.model.declarations import keys, table
-from mttp.recording.arguments import EpisodeEnding, ScoringFacts, TokenFacts
-from mttp.recording.episode_facts import EpisodeFacts
+from mttp.recording.arguments import EpisodeEnding, EpisodeFacts, ScoringFacts, TokenFacts
 from mttp.semconv import attributes as a
 
 SOURCE = Path(mttp.__file__).parent

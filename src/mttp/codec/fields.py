@@ -229,7 +229,7 @@ def encode_value(value: Value, faults: Faults) -> dict[str, Plain]:
     Absent fields have no attribute, nor have empty texts, empty lists and false flags that are the default.
     """
     attributes: dict[str, Plain] = {}
-    members, rows = _written(type(value))
+    members, rows = _written(cast(Any, type(value)))
     for (name, key, is_never_empty), member in zip(rows, members(value), strict=True):
         if member is not None and (is_never_empty or member):
             _add(attributes, name, key, member, faults)
@@ -238,7 +238,7 @@ def encode_value(value: Value, faults: Faults) -> dict[str, Plain]:
 
 @lru_cache(maxsize=64)
 def _written(kind: Any) -> tuple[attrgetter[tuple[Any, ...]], Sequence[tuple[str, str, bool]]]:
-    """Return the getter of the fields with attributes; names, attributes and whether each value is written."""
+    """Return the getter of the fields; their names, attributes, and whether empty values are written."""
     rows = [
         (field.name, field.attribute, field.default not in _EMPTY or type(field.default) is int)
         for field in table(kind)

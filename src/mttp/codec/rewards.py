@@ -122,7 +122,7 @@ def make(
     spec: object = None,
     range: object = None,
     relative: object = None,
-    failed_checks: object = (),
+    failed_checks: object = None,
     calls: Sequence[Call] = (),
     start_time: object = None,
     end_time: object = None,
@@ -251,7 +251,7 @@ def _parts(
         "spec": spec,
         "range": None if fields.is_absent(range) else _bounds(range, faults),
         "relative": fields.flag("relative", relative, faults),
-        "failed_checks": None if failed_checks == () else failed_checks,
+        "failed_checks": failed_checks,
     }
     return {name: part for name, part in parts.items() if part is not None}
 
@@ -395,25 +395,18 @@ def encode(reward: Reward, faults: Faults) -> dict[str, Plain]:
     attributes = fields.encode_value(reward, faults)
     if reward.spec is not None:
         attributes |= encode_spec(reward.spec, faults)
-    scores, statuses, weights = reward.components, reward.component_statuses, reward.weights
-    named = [*scores, *statuses]
+    parts: list[Mapping[str, Plain]] = [reward.components, reward.component_statuses, reward.weights]
+    named = [*reward.components, *reward.component_statuses]
     apart = {grade.name for grade in reward.grades if not grade.kind and grade.status != "ok"}
     if apart or len(named) > MAX_INLINE:
         inline = [name for name in named[:MAX_INLINE] if name not in apart]
         graded = {*named}.difference(inline)
-        scores, statuses, weights = (
-            {name: item for name, item in items.items() if name not in graded}
-            for items in (scores, statuses, weights)
-        )
+        parts = [{name: item for name, item in part.items() if name not in graded} for part in parts]
         named = inline
-    for prefix, items in (
-        (a.REWARD_SCORE, scores),
-        (a.REWARD_SCORE_STATUS, statuses),
-        (a.REWARD_WEIGHT, weights),
-    ):
-        if items:
-            attributes |= component_codec.encode(prefix, items)
-    return attributes | component_codec.names([*named, *weights])
+    for prefix, part in zip((a.REWARD_SCORE, a.REWARD_SCORE_STATUS, a.REWARD_WEIGHT), parts, strict=True):
+        if part:
+            attributes |= component_codec.encode(prefix, part)
+    return attributes | component_codec.names([*named, *parts[2]])
 
 
 def encode_spec(spec: Spec | None, faults: Faults) -> dict[str, Plain]:

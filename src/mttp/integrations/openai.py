@@ -43,7 +43,6 @@ from mttp.recording.current import current_episode, current_step, current_trajec
 from mttp.recording.handle import Handle
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_step import OpenStep
-from mttp.recording.trajectory import Trajectory
 
 try:
     import openai
@@ -274,7 +273,7 @@ class _ModelCall:
 
     @property
     def _conversation(self) -> Conversation:
-        return cast(Trajectory, self._step._owner)._conversation
+        return self._step._owner._conversation
 
     def _open_call(self) -> OpenCall | LoggedCall:
         given = self._arguments

@@ -22,9 +22,8 @@ from mttp.model.log import log
 from mttp.model.switches import check_switches
 from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
-from mttp.recording.arguments import check_names
+from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
-from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
 from mttp.recording.isolation import IsolatedRecording
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.trace import SpanContext
 from typing_extensions import Self
 
 from mttp.codec import content
@@ -22,18 +23,18 @@ from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.keys import name_key
 from mttp.model.live import Live
-from mttp.otlp.spans import Outlasted, RecordingSpan, SpanOrigin, error_message, qualified_name
+from mttp.otlp.spans import Outlasted, RecordingSpan, error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
 from mttp.semconv import attributes as a
+
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = [
     "SPAN_KEY",
     "STEP_KEY",
     "TRAJECTORY_KEY",
-    "BuffersSteps",
     "Handle",
-    "Host",
-    "HasStartMarker",
     "POLICY_KEY",
     "ScoredHandle",
     "attach",
@@ -70,75 +71,9 @@ restore: Callable[[Token[Context]], object] = _context.reset if _context is not 
 """Restores the previous context; raises ValueError or RuntimeError, which `detach` ignores."""
 
 _NESTED = frozenset({list, dict})
+_OF_ERRORS = frozenset({"status", "stop_reason", "error_type", "error_message"})
+"""Facts of an end by an exception, which each process records of its part."""
 _ABORTS = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
-
-
-class HasStartMarker(Protocol):
-    """An episode, or a part of one, that can record a start marker."""
-
-    def _write_marker(self) -> None:
-        """Record the start marker, once."""
-
-
-class BuffersSteps(Protocol):
-    """A buffer of steps."""
-
-    def write(self, *, wait: bool = True) -> None:
-        """Write the buffered steps; without `wait`, return at once if another thread is writing."""
-
-
-class Host(Protocol):
-    """The session, as handles use it."""
-
-    run_id: str
-    origin: SpanOrigin
-    steps: str
-    """How steps are written unless an episode states it: spans, packed or auto."""
-
-    def name_root(self, attributes: Mapping[str, Any]) -> str:
-        """Return the span name of an episode's root from its attributes."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether the session is closed."""
-
-    @property
-    def take(self) -> Callable[[RecordingSpan], None]:
-        """Takes an ended span."""
-
-    def fault(self, kind: str, detail: str = "") -> None:
-        """Count a fault and log the first of its kind."""
-
-    def samples(self, trace_id: int, group: str | None) -> bool:
-        """Return whether sampling selects a new episode."""
-
-    def episode_failed(self, episode: Any) -> None:
-        """Register an episode that ended by an error or was aborted."""
-
-    def episode_started(self, episode: HasStartMarker) -> int:
-        """Register an episode that started, and return its index."""
-
-    def episode_ended(self, episode: HasStartMarker) -> None:
-        """Register the end of an episode."""
-
-    def part_started(self, part: HasStartMarker) -> None:
-        """Register a part of another process's episode."""
-
-    def part_ended(self, part: HasStartMarker) -> None:
-        """Register the end of that part."""
-
-    @property
-    def next_step_id(self) -> Callable[[], int]:
-        """Returns the next step's span id."""
-
-    def count_packed_steps(self, steps: int) -> None:
-        """Count steps that had no handles."""
-
-    def keep_spec_document(self, document: str) -> None:
-        """Keep the document of a reward spec, which the run span records."""
-
-    def add_buffer(self, steps: BuffersSteps) -> None:
-        """Register a buffer of steps, which the background thread writes."""
 
 
 class Handle(Live):
@@ -148,6 +83,9 @@ class Handle(Live):
     An ended handle is current nowhere. A context may still hold its span: that of the block in which `end`
     was called, or that in which a generator with the block was started, if it is closed in another task or
     thread, or out of order. There the span stands for what encloses the block, see `RecordingSpan.outside`.
+
+    The handle of what another process has started has that process's `_span_context`, and the span of this
+    process's part of the episode, which it does not end.
     """
 
     # Rare attributes have defaults on the class, because steps are created in the training loop.
@@ -155,7 +93,15 @@ class Handle(Live):
     _attached: tuple[Token[Context], Context, Any] | None
     """The token and the context of its innermost block, and the same of the next outer one."""
 
-    def __init__(self, host: Host | None, span: RecordingSpan | None) -> None:
+    _ACCEPTED: ClassVar[frozenset[str]] = frozenset()
+    """The calls that a process can make of what another one has started."""
+    _is_remote = False
+    """Whether another process has started it."""
+    _has_left = False
+    """Whether a remote one has ended in this process."""
+    _own_context: SpanContext | None = None
+
+    def __init__(self, host: RunRecorder | None, span: RecordingSpan | None) -> None:
         self._host = host
         self._span = span
         self._attached = None
@@ -179,22 +125,48 @@ class Handle(Live):
     @property
     def span_id(self) -> str:
         """The span's id, 16 hex digits; empty for an inert handle."""
-        return f"{self._span.identity.span_id:016x}" if self._span else ""
+        return f"{self._span_context.span_id:016x}" if self._span else ""
+
+    @property
+    def _span_context(self) -> SpanContext:
+        """The context of the span whose children its parts are."""
+        if self._own_context is None:
+            self._own_context = cast(RecordingSpan, self._span).identity
+        return self._own_context
 
     @property
     def ended(self) -> bool:
         """Whether the handle has ended, or is inert."""
         span = self._span
-        return span is None or span._end_time is not None
+        return span is None or span._end_time is not None or self._has_left
 
     def _accepts(self, what: str) -> bool:
         span = self._span
         if span is None:
             return False
-        if span._end_time is None:
+        if span._end_time is None and not self._is_remote:
             return True
-        self._fault("after_end", f"{what} after the end of {span.name!r}")
+        if self._is_remote and what not in self._ACCEPTED:
+            self._refuse(what)
+        elif self.ended:
+            self._fault("after_end", f"{what} after the end{'' if self._is_remote else f' of {span.name!r}'}")
+        else:
+            return True
         return False
+
+    def _refuse(self, *names: str) -> None:
+        """Count a fault for each fact that only another process can record."""
+        for name in names:
+            detail = f"{name} can be recorded only by the process that started it"
+            (self._host if self.ended else self._span).fault("not_the_owner", detail)  # type: ignore[union-attr]
+
+    def _is_refused(self, facts: Mapping[str, Any]) -> bool:
+        """Return whether the end is that of another process; facts of it are faults."""
+        if self._is_remote:
+            self._refuse(
+                *(name for name, fact in facts.items() if fact is not None and name not in _OF_ERRORS)
+            )
+        return self._is_remote
 
     def _fault(self, kind: str, detail: str = "") -> None:
         if self._host is not None:
@@ -258,7 +230,7 @@ class Handle(Live):
     @property
     def _current_span(self) -> Outlasted | None:
         """The span that is current in its block, if that is its own."""
-        return self._span
+        return None if self._is_remote else self._span
 
     def _context_outside(self) -> Context:
         """Return the context of the outermost block's place."""
@@ -313,7 +285,7 @@ class Handle(Live):
 
     def _conclude(self, end_time: int | None) -> None:
         """End the span that an error has left open."""
-        if self._span is not None and self._span._end_time is None:
+        if self._span is not None and self._span._end_time is None and not self._is_remote:
             self._span.conclude(end_time)
 
     def _finish(self, **how: Any) -> None:
@@ -381,7 +353,7 @@ class ScoredHandle(Handle):
         self._scored = reward
         self._scoring = f"{scoring.identity.span_id:016x}"
         if document:
-            cast(Host, self._host).keep_spec_document(document)
+            cast("RunRecorder", self._host).keep_spec_document(document)
 
     def _keep_content(self, keys: content.ContentKeys, value: object, max_bytes: object) -> None:
         """Record a copy of an observation or an action."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from opentelemetry.trace import SpanContext
+
 from mttp.codec import agents as codec
 from mttp.codec.plain import text
 from mttp.otlp.spans import RecordingSpan
@@ -21,13 +23,26 @@ class OpenAgent(Trajectory):
     One agent of an open episode, with its own steps, reward and end.
 
     Its properties are those of `mttp.model.Agent` that are known so far.
+    One of another process can take steps here and can be scored.
     """
 
-    def __init__(self, episode: Trajectory, id: str, *, start_time: int | None = None) -> None:
+    _ACCEPTED = frozenset({"step", "tool_call", "reward", "end"})
+
+    def __init__(
+        self,
+        episode: Trajectory,
+        id: str,
+        *,
+        start_time: int | None = None,
+        remote: SpanContext | None = None,
+    ) -> None:
+        """`remote` is the context of the span of another process's agent."""
         super().__init__(episode._segment if episode else None, place={a.AGENT_ID: id})
         self._parent_episode = episode
         self._id = id
-        if episode:
+        if remote is not None:
+            self._span, self._own_context, self._is_remote = episode._span, remote, True
+        elif episode:
             name = f"{names.AGENT} {text(id, [])}"
             self._span = self._segment.span(
                 name, episode._span_context, start_time=start_time, place=self._place
@@ -95,15 +110,21 @@ class OpenAgent(Trajectory):
         stop_reason: str | None = None,  # noqa: ARG002 - only an episode has a stop reason
         **facts: Any,
     ) -> None:
+        stated = {"length": length, **facts}
+        if self._is_refused({"terminated": terminated, "truncated": truncated, **stated}):
+            terminated = truncated = None
         self._finish_steps(terminated=terminated, truncated=truncated, end_time=end_time)
+        if self._is_remote:
+            with self._lock:
+                self._closing = self._has_left = True
+            return
         span = cast(RecordingSpan, self._span)
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
             if self._closing:
                 return
-            self._close()
+            self._closing = True
             counted = {"return_": self.return_, "length": self._steps, **self._end_flags}
-            stated = span.checked(codec.facts, {"length": length, **facts})
-            span.values |= span.checked(codec.facts, counted) | stated
+            span.values |= span.checked(codec.facts, counted) | span.checked(codec.facts, stated)
         self._end_span(end_time)

@@ -14,10 +14,11 @@ from mttp.model.chat import from_text
 from mttp.model.episodes import Call
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording.handle import Handle, Host
+from mttp.recording.handle import Handle
 
 if TYPE_CHECKING:
     from mttp.recording.conversation import Conversation
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = ["OpenCall", "no_call"]
 
@@ -37,7 +38,7 @@ class OpenCall(Handle):
     """Called before the end, to complete a streamed response."""
 
     @classmethod
-    def _open(cls, host: Host | None, call: Call, start_span: _StartsSpan) -> OpenCall:
+    def _open(cls, host: RunRecorder | None, call: Call, start_span: _StartsSpan) -> OpenCall:
         """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
         call = fields.checked_value(call, faults)
@@ -48,7 +49,7 @@ class OpenCall(Handle):
     @classmethod
     def _record_finished(
         cls,
-        host: Host | None,
+        host: RunRecorder | None,
         call: Call,
         start_span: _StartsSpan,
         *,
@@ -67,7 +68,9 @@ class OpenCall(Handle):
         )
 
     @classmethod
-    def _start(cls, host: Host | None, call: Call, faults: Faults, start_span: _StartsSpan) -> OpenCall:
+    def _start(
+        cls, host: RunRecorder | None, call: Call, faults: Faults, start_span: _StartsSpan
+    ) -> OpenCall:
         attributes = calls.encode(call, faults)
         kind = SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
         name = calls.span_name(call.operation, call.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from opentelemetry.trace import Link, Span, SpanContext
 from typing_extensions import Unpack
@@ -16,15 +16,20 @@ from mttp.codec.fields import integer, mapping, optional_text
 from mttp.codec.generators import GeneratorState
 from mttp.codec.plain import Faults, scalar_text, text
 from mttp.model import ids
+from mttp.model.nesting import from_json
 from mttp.otlp.spans import STEP_MODES, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.arguments import EPISODE_ENDING, EpisodeEnding, check_names
-from mttp.recording.episode_properties import EpisodeProperties
-from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Handle, Host, current
+from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Handle, current
 from mttp.recording.open_agent import OpenAgent
+from mttp.recording.read_only import read_only
 from mttp.recording.segment import Segment
+from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = ["OpenEpisode", "Template", "inert", "template"]
 
@@ -44,15 +49,18 @@ def _no_agent(*_: object, **__: object) -> OpenAgent:
     return OpenAgent(inert(), "")
 
 
-class OpenEpisode(EpisodeProperties):
+class OpenEpisode(Trajectory):
     """An open episode; its properties are those of `mttp.Episode` that are known so far."""
 
     _agents: Mapping[str, OpenAgent] = MappingProxyType({})
     _marked = False
+    _identity: Mapping[str, Any] = MappingProxyType({})
+    """The attributes that were known at the start."""
+    _ending: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
-        host: Host | None,
+        host: RunRecorder | None,
         facts: dict[str, Any] | None = None,
         *,
         trace_id: int = 0,
@@ -69,14 +77,14 @@ class OpenEpisode(EpisodeProperties):
         `template` has the attributes that all episodes of its environment share.
         """
         if host is None:
-            EpisodeProperties.__init__(self, None)
+            Trajectory.__init__(self, None)
             return
         shared, shared_faults = template or _NO_TEMPLATE
         faults: Faults = [*shared_faults]
         own_id = "" if episode_id is None else optional_text("id", episode_id, faults)
         mode = host.steps if steps is None else self._mode(steps, host, faults)
         segment = Segment(host, trace_id or ids.trace_id(), own_id, steps=mode)
-        EpisodeProperties.__init__(self, segment)
+        Trajectory.__init__(self, segment)
         index = host.episode_started(self)
         generator = None if facts is None else facts.get("env_rng_sha256")
         if type(generator) is GeneratorState:
@@ -100,7 +108,7 @@ class OpenEpisode(EpisodeProperties):
             self._describe(metadata, metrics)
 
     @staticmethod
-    def _mode(steps: str, host: Host, faults: Faults) -> str:
+    def _mode(steps: str, host: RunRecorder, faults: Faults) -> str:
         """Return how steps are written: as stated, by default as in the session."""
         if type(steps) is str and steps in STEP_MODES:
             return steps
@@ -116,6 +124,77 @@ class OpenEpisode(EpisodeProperties):
     def _root(self) -> SpanContext:
         """The context of the episode's root span."""
         return self._span_context
+
+    @property
+    def trace_id(self) -> str:
+        """The episode's trace id, 32 hex digits; empty for an inert handle."""
+        return f"{self._span.trace_id:032x}" if self._span else ""
+
+    @property
+    def id(self) -> str:
+        """The episode's id."""
+        return str(self._identity.get(a.EPISODE_ID, ""))
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return str(self._identity.get(a.RUN_ID, ""))
+
+    @property
+    def env(self) -> str:
+        """The environment's id."""
+        return str(self._identity.get(a.ENV_ID, ""))
+
+    @property
+    def task(self) -> str | None:
+        """The task's id."""
+        return self._identity.get(a.TASK_ID)
+
+    @property
+    def group(self) -> str | None:
+        """The group's id."""
+        return self._identity.get(a.GROUP_ID)
+
+    @property
+    def seed(self) -> int | str | None:
+        """The environment's seed."""
+        return codec.seed(self._identity.get(a.ENV_SEED))
+
+    @property
+    def policy(self) -> str | None:
+        """The policy's id."""
+        return self._identity.get(a.POLICY_ID)
+
+    @property
+    def policy_update_index(self) -> int | None:
+        """The index of the update that produced the policy."""
+        return self._identity.get(a.POLICY_UPDATE_INDEX)
+
+    @property
+    def slices(self) -> list[str]:
+        """Named subsets that the task belongs to."""
+        return list(self._identity.get(a.TASK_SLICES, ()))
+
+    @property
+    def inputs(self) -> Any:
+        """What a reward needs besides the steps, as a read-only copy; `set_inputs` adds to it."""
+        document = self._identity.get(a.INPUTS_JSON)
+        return None if document is None else read_only(from_json(document))
+
+    @property
+    def status(self) -> str:
+        """completed, aborted or error; unfinished until it ends."""
+        return str(self._ending.get("status", "unfinished"))
+
+    @property
+    def outcome(self) -> str:
+        """success, failure or unknown."""
+        return str(self._ending.get("outcome", "unknown"))
+
+    @property
+    def length(self) -> int:
+        """The number of steps so far."""
+        return int(self._ending.get("length", self._updated()._next_index))
 
     @property
     def agents(self) -> list[OpenAgent]:
@@ -233,7 +312,7 @@ class OpenEpisode(EpisodeProperties):
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
-            self._close()
+            self._closing = True
             self._ending = closing
             segment.host.episode_ended(self)
             span.encoded.update(self._encode_ending(segment, faults))
@@ -248,7 +327,7 @@ class OpenEpisode(EpisodeProperties):
         for agent in self._agents.values():
             steps += agent._steps
         facts = {**self._ending, **self._end_flags}
-        facts["return_"], facts["step_reward_sum"], basis = self._rewards.totals()
+        facts["return_"], facts["step_reward_sum"], basis = self._returns()
         return codec.ending(facts, faults, return_basis=basis, step_count=steps, span_count=segment.spans + 1)
 
     def _write_marker(self) -> None:
@@ -258,17 +337,19 @@ class OpenEpisode(EpisodeProperties):
         Called before each write, on any thread.
         """
         with self._lock:
-            if self._marked or self._span is None or self.ended or self._closing:
-                return
-            self._marked = True
-            start = self._span.started
-            name = self._segment.host.name_root(self._identity).replace(names.EPISODE, names.EPISODE_START, 1)
-            marker = self._segment.span(name, self._span_context, start_time=start, place={})
-            attributes = self._span.encoded.copy()
-            attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
-            marker.encoded.update(attributes)
-            marker.pending = self._span.pending and {**self._span.pending}
-            marker.end_at_once()
+            if not (self._marked or self._span is None or self.ended or self._closing):
+                self._marked = True
+                self._marker(self._span).end_at_once()
+
+    def _marker(self, span: RecordingSpan) -> RecordingSpan:
+        """Return a span with what is known of the episode, whose span is this one."""
+        name = self._segment.host.name_root(self._identity).replace(names.EPISODE, names.EPISODE_START, 1)
+        marker = self._segment.span(name, self._span_context, start_time=span.started, place={})
+        attributes = span.encoded.copy()
+        attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
+        marker.encoded.update(attributes)
+        marker.pending = span.pending and {**span.pending}
+        return marker
 
 
 def _links(ambient: Span | None, group: object, group_id: str | None) -> list[Link]:
@@ -285,7 +366,7 @@ def _links(ambient: Span | None, group: object, group_id: str | None) -> list[Li
     return links
 
 
-def template(host: Host, facts: Mapping[str, Any], faults: Faults) -> Template:
+def template(host: RunRecorder, facts: Mapping[str, Any], faults: Faults) -> Template:
     """Return a template of these facts, as `mttp.Episode` names them."""
     attributes = codec.identity({}, faults, facts)
     _hide_secrets(host, attributes)
@@ -307,7 +388,7 @@ def _identity(
     return attributes
 
 
-def _hide_secrets(host: Host, attributes: dict[str, Any]) -> None:
+def _hide_secrets(host: RunRecorder, attributes: dict[str, Any]) -> None:
     """Redact secrets in an environment's arguments, and name them in the omissions."""
     document, omissions = attributes.get(a.ENV_KWARGS), list[str]()
     if document is not None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Self
 
@@ -18,9 +18,12 @@ from mttp.model import baselines, ids
 from mttp.model.episodes import Episode, Group
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet
-from mttp.recording.handle import Host, ScoredHandle
+from mttp.recording.handle import ScoredHandle
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.targets import link, target
+
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = ["Member", "OpenGroup"]
 
@@ -76,7 +79,7 @@ class OpenGroup(ScoredHandle):
 
     def __init__(
         self,
-        host: Host | None,
+        host: RunRecorder | None,
         span: RecordingSpan | None = None,
         stated: Group | None = None,
         *,

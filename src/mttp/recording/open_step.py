@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanKind
 from typing_extensions import Unpack
 
 from mttp.codec import calls, content, rewards, steps, tokens
@@ -30,55 +30,38 @@ from mttp.recording.handle import (
     SPAN_KEY,
     STEP_KEY,
     TRAJECTORY_KEY,
-    Host,
     ScoredHandle,
     current,
     document_of,
     settled,
 )
 from mttp.recording.open_call import OpenCall, no_call
-from mttp.recording.segment import Segment
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from mttp.recording.run_recorder import RunRecorder
     from mttp.recording.trajectory import Trajectory
 
 __all__ = ["OpenStep"]
 
 
-class StepOwner(Protocol):
-    """The episode or agent of a step, as the step uses it."""
-
-    _host: Host | None
-    """The session; None for an inert handle."""
-
-    @property
-    def _segment(self) -> Segment:
-        """Creates its spans."""
-
-    @property
-    def _block_context(self) -> Context | None:
-        """The context of its block, until the block ends."""
-
-    def _scores(self, value: object, components: Mapping[str, float]) -> Mapping[str, Any] | None:
-        """Return the attributes of a step's reward components; None if they need a scoring's span."""
-
-    def _step_ended(self, step: OpenStep) -> bool:
-        """Add the reward of an ended step; returns False if another thread has done so."""
-
-
 class OpenStep(ScoredHandle):
-    """An open step."""
+    """
+    An open step.
 
+    One of another process can be scored here, and can have calls.
+    """
+
+    _ACCEPTED = frozenset({"reward", "a call", "end"})
     _reward: float | None = None
     _invalid = False
     _flags: Mapping[str, bool] = MappingProxyType({})
     _calls: Sequence[OpenCall] = ()
 
     def __init__(
-        self, owner: StepOwner, host: Host | None, span: RecordingSpan | None, index: int = 0
+        self, owner: Trajectory, host: RunRecorder | None, span: RecordingSpan | None, index: int = 0
     ) -> None:
         self._owner = owner
         self._host = host
@@ -99,14 +82,9 @@ class OpenStep(ScoredHandle):
         return context  # type: ignore[no-any-return]
 
     @property
-    def _span_context(self) -> SpanContext:
-        """The context of the span whose children its scorings and calls are."""
-        return cast(RecordingSpan, self._span).identity
-
-    @property
     def _place(self) -> dict[str, Any]:
         """The attributes that assign its scorings and calls to the step."""
-        return steps.place(cast(RecordingSpan, self._span).encoded)
+        return {a.STEP_INDEX: self._index, **self._owner._place}
 
     @property
     def index(self) -> int:
@@ -198,7 +176,8 @@ class OpenStep(ScoredHandle):
             return
         span = cast(RecordingSpan, self._span)
         is_number = type(value) is float  # the usual case
-        if scoring or value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None):
+        is_whole = value is rewards.COMPUTED or not (is_number or rewards.stated(value) is None)
+        if scoring or is_whole or self._is_remote:
             faults: Faults = []
             reward = self._as_latest(rewards.make(value, faults, **scoring))
             self._score(reward, faults, document_of(value))
@@ -231,6 +210,8 @@ class OpenStep(ScoredHandle):
             self._remember_scoring(scoring, reward, document)
 
     def _set_reward(self, value: float | None, status: str, raw: str | None) -> None:
+        if self._is_remote:
+            return
         span = cast(RecordingSpan, self._span)
         if a.STEP_REWARD_STATUS in span.encoded:
             span.forget(steps.REWARD_KEYS)
@@ -299,7 +280,7 @@ class OpenStep(ScoredHandle):
         call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
         opened = self._open_call(call)
         if messages is not None and opened._span is not None:
-            opened._ask(cast("Trajectory", self._owner)._conversation, messages)
+            opened._ask(self._owner._conversation, messages)
         return opened
 
     @quiet_but(no_call)
@@ -324,8 +305,9 @@ class OpenStep(ScoredHandle):
     ) -> None:
         """End the step; `end_time` is in nanoseconds since the Unix epoch, by default now."""
         if self._accepts("end"):
-            if terminated is not None or truncated is not None:
-                self.record(terminated=terminated, truncated=truncated)
+            flags = {"terminated": terminated, "truncated": truncated}
+            if not self._is_refused(flags) and (terminated is not None or truncated is not None):
+                self.record(**flags)
             self._finish(end_time=end_time)
 
     def _finish(
@@ -338,7 +320,11 @@ class OpenStep(ScoredHandle):
     ) -> None:
         span: RecordingSpan = self._span  # type: ignore[assignment]  # an inert step is never finished
         if self._calls:
-            self._end_children(call for call in self._calls if not call.ended)
+            ended = end_time if self._is_remote else None
+            self._end_children((call for call in self._calls if not call.ended), end_time=ended)
+        if self._is_remote:
+            self._has_left = True
+            return
         if error_type is not None:
             span.fail(error_type, error_message)
         if self._owner._step_ended(self) and span._end_time is None:  # the program may have ended the span
@@ -348,5 +334,5 @@ class OpenStep(ScoredHandle):
 
     def _conclude(self, end_time: int | None) -> None:
         """End the step that an error has left open."""
-        if self._owner._step_ended(self):
+        if not self._is_remote and self._owner._step_ended(self):
             super()._conclude(end_time)

@@ -26,10 +26,9 @@ from typing_extensions import ParamSpec
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import current_session, never_raises, recording_session
 from mttp.recording.current import current_episode, current_step, current_trajectory
-from mttp.recording.episode_context import AgentContext, EpisodeContext, StepContext
 from mttp.recording.handle import detach
 from mttp.recording.open_agent import OpenAgent
-from mttp.recording.remote_episode import RemoteEpisode
+from mttp.recording.remote_episode import EpisodeContext, RemoteEpisode
 
 __all__ = ["KEYS", "bind_context", "extract", "inject"]
 
@@ -116,10 +115,8 @@ def _current_context() -> EpisodeContext | None:
         root=episode._root,
         ambient=ambient if ambient.trace_id == innermost.trace_id else innermost,
         next_index=trajectory._updated()._next_index,
-        agent=AgentContext(trajectory.id, trajectory._span_context)
-        if isinstance(trajectory, OpenAgent)
-        else None,
-        step=None if own_step is None else StepContext(own_step.index, own_step._span_context),
+        agent=(trajectory.id, trajectory._span_context) if isinstance(trajectory, OpenAgent) else None,
+        step=None if own_step is None else (own_step.index, own_step._span_context),
         baggage={name: value for name, value in baggage.get_all().items() if name not in KEYS.values()},
     )
 
@@ -167,9 +164,9 @@ def _entries(episode_context: EpisodeContext) -> dict[str, str]:
     if episode_context.group is not None:
         entries["group"] = episode_context.group
     if episode_context.agent is not None:
-        entries |= {"agent_id": episode_context.agent.id, "agent": _hex(episode_context.agent.span)}
+        entries |= {"agent_id": episode_context.agent[0], "agent": _hex(episode_context.agent[1])}
     if episode_context.step is not None:
-        entries |= {"step_index": str(episode_context.step.index), "step": _hex(episode_context.step.span)}
+        entries |= {"step_index": str(episode_context.step[0]), "step": _hex(episode_context.step[1])}
     return entries
 
 
@@ -264,22 +261,14 @@ def _episode_context(
         root=_span(entries, "root", ambient),
         ambient=ambient,
         next_index=_index(entries, "next_index"),
-        agent=_agent(entries, ambient),
-        step=_step(entries, ambient),
+        agent=(entries.get("agent_id", ""), _span(entries, "agent", ambient))
+        if entries.keys() & {"agent", "agent_id"}
+        else None,
+        step=(_index(entries, "step_index"), _span(entries, "step", ambient))
+        if entries.keys() & {"step", "step_index"}
+        else None,
         baggage=rest,
     )
-
-
-def _agent(entries: Mapping[str, str], ambient: SpanContext) -> AgentContext | None:
-    if entries.keys().isdisjoint(("agent", "agent_id")):
-        return None
-    return AgentContext(entries.get("agent_id", ""), _span(entries, "agent", ambient))
-
-
-def _step(entries: Mapping[str, str], ambient: SpanContext) -> StepContext | None:
-    if entries.keys().isdisjoint(("step", "step_index")):
-        return None
-    return StepContext(_index(entries, "step_index"), _span(entries, "step", ambient))
 
 
 def _span(entries: Mapping[str, str], name: str, ambient: SpanContext) -> SpanContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mttp.codec import fields, rewards
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
@@ -12,13 +12,14 @@ from mttp.model import clock
 from mttp.model.declarations import keys, table
 from mttp.model.episodes import Agent, Episode, Reward, Step
 from mttp.otlp.spans import RecordingSpan
-from mttp.recording.arguments import EPISODE_ENDING
-from mttp.recording.episode_facts import EPISODE_FACTS
-from mttp.recording.handle import Host
+from mttp.recording.arguments import EPISODE_ENDING, EPISODE_FACTS
 from mttp.recording.open_call import OpenCall
 from mttp.recording.open_episode import OpenEpisode, inert
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = ["record"]
 
@@ -32,7 +33,7 @@ _ENDING = sorted(EPISODE_ENDING & {field.name for field in table(Episode)} - {"i
 
 
 def record(
-    host: Host,
+    host: RunRecorder,
     episode: Episode,
     *,
     start_time: int | None = None,
@@ -102,7 +103,7 @@ def _ending(opened: OpenEpisode, episode: Episode) -> dict[str, Any]:
 def _keep_return(opened: Trajectory, value: Episode | Agent) -> None:
     """Keep the value's return if the scorings and steps give another one."""
     if value.return_ is not None and value.return_ != opened.return_:
-        opened._rewards.state_return(value.return_)
+        opened._stated_return = value.return_
 
 
 def _score(opened: Trajectory, value: Episode | Agent, start: int, end: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry import baggage, trace
 from opentelemetry import context as otel_context
@@ -13,19 +14,46 @@ from opentelemetry.trace import SpanContext
 from mttp.codec import segments
 from mttp.model import ids
 from mttp.otlp.spans import AmbientSpan, RecordingSpan
-from mttp.recording.episode_context import EpisodeContext
-from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, Host, current, settled
+from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current, settled
+from mttp.recording.open_agent import OpenAgent
 from mttp.recording.open_episode import OpenEpisode
-from mttp.recording.remote import RemoteAgent, RemoteHandle, RemoteStep
+from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["RemoteEpisode"]
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
+
+__all__ = ["EpisodeContext", "RemoteEpisode"]
 
 
-class RemoteEpisode(RemoteHandle, OpenEpisode):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeContext:
+    """The current episode, agent and step, as one process passes them to another."""
+
+    run_id: str
+    """The run's id."""
+    episode_id: str
+    """The episode's id."""
+    root: SpanContext
+    """The root span."""
+    ambient: SpanContext
+    """The current span: the span of the step or episode, or one below it."""
+    next_index: int
+    """The index of the next step, of the agent if there is one."""
+    agent: tuple[str, SpanContext] | None = None
+    """The id and the span of the current agent."""
+    step: tuple[int, SpanContext] | None = None
+    """The index of the current step, in the episode or among the agent's steps, and its span."""
+    group: str | None = None
+    """The group's id."""
+    baggage: Mapping[str, object] = field(default_factory=dict)
+    """The user's own baggage."""
+
+
+class RemoteEpisode(OpenEpisode):
     """
     The part of another process's episode that this process records.
 
@@ -34,65 +62,54 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     `end`, or the end of the block, ends the part and records its span count.
     """
 
-    _ambient_span: AmbientSpan | None = None
+    _is_remote = True
     _ACCEPTED = frozenset({"step", "tool_call", "agent", "reward", "metric", "set_metadata", "end"})
+    _ambient_span: AmbientSpan | None = None
+    _step: OpenStep | None = None
+    _agent: OpenAgent | None = None
 
     def __init__(
         self,
-        host: Host | None,
+        host: RunRecorder | None,
         context: EpisodeContext | None = None,
         *,
         at_end: Callable[[], object] | None = None,
     ) -> None:
         self._episode_context = context
         self._at_end = at_end
-        self._step: RemoteStep | None = None
-        self._agent: RemoteAgent | None = None
         self._segment_id = ""
         if host is None or context is None:
             Trajectory.__init__(self, None)
             return
         self._segment_id = f"{ids.span_id():016x}"
         identity = segments.identity(context.run_id, context.episode_id, self._segment_id)
-        segment = Segment(
-            host,
-            context.root.trace_id,
-            context.episode_id,
-            identity,
-            steps=host.steps,
-            flags=context.root.trace_flags,
-        )
-        Trajectory.__init__(self, segment)
-        self._span = self._segment.span(names.SEGMENT, context.root, place={})
-        self._continue_at(context)
+        flags, episode_id = context.root.trace_flags, context.episode_id
+        segment = Segment(host, context.root.trace_id, episode_id, identity, steps=host.steps, flags=flags)
+        span = segment.span(names.SEGMENT, context.root, place={})
+        Trajectory.__init__(self, segment, span)
+        self._own_context = context.root
         group = {} if context.group is None else {a.GROUP_ID: context.group}
         self._identity = {a.RUN_ID: context.run_id, a.EPISODE_ID: context.episode_id, **group}
+        self._continue_at(context)
         host.part_started(self)
 
     def _continue_at(self, context: EpisodeContext) -> None:
         """Continue with the agent and the step that were current."""
-        if context.agent is None:
-            self._next_index = context.next_index  # the earlier steps belong to another process
-        else:
-            self._agent = RemoteAgent(self, context.agent, context.next_index)
-            self._agents = {context.agent.id: self._agent}
+        trajectory: Trajectory = self
+        if context.agent is not None:
+            id, span_context = context.agent
+            trajectory = self._agent = OpenAgent(self, id, remote=span_context)
+            self._agents = {id: self._agent}
+        trajectory._next_index = context.next_index  # the earlier steps belong to another process
         if context.step is not None:
-            self._step = RemoteStep(self._agent or self, context.step)
+            index, span_context = context.step
+            self._step = OpenStep(trajectory, self._host, self._span, index)
+            self._step._is_remote, self._step._own_context = True, span_context
 
     @property
     def segment_id(self) -> str:
         """The part's id, which all its spans have; empty for an inert handle."""
         return self._segment_id
-
-    @property
-    def _span_context(self) -> SpanContext:
-        """The context of the episode's root span."""
-        return cast(EpisodeContext, self._episode_context).root
-
-    @property
-    def span_id(self) -> str:
-        """The span id of the episode's root, 16 hex digits; empty for an inert handle."""
-        return f"{self._span_context.span_id:016x}" if self else ""
 
     def _as_context(self) -> Context:
         episode = cast(EpisodeContext, self._episode_context)
@@ -109,9 +126,6 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
     def _current_span(self) -> AmbientSpan | None:
         return self._ambient_span
 
-    def _repeat_reward(self, scoring: Mapping[str, Any]) -> None:
-        """Do nothing: the root span belongs to the process that started the episode."""
-
     def _finish(
         self,
         *,
@@ -120,7 +134,7 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         end_time: int | None = None,
         **facts: Any,
     ) -> None:
-        self._refuse_facts(facts)
+        self._is_refused(facts)
         parts = [*([] if self._step is None else [self._step]), *self.agents]
         self._end_children((part for part in parts if not part.ended), end_time=end_time)
         self._finish_steps(end_time=end_time)
@@ -128,19 +142,12 @@ class RemoteEpisode(RemoteHandle, OpenEpisode):
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:
-            self._close()
+            self._closing = True
             self._segment.host.part_ended(self)
             span.values[a.SEGMENT_SPAN_COUNT] = self._segment.spans + 1
         self._end_span(end_time)
         if self._at_end is not None:
             self._attempt(self._at_end)
 
-    def _write_marker(self) -> None:
-        """Record the start marker, unless it is recorded or the part has ended; called before each write."""
-        with self._lock:
-            if self._marked or self.ended or self._closing:
-                return
-            self._marked = True
-            start = cast(RecordingSpan, self._span).started
-            marker = self._segment.span(names.SEGMENT_START, self._span_context, start_time=start, place={})
-            marker.end_at_once()
+    def _marker(self, span: RecordingSpan) -> RecordingSpan:
+        return self._segment.span(names.SEGMENT_START, self._span_context, start_time=span.started, place={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from opentelemetry.trace import Link, SpanContext, SpanKind
 
@@ -19,9 +19,9 @@ from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trace
 from mttp.recording import provenance
-from mttp.recording.handle import BuffersSteps, HasStartMarker
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_group import OpenGroup
+from mttp.recording.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.transports.export_target import ExportTarget
@@ -96,8 +96,8 @@ class RunRecorder:
         self._started = self._clock.now()
         self._ended: int | None = None
         self._status = "completed"
-        self._without_marker: dict[int, HasStartMarker] = {}
-        self._buffers: dict[int, BuffersSteps] = {}
+        self._without_marker: dict[int, OpenEpisode] = {}
+        self._buffers: dict[int, StepBuffer] = {}
         self.open_groups: dict[int, OpenGroup] | None = None
         """Groups that are open, by the ids of their handles; None before the first one."""
         self._marker_lock = threading.Lock()
@@ -176,7 +176,7 @@ class RunRecorder:
             shown, _ = self._config.logged.fault(f"{kind}: {detail}" if detail else kind)
             log.warning("mttp: %s (counted in session.stats.faults; not logged again)", shown)
 
-    def episode_started(self, episode: HasStartMarker) -> int:
+    def episode_started(self, episode: OpenEpisode) -> int:
         """Register an episode that started, and return its index."""
         self._without_marker[id(episode)] = episode
         for pipeline in self.pipelines:
@@ -198,7 +198,7 @@ class RunRecorder:
         for pipeline in self.pipelines:
             pipeline.wake()
 
-    def episode_ended(self, episode: HasStartMarker) -> None:
+    def episode_ended(self, episode: OpenEpisode) -> None:
         """Register the end of an episode."""
         self._without_marker.pop(id(episode), None)
         next(self._finished)
@@ -208,14 +208,14 @@ class RunRecorder:
         for group in list((self.open_groups or {}).values()):
             group._add_failed(episode)
 
-    def part_started(self, part: HasStartMarker) -> None:
+    def part_started(self, part: OpenEpisode) -> None:
         """Register a part of another process's episode."""
         with self.stats.lock:
             self._parts += 1
         self._without_marker[id(part)] = part
         self.wake()
 
-    def part_ended(self, part: HasStartMarker) -> None:
+    def part_ended(self, part: OpenEpisode) -> None:
         """Register the end of that part."""
         self._without_marker.pop(id(part), None)
         with self.stats.lock:
@@ -232,7 +232,7 @@ class RunRecorder:
             self._has_new_facts = True
             self.wake()
 
-    def add_buffer(self, steps: BuffersSteps) -> None:
+    def add_buffer(self, steps: StepBuffer) -> None:
         """Register a buffer of steps, which the background thread writes."""
         key = id(steps)
         self._buffers[key] = steps  # one bytecode, because a writer may replace the mapping at any time
@@ -284,7 +284,7 @@ class RunRecorder:
             self._marker_thread = threading.get_ident()
             try:
                 for key, episode in list(self._without_marker.items()):
-                    self._mark(key, cast(OpenEpisode, episode))
+                    self._mark(key, episode)
                 buffers, self._buffers = self._buffers, {}
                 for steps in buffers.values():
                     steps.write(wait=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
@@ -14,9 +14,11 @@ from mttp.model.clock import offset
 from mttp.model.episodes import Call, Grade, Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SAMPLED, SPANS, RecordingSpan, Trace
-from mttp.recording.handle import Host
 from mttp.recording.open_call import OpenCall
 from mttp.semconv import attributes as a
+
+if TYPE_CHECKING:
+    from mttp.recording.run_recorder import RunRecorder
 
 __all__ = ["Segment"]
 
@@ -32,7 +34,7 @@ class Segment(Trace):
 
     def __init__(
         self,
-        host: Host,
+        host: RunRecorder,
         trace_id: int,
         episode_id: str = "",
         identity: Mapping[str, Any] | None = None,

@@ -35,14 +35,12 @@ from mttp.model.version import __version__
 from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
 from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
 from mttp.recording import record_value
-from mttp.recording.arguments import check_names
+from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import inert_episode
-from mttp.recording.episode_context import EpisodeContext
-from mttp.recording.episode_facts import EPISODE_FACTS, EpisodeFacts
 from mttp.recording.loss_summary import loss_summary
 from mttp.recording.observers import Observers
 from mttp.recording.open_episode import OpenEpisode, Template, template
-from mttp.recording.remote_episode import RemoteEpisode
+from mttp.recording.remote_episode import EpisodeContext, RemoteEpisode
 from mttp.recording.run_recorder import RunConfig, RunRecorder
 from mttp.recording.scoring import watch
 from mttp.semconv import SCHEMA_URL

@@ -8,12 +8,12 @@ from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanContext
 from typing_extensions import Self, Unpack
 
 from mttp.codec import calls, rewards
 from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
+from mttp.codec.segments import states_total, total
 from mttp.codec.transitions import RowSchema
 from mttp.model.episodes import Call, Reward
 from mttp.model.interrupts import raise_interrupt
@@ -21,7 +21,6 @@ from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.arguments import SCORE_FACTS, RewardValue, ScoreFacts, check_names
 from mttp.recording.conversation import Conversation
-from mttp.recording.episode_rewards import EpisodeRewards
 from mttp.recording.handle import (
     SPAN_KEY,
     STEP_KEY,
@@ -51,12 +50,18 @@ class Trajectory(ScoredHandle):
     """A sequence of steps with a reward of its own, and with the sum of the rewards so far."""
 
     # Rare attributes have defaults on the class, because episodes are created in the training loop.
-    _own_context: SpanContext | None = None
     _step_attributes: dict[str, Any] | None = None
     _step_buffer: StepBuffer | None = None
     _score_keys: frozenset[str] = frozenset()
     """The attributes of reward components that its steps have."""
-    _lazy_rewards: EpisodeRewards | None = None
+    _total: Reward | None = None
+    """The scoring that states its total reward."""
+    _stated_return: float | None = None
+    """The total that an earlier recording states."""
+    _invalid_steps = 0
+    """The number of steps with an invalid reward."""
+    _is_step_not_ok = False
+    """Whether a step has a numeric reward with a status other than ok."""
     _lazy_conversation: Conversation | None = None
     _late_calls: Sequence[OpenCall] = ()
     """Calls within steps that had ended."""
@@ -95,13 +100,6 @@ class Trajectory(ScoredHandle):
         """What is current in its place once it has ended."""
         return self._outer
 
-    @property
-    def _span_context(self) -> SpanContext:
-        """The context of the span whose children its steps and scorings are."""
-        if self._own_context is None:
-            self._own_context = cast(RecordingSpan, self._span).identity
-        return self._own_context
-
     def _as_context(self) -> Context:
         outer = settled(current())
         self._remember_outer(outer.get(TRAJECTORY_KEY))
@@ -116,18 +114,6 @@ class Trajectory(ScoredHandle):
     ) -> None:
         self._block_context = None  # no reference cycle: an episode must not wait for the garbage collector
         super().__exit__(kind, error, trace)
-
-    def _close(self) -> None:
-        """Accept no more steps; the caller holds the lock."""
-        self._closing = True
-
-    @property
-    def _rewards(self) -> EpisodeRewards:
-        """The rewards so far."""
-        with self._lock:
-            if self._lazy_rewards is None:
-                self._lazy_rewards = EpisodeRewards(self._step_rewards)
-            return self._lazy_rewards
 
     @property
     def _conversation(self) -> Conversation:
@@ -166,22 +152,33 @@ class Trajectory(ScoredHandle):
     @property
     def step_reward_sum(self) -> float | None:
         """The sum of the step rewards that are numbers; None if no ended step has one."""
-        return self._updated()._rewards.step_sum
+        return self._updated()._returns()[1]
 
     @property
     def _is_valid(self) -> bool:
         """Whether the total, or else each step reward, has the status ok; False for a floor reward."""
-        return self._updated()._rewards.is_valid
+        self._updated()
+        return not self._is_step_not_ok if self._total is None else self._total.status == "ok"
 
     @property
     def return_basis(self) -> str | None:
         """episode if a total was stated, steps if only step rewards were, None without rewards."""
-        return self._updated()._rewards.basis
+        return self._updated()._returns()[2]
 
     @property
     def return_(self) -> float | None:
         """The return so far; None if it is not known."""
-        return self._updated()._rewards.return_
+        return self._updated()._returns()[0]
+
+    def _returns(self) -> tuple[float | None, float | None, str | None]:
+        """Return the return, the sum of the step rewards, and the return's basis."""
+        of_steps = total(self._step_rewards)
+        if self._stated_return is not None:
+            return self._stated_return, of_steps, "episode"
+        if self._total is not None:
+            return self._total.value, of_steps, "episode"
+        is_rewarded = bool(self._step_rewards or self._invalid_steps)
+        return None if self._invalid_steps else of_steps, of_steps, "steps" if is_rewarded else None
 
     # Called by the training loop.
 
@@ -224,17 +221,17 @@ class Trajectory(ScoredHandle):
         return step
 
     def _begin(self, index: int, start_time: int | None) -> OpenStep:
-        segment, base = self._segment, self._step_attributes
-        if base is None:
-            base = self._step_attributes = {**segment.identity, **self._place}
+        segment = self._segment
+        if self._step_attributes is None:
+            self._step_attributes = {**segment.identity, **self._place}
         next_id = segment.host.next_step_id  # a local first: Python calls an instance attribute more slowly
-        attributes = base.copy()
+        attributes = self._step_attributes.copy()
         attributes[a.STEP_INDEX] = index
         span = RecordingSpan(
             names.STEP,
             attributes,
             segment,
-            self._span_context,
+            self._own_context or self._span_context,
             span_id=next_id(),
             start_time=start_time,
             above=self._span,
@@ -290,8 +287,12 @@ class Trajectory(ScoredHandle):
         self._score(self._as_latest(reward), faults, document_of(value))
 
     def _score(self, reward: Reward, faults: Faults, document: str = "") -> None:
-        """Set the reward, and record its scoring unless it was recorded when a reward spec computed it."""
-        self._rewards.total(reward)
+        """
+        Set the reward, and record its scoring unless it was recorded when a reward spec computed it.
+
+        A missing or abstained one states no total.
+        """
+        self._total = reward if states_total(reward) else None
         span = cast(RecordingSpan, self._span)
         if reward.span_id and reward.span_id == self._scoring:
             self._repeat_reward(rewards.encode(reward, []))
@@ -302,6 +303,8 @@ class Trajectory(ScoredHandle):
 
     def _repeat_reward(self, scoring: Mapping[str, Any]) -> None:
         """Repeat a scoring's scalars on its own span, where samplers and trace queries look for them."""
+        if self._is_remote:
+            return
         span = cast(RecordingSpan, self._span)
         span.forget(rewards.KEYS)
         span.encoded.update({key: value for key, value in scoring.items() if key in rewards.KEYS})
@@ -314,10 +317,9 @@ class Trajectory(ScoredHandle):
             return False
         if step._reward is not None:
             self._step_rewards.append(step._reward)
-            if step._invalid:
-                self._rewards.mark_not_ok()
-        elif step._invalid:
-            self._rewards.invalid()
+            self._is_step_not_ok |= step._invalid
+        else:
+            self._invalid_steps += step._invalid
         if step._flags:
             with self._lock:
                 self._end_flags = {**self._end_flags, **step._flags}
@@ -354,7 +356,8 @@ class Trajectory(ScoredHandle):
             first = self._next_index
             self._next_index += count
             self._steps += count
-            self._rewards.steps(step_rewards, invalid=invalid)
+            self._step_rewards.extend(step_rewards)
+            self._invalid_steps += invalid
             self._end_flags = {**self._end_flags, **flags}
         self._segment.host.count_packed_steps(count)
         return first
