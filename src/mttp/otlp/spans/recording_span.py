@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import traceback
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
@@ -282,8 +281,9 @@ class RecordingSpan(Outlasted, SpanData):
 
     def _inside(self) -> Self:
         """Return a copy to be written, for which nothing stands."""
-        span = copy.copy(self)
-        span.outside = None
+        span = object.__new__(type(self))
+        span.__dict__.update(self.__dict__)
+        del span.outside
         return span
 
     def _show_end(self, observers: SpanObserver) -> None:
