@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -611,6 +611,59 @@ def test_vector_environments_are_packed_by_environment() -> None:
 
     for expected, actual in zip(run("spans"), run("packed"), strict=True):
         assert_same(expected, actual, ignore=OTHERWISE)
+
+
+def test_an_episode_of_a_vector_environment_is_two_spans(tmp_path: Path) -> None:
+    """
+    The root and one block of all steps, since no program uses a step of one of several environments.
+    """
+    with mttp.configure(f"file://{tmp_path}/a.jsonl") as session:
+        envs = mttp.wrap(gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
+        envs.reset(seed=3)
+        for number in range(8):
+            envs.step(np.array([number % 2, 0]))
+        envs.close()
+
+    spans = Counter(span.trace_id for span in mttp.scan(tmp_path / "a.jsonl"))
+    episodes = mttp.read(session).episodes
+    assert [(2, 8), (2, 8)] == [(spans[episode.trace_id], len(episode.steps)) for episode in episodes]
+
+
+def test_arrays_that_a_vector_environment_reuses_are_copied() -> None:
+    """
+    Observations, actions and rewards are recorded as they were when the step ended.
+    """
+
+    class Reusing(gymnasium.vector.VectorEnv):  # type: ignore[type-arg]
+        num_envs = 1
+        metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+        single_observation_space = gymnasium.spaces.Box(0, 9, (2,), np.float32)
+        single_action_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+        observation_space = gymnasium.spaces.Box(0, 9, (1, 2), np.float32)
+        action_space = gymnasium.spaces.Box(0, 9, (1, 1), np.float32)
+        state, paid = np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32)
+        no = np.zeros(1, bool)
+
+        def reset(self, **_: Any) -> Any:
+            return self.state, {}
+
+        def step(self, actions: Any) -> Any:
+            for array in (self.state, self.paid, actions):
+                array += 1
+            return self.state, self.paid, self.no, self.no, {}
+
+    with mttp.configure("memory://", steps="packed") as session:
+        envs = mttp.wrap(Reusing())
+        envs.reset()
+        actions = np.zeros((1, 1), np.float32)
+        for _ in range(3):
+            envs.step(actions)
+        envs.close()
+
+    steps = mttp.read(session).episodes[0].steps
+    assert [([n, n], [n], n + 1) for n in range(3)] == [
+        (step.observation.tolist(), step.action.tolist(), step.reward) for step in steps
+    ]
 
 
 def test_what_shows_the_environment_s_state_is_copied() -> None:

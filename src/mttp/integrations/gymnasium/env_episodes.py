@@ -198,14 +198,18 @@ class EnvEpisodes:
         faults: Faults = []
         terminated, truncated = infos.flags(terminated, truncated, faults)
         self.is_over = terminated or truncated
-        if self._step is None or self._open is None:
+        if self.buffered_steps is not None:
+            self.buffered_steps.faults.extend(faults)
+            self.buffered_steps.take(reward, terminated, truncated, info, at=at)
+        elif self._step is not None and self._open is not None:
+            note_faults(self._step, faults)
+            self.end_step(self._step, reward, terminated, truncated, info, at=at)
+        else:
             return
-        note_faults(self._step, faults)
-        self.end_step(self._step, reward, terminated, truncated, info, at=at)
         if terminated or truncated:
             self.end_episode(observation, terminated, truncated, info, at=at)
         else:
-            self._observe(observation, at)
+            self.observe(observation, at=at)
 
     def end_step(
         self, step: OpenStep, reward: Any, terminated: bool, truncated: bool, info: Any, *, at: int

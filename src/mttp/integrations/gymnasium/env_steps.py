@@ -30,7 +30,7 @@ from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 
-__all__ = ["EnvSteps", "EnvStepsOwner"]
+__all__ = ["EnvSteps", "EnvStepsOwner", "kept_reward", "raw_kind", "row_schema"]
 
 _T = TypeVar("_T")
 Failed = Callable[[str, Exception], None]
@@ -124,8 +124,8 @@ class EnvSteps:
         self._session = session
         self._recorder = session._recorder
         self._options = options
-        self._kind = _kind(observation, options.max_bytes)
-        self._schema = _schema(self._kind, options.max_bytes)
+        self._kind = raw_kind(observation, options.max_bytes)
+        self._schema = row_schema(self._kind, options.max_bytes)
         expected_kind: tuple[Any, Any] = self._kind if options.observations and self._kind else _NO_KIND
         self._dtype, self._shape = expected_kind
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
@@ -147,7 +147,7 @@ class EnvSteps:
         return (
             self._recorder is session._recorder
             and self._options is options
-            and self._kind == _kind(observation, options.max_bytes)
+            and self._kind == raw_kind(observation, options.max_bytes)
         )
 
     def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
@@ -276,8 +276,16 @@ class EnvSteps:
             self._step, self._buffer.start_time = None, at
             self._needs_handle, self._is_of_kind, self._faults = False, True, []
         else:
-            kept = reward if type(reward) in _IMMUTABLE else _copied(reward)
-            row = self._observation, self._action, kept, terminated, truncated, None, scores or None, at
+            row = (
+                self._observation,
+                self._action,
+                kept_reward(reward),
+                terminated,
+                truncated,
+                None,
+                scores or None,
+                at,
+            )
             self._rows.append(row)
         if terminated or truncated:
             self._base_context = None
@@ -311,7 +319,7 @@ class EnvSteps:
     def _set_observation(self, kept: Any, faults: Faults) -> None:
         """Set the next step's observation to a copy that is not changed any more."""
         self._faults = faults
-        kind = _kind(kept, self._options.max_bytes)
+        kind = raw_kind(kept, self._options.max_bytes)
         self._is_of_kind = kind == self._kind
         self._needs_handle = bool(faults) or not self._is_of_kind
         self._observation = kept.tobytes() if kind and self._is_of_kind else kept
@@ -364,13 +372,16 @@ class EnvSteps:
         self._owner.fail(error)
 
 
-def _schema(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
+def row_schema(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
+    """Return the schema of rows whose observations are of this kind."""
     dtype, shape = kind or (None, ())
     return transitions.RowSchema(dtype, shape, max_bytes)
 
 
-def _copied(reward: Any) -> Any:
+def kept_reward(reward: Any) -> Any:
     """Return a copy of a reward array, which the environment may change; other rewards, or their text."""
+    if type(reward) in _IMMUTABLE:
+        return reward
     try:
         found = as_array(reward)
         return reward if found is None else found.copy()
@@ -379,7 +390,7 @@ def _copied(reward: Any) -> Any:
         return scalar_text(reward)
 
 
-def _kind(value: Any, max_bytes: int) -> _Kind | None:
+def raw_kind(value: Any, max_bytes: int) -> _Kind | None:
     """Return an array's dtype and shape; None for other values, and for arrays that are not recorded raw."""
     if type(value) is not np.ndarray or not value.ndim or value.nbytes > max_bytes:
         return None

@@ -12,6 +12,7 @@ from gymnasium.vector.utils import iterate
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts, infos
 from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
+from mttp.integrations.gymnasium.member_steps import MemberSteps
 from mttp.integrations.gymnasium.seeding import Seeding
 from mttp.integrations.nesting import EVERYTHING
 from mttp.integrations.options import Options
@@ -47,7 +48,8 @@ class RecordedVectorEnv:
         self._over = [False] * count
         self._reset_indices = list(range(count))
         self._episodes = [
-            EnvEpisodes(options, partial(facts.of_member, vector, index)) for index in range(count)
+            EnvEpisodes(options, partial(facts.of_member, vector, index), buffered_steps=MemberSteps)
+            for index in range(count)
         ]
 
     def use(self, options: Options) -> None:
@@ -94,6 +96,8 @@ class RecordedVectorEnv:
         for episodes, over, env_action in zip(self._episodes, self._over, actions, strict=True):
             if not over:
                 episodes.start_step(env_action)
+                if episodes.buffered_steps is not None:
+                    episodes.buffered_steps.act(env_action)
 
     def after_step(self, result: Any, *, at: int) -> None:
         """Take the result of a step."""
@@ -147,6 +151,9 @@ class RecordedVectorEnv:
 
     def on_error(self, error: BaseException) -> None:
         """End all open steps and their episodes in error; a failed reset aborts the open episodes."""
+        for episodes in self._episodes:
+            if episodes.buffered_steps is not None:
+                episodes.buffered_steps.open_acting()
         if all(episodes.step is None for episodes in self._episodes):
             self.abort("reset", at=self._reset_at)
         for episodes in self._episodes:

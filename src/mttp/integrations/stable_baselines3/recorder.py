@@ -8,10 +8,10 @@ from weakref import ref
 
 from mttp.integrations.faults import guard
 from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
+from mttp.integrations.gymnasium.member_steps import MemberSteps
 from mttp.integrations.options import Options
 from mttp.integrations.stable_baselines3 import environments, facts
 from mttp.integrations.stable_baselines3.rollout import Rollout
-from mttp.integrations.stable_baselines3.rollout_steps import RolloutSteps
 from mttp.integrations.stable_baselines3.updates import ModelUpdates
 from mttp.model.clock import Clock
 from mttp.recording import configuration
@@ -80,7 +80,7 @@ class ModelRecorder:
             EnvEpisodes(
                 self._options,
                 environments.identity(vector, index),
-                buffered_steps=RolloutSteps,
+                buffered_steps=MemberSteps,
             )
             for index in range(vector.num_envs)
         ]
@@ -141,7 +141,8 @@ class ModelRecorder:
         episode = episodes.episode
         if episodes.buffered_steps is not None:
             self._rollout.add(index, episode, episodes.buffered_steps.count)
-            episodes.buffered_steps.take(action, *result, estimates, at=at)
+            episodes.buffered_steps.act(action)
+            episodes.buffered_steps.take(*result, estimates, at=at)
         elif episodes.step is not None:
             if estimates is not None:
                 episodes.step.record(value_estimate=estimates[0], logprob=estimates[1])
