@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY, current, settled
-from mttp.recording.lazy_step import LazyStep
 from mttp.recording.open_episode import OpenEpisode, inert
 from mttp.recording.open_step import OpenStep
 from mttp.recording.trajectory import Trajectory
@@ -61,5 +60,5 @@ def _is_left_open(trajectory: Any) -> bool:
 
 
 def _unwrapped(found: object) -> object:
-    """Return the handle of a lazy step; any other object unchanged."""
-    return found.open() if isinstance(found, LazyStep) else found
+    """Return the handle of a step that is opened when it is called for; any other object unchanged."""
+    return found() if callable(found) else found

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from opentelemetry import context as otel_context
 from opentelemetry.context import Context
+from opentelemetry.trace import Span
 
 from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
@@ -25,7 +26,6 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.step_columns import MAX_BYTES
 from mttp.recording.current import inert_step
 from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
-from mttp.recording.lazy_step import LazyStep
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
@@ -67,6 +67,45 @@ class EnvStepsOwner(Protocol):
         """End the open step and its episode with an exception of the environment."""
 
 
+def _forwarded(name: str) -> Any:
+    """Return a method that calls this method of the step's span."""
+
+    def method(self: UnopenedStep, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self().span, name)(*args, **kwargs)
+
+    return method
+
+
+class UnopenedStep(Span):
+    """
+    The step and its span in the context, until either is used.
+
+    The step's handle is opened on first use, because most steps end unused.
+    """
+
+    def __init__(self, open: Callable[[], OpenStep]) -> None:
+        self.open = open
+        """Returns the step's handle; an inert one after the step has ended."""
+
+    def __call__(self) -> OpenStep:
+        """Return the step's handle."""
+        return self.open()
+
+    def is_recording(self) -> bool:
+        """Return True."""
+        return True
+
+    get_span_context = _forwarded("get_span_context")
+    set_attribute = _forwarded("set_attribute")
+    set_attributes = _forwarded("set_attributes")
+    add_event = _forwarded("add_event")
+    add_link = _forwarded("add_link")
+    update_name = _forwarded("update_name")
+    set_status = _forwarded("set_status")
+    record_exception = _forwarded("record_exception")
+    end = _forwarded("end")
+
+
 class EnvSteps:
     """
     Records steps as rows of the episode's buffer.
@@ -92,7 +131,6 @@ class EnvSteps:
         "_is_of_kind",
         "_is_stopped",
         "_kind",
-        "_lazy_step",
         "_lock",
         "_max_rows",
         "_needs_handle",
@@ -107,10 +145,11 @@ class EnvSteps:
         "_session",
         "_shape",
         "_step",
+        "_unopened",
     )
 
     _rows: list[Row]
-    _lazy_step: LazyStep
+    _unopened: UnopenedStep
     _claims: list[None]
     """Has one element while a step without a handle is open; popping it decides whether it gets one."""
     _observation: Any
@@ -158,10 +197,8 @@ class EnvSteps:
         self._episode, self._buffer, self._rows = episode, buffer, buffer.rows
         self._observed_at, self._step, self._is_stopped = at, None, False
         self._claims = []
-        self._lazy_step = LazyStep(partial(self._open, self._claims))
-        self._context = Context(
-            {SPAN_KEY: self._lazy_step, STEP_KEY: self._lazy_step, TRAJECTORY_KEY: episode}
-        )
+        self._unopened = UnopenedStep(partial(self._open, self._claims))
+        self._context = Context({SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: episode})
         self._set_observation(observation, faults)
         return True
 
@@ -180,7 +217,7 @@ class EnvSteps:
         """Stop recording; a step that is open gets a handle."""
         step = self._open(self._claims)
         # Returning the step, instead of a method of this object, avoids a reference cycle.
-        self._lazy_step.open = lambda: step
+        self._unopened.open = lambda: step
         self._base_context, self._is_stopped = None, True
 
     def set_context(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
