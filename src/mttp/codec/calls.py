@@ -30,23 +30,29 @@ _PARAMETERS = {
 }
 
 
-def span_name(operation: object, name: object) -> str:
+def span_name(operation: str, attributes: Mapping[str, Plain]) -> str:
     """Return the span's name, e.g. `chat qwen` or `execute_tool search`."""
-    word, rest = text(operation, []), "" if name is None else text(name, [])
-    return f"{word} {rest}" if rest else word
+    name = attributes.get((_TOOL if operation == EXECUTE_TOOL else _MODEL)["name"])
+    return f"{operation} {name}" if name else operation
 
 
-def encode(call: Call, faults: Faults) -> dict[str, Plain]:
-    """Return the call's attributes; a sampling parameter that is not in the conventions is a fault."""
-    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: text(call.operation, faults)}
-    if call.operation == EXECUTE_TOOL:
+def encode(operation: str, source: Any, faults: Faults) -> dict[str, Plain]:
+    """
+    Return the attributes of a call from its value, or from a dict of some of its fields.
+
+    A sampling parameter that is not in the conventions is a fault.
+    """
+    attributes: dict[str, Plain] = {a.GEN_AI_OPERATION_NAME: operation}
+    is_dict = type(source) is dict
+    if operation == EXECUTE_TOOL:
         attributes[a.GEN_AI_TOOL_NAME] = ""  # the conventions require a name
-    if kinds.named(call.operation) != kinds.CALL:  # the span's name implies another type
+    elif kinds.named(operation) != kinds.CALL:  # the span's name implies another type
         attributes[a.SPAN_TYPE] = kinds.CALL
-    attributes |= encode_fields(call.operation, call, faults)
-    if not call.parameters:
+    attributes |= encode_fields(operation, source, faults)
+    given = source.get("parameters") if is_dict else source.parameters
+    if not given:
         return attributes
-    parameters = {name: given for name, given in call.parameters.items() if not fields.is_absent(given)}
+    parameters = {name: value for name, value in given.items() if not fields.is_absent(value)}
     faults.extend(f"parameter_unknown: {text(name, [])}" for name in parameters if name not in _PARAMETERS)
     return attributes | fields.encode(_PARAMETERS, parameters, faults)
 

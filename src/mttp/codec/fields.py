@@ -190,9 +190,9 @@ def encode(keys: Mapping[str, str], source: object, faults: Faults) -> dict[str,
     """
     attributes: dict[str, Plain] = {}
     member = source.get if type(source) is dict else partial(getattr, source)
-    for name, key in keys.items():
+    for name in keys:
         if (value := member(name)) is not None:
-            _add(attributes, name, key, value, faults)
+            _add(attributes, name, keys[name], value, faults)
     return attributes
 
 

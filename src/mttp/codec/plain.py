@@ -129,7 +129,8 @@ class _Conversion:
 
     def _mapping(self, value: Mapping[Any, Any], depth: int, is_exact: bool) -> dict[str, Plain]:
         copy: dict[str, Plain] = {}
-        for key, item in value.items() if is_exact else self._taken(value.items()):
+        # Not the items of a dict, whose iterator crashes Python 3.11 where memory runs out.
+        for key, item in zip(value, value.values()) if is_exact else self._taken(value.items()):  # noqa: B905
             name = key if type(key) is str and key.isascii() else text(key, self._faults)
             if name in copy:
                 self._faults.append(f"name_collision: {name}")
@@ -458,7 +459,7 @@ def unknown_arguments(what: str, names: Iterable[object]) -> Faults:
 def distinct(items: Mapping[Any, Any], faults: Faults, taken: dict[str, str]) -> dict[str, Any]:
     """Return `items` by exact name; a name whose key another one in `taken` has is a fault."""
     known = _keys_of(tuple(items)) if {*map(type, items)} == {str} else None
-    if known is not None and all(taken.get(key, name) == name for key, name in known.items()):
+    if known is not None and (not taken or known.items() <= taken.items()):
         taken.update(known)
         return {**items}
     kept: dict[str, Any] = {}

@@ -123,7 +123,7 @@ def make(
     range: object = None,
     relative: object = None,
     failed_checks: object = None,
-    calls: Sequence[Call] = (),
+    calls: object = None,
     start_time: object = None,
     end_time: object = None,
     **facts: Any,
@@ -173,8 +173,14 @@ def make(
     mismatch = _is_mismatch(found, scores, statuses, weighting)
     if mismatch:
         faults.append(f"reward_mismatch: {found!r} is not {_weighted_sum(scores, weighting)!r}")
-    given = _parts(faults, spec=spec, range=range, relative=relative, failed_checks=failed_checks)
-    given |= _known(facts, faults)
+    given = _known(facts, faults) if facts else {}
+    for name, part in (("spec", spec), ("failed_checks", failed_checks)):
+        if part is not None:
+            given[name] = part
+    if relative is not None:
+        given["relative"] = fields.flag("relative", relative, faults)
+    if not fields.is_absent(range):
+        given["range"] = _bounds(range, faults)
     return Reward(
         value=found,
         status=assessed,
@@ -185,9 +191,9 @@ def make(
         weights=weighting,
         mismatch=mismatch,
         grades=failed,
-        calls=fields.members("calls", Call, calls, faults),
-        start_time=nanoseconds(start_time, faults),
-        end_time=nanoseconds(end_time, faults),
+        calls=() if calls is None else fields.members("calls", Call, calls, faults),
+        start_time=None if start_time is None else nanoseconds(start_time, faults),
+        end_time=None if end_time is None else nanoseconds(end_time, faults),
         **fields.checked(Reward, given, faults) if given else given,
     )
 
@@ -243,19 +249,6 @@ def _error_of(error: object, failed: Sequence[Grade], status: str, faults: Fault
     return {"error": message, "error_type": INVALID_VALUE if error is None else None}
 
 
-def _parts(
-    faults: Faults, *, spec: object, range: object, relative: object, failed_checks: object
-) -> dict[str, Any]:
-    """Return the fields of a scoring that are not text; an invalid one is left out, with a fault."""
-    parts = {
-        "spec": spec,
-        "range": None if fields.is_absent(range) else _bounds(range, faults),
-        "relative": fields.flag("relative", relative, faults),
-        "failed_checks": failed_checks,
-    }
-    return {name: part for name, part in parts.items() if part is not None}
-
-
 def _bounds(given: object, faults: Faults) -> tuple[float, float] | None:
     """Return the lowest and highest value; None if these are not two numbers."""
     if given is None:
@@ -290,6 +283,9 @@ def _components(
                 Grade(name=name, kind="", status="error", error=message, error_type=kind, weight=weight)
             )
             continue
+        if type(value) is float and math.isfinite(value):
+            scores[name] = value
+            continue
         found, status, raw = assess(value)
         if found is not None:
             scores[name] = found
@@ -303,7 +299,7 @@ def _components(
 def _weights(given: Mapping[str, object], faults: Faults) -> dict[str, float]:
     weights: dict[str, float] = {}
     for name, value in given.items():
-        weight = number(value)
+        weight = value if type(value) is float else number(value)
         if weight is not None and math.isfinite(weight):
             weights[name] = weight
         else:
@@ -422,6 +418,8 @@ def spec(attributes: Mapping[str, Plain]) -> Spec | None:
 
 def grades(reward: Reward) -> list[Grade]:
     """Return what is recorded as grade spans: the grades, and components beyond `MAX_INLINE`."""
+    if len(reward.components) + len(reward.component_statuses) <= MAX_INLINE:
+        return [*reward.grades]
     rest = {*[*reward.components, *reward.component_statuses][MAX_INLINE:]}
     plain = [one for one in reward.all_grades[len(reward.grades) :] if one.name in rest] if rest else []
     return [*reward.grades, *plain]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, SupportsFloat, TypeAlias, TypedDict
 
@@ -202,11 +202,11 @@ EPISODE_FACTS = frozenset(EpisodeFacts.__annotations__)
 EPISODE_ENDING = frozenset(EpisodeEnding.__annotations__)
 
 
-def check_names(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(call: str, given: Mapping[str, object], known: Set[str]) -> None:
     """Raise MisuseError for an unknown argument name, with the nearest known name."""
-    unknown = [name for name in given if name not in known]
-    if not unknown:
+    if known >= given.keys():
         return
+    unknown = [name for name in given if name not in known]
     near = get_close_matches(unknown[0], known, n=1)
     advice = f". Did you mean {near[0]!r}?" if near else ""
     raise MisuseError(f"{call}() got an unexpected keyword argument {unknown[0]!r}{advice}")

@@ -321,8 +321,7 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     Without a session, an implicit one starts on the default transport.
     """
     try:
-        if not facts.keys() <= EPISODE_FACTS:
-            check_names("episode", facts, EPISODE_FACTS)
+        check_names("episode", facts, EPISODE_FACTS)
         session = _active or recording_session()
         return inert_episode() if session is None else session.episode(**facts)
     except MisuseError:

@@ -195,7 +195,9 @@ class Handle(Live):
 
     def _as_context(self) -> Context:
         """Return the context of the block."""
-        return trace.set_span_in_context(self.span)
+        context: Any = current().copy()
+        context[SPAN_KEY] = self._span
+        return context  # type: ignore[no-any-return]  # OpenTelemetry only reads it
 
     @quiet
     def __exit__(
@@ -245,7 +247,7 @@ class Handle(Live):
         """End the span."""
         if self._attached is not None:
             self._move_out()
-        cast(RecordingSpan, self._span).end(end_time)
+        cast(RecordingSpan, self._span).conclude(end_time)
 
     def _leave(self, error: BaseException | None) -> None:
         try:

@@ -38,13 +38,15 @@ class OpenCall(Handle):
     """Called before the end, to complete a streamed response."""
 
     @classmethod
-    def _open(cls, host: RunRecorder | None, call: Call, start_span: _StartsSpan) -> OpenCall:
-        """Start a call with what its value has; a tool's arguments as JSON text are those of the text."""
+    def _open(
+        cls, host: RunRecorder | None, start_span: _StartsSpan, operation: object, **given: Any
+    ) -> OpenCall:
+        """Start a call with fields of its value; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
-        call = fields.checked_value(call, faults)
-        if call.operation == calls.EXECUTE_TOOL and issubclass(type(call.arguments), str):
-            call = replace(call, arguments=from_text(call.arguments))
-        return cls._start(host, call, faults, start_span)
+        named = fields.optional_text("operation", operation, faults)
+        if named == calls.EXECUTE_TOOL:
+            given["arguments"] = from_text(given["arguments"])
+        return cls._start(host, named, given, faults, start_span)
 
     @classmethod
     def _record_finished(
@@ -63,19 +65,26 @@ class OpenCall(Handle):
         if start and end and start > end:  # a time that was given stays
             start, end = (start, end if call.end_time else start) if call.start_time else (end, end)
         call = replace(call, start_time=start, end_time=end)
-        cls._start(host, call, faults, start_span)._finish(
+        cls._start(host, call.operation, call, faults, start_span, start_time=call.start_time)._finish(
             error_type=call.error_type, error_message=call.error_message or "", end_time=call.end_time
         )
 
     @classmethod
     def _start(
-        cls, host: RunRecorder | None, call: Call, faults: Faults, start_span: _StartsSpan
+        cls,
+        host: RunRecorder | None,
+        operation: str,
+        source: Any,
+        faults: Faults,
+        start_span: _StartsSpan,
+        *,
+        start_time: int | None = None,
     ) -> OpenCall:
-        attributes = calls.encode(call, faults)
-        kind = SpanKind.INTERNAL if call.operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
-        name = calls.span_name(call.operation, call.name)
-        opened = cls(host, start_span(name, kind=kind, start_time=call.start_time))
-        opened._operation = call.operation
+        attributes = calls.encode(operation, source, faults)
+        kind = SpanKind.INTERNAL if operation == calls.EXECUTE_TOOL else SpanKind.CLIENT
+        name = calls.span_name(operation, attributes)
+        opened = cls(host, start_span(name, kind=kind, start_time=start_time))
+        opened._operation = operation
         opened._record(attributes, faults)
         return opened
 
@@ -133,10 +142,12 @@ class OpenCall(Handle):
 
     def _record(self, attributes: dict[str, Any], faults: Faults) -> None:
         span = cast(RecordingSpan, self._span)
-        for key in calls.CONTENT & attributes.keys():
-            attributes[key] = span.bounded(key, attributes[key])
+        for key in calls.CONTENT:
+            if key in attributes:
+                attributes[key] = span.bounded(key, attributes[key])
         span.encoded.update(attributes)
-        span.note(faults)
+        if faults:
+            span.note(faults)
 
     @quiet
     def end(self) -> None:

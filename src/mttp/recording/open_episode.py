@@ -269,8 +269,7 @@ class OpenEpisode(Trajectory):
     @quiet
     def end(self, **ending: Unpack[EpisodeEnding]) -> None:
         """End the episode, and its open steps and agents; `EpisodeEnding` lists the arguments."""
-        if ending and not ending.keys() <= EPISODE_ENDING:
-            check_names("end", ending, EPISODE_ENDING)
+        check_names("end", ending, EPISODE_ENDING)
         if self._accepts("end"):
             if (inputs := ending.pop("inputs", None)) is not None:
                 self.set_inputs(inputs)

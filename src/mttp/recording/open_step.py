@@ -15,7 +15,7 @@ from mttp.codec.documents import sealed
 from mttp.codec.fields import checked_value, flag
 from mttp.codec.pending import TOKENS
 from mttp.codec.plain import Faults, text
-from mttp.model.episodes import Call, Reward, Tokens
+from mttp.model.episodes import Reward, Tokens
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.arguments import (
@@ -143,7 +143,7 @@ class OpenStep(ScoredHandle):
 
         Arrays are one-dimensional: lists of Python numbers, or arrays of any array library.
         """
-        if facts and not facts.keys() <= TOKEN_FACTS:
+        if facts:
             check_names("tokens", facts, TOKEN_FACTS | {"logprobs"})
         if not self._accepts("tokens"):
             return
@@ -170,8 +170,7 @@ class OpenStep(ScoredHandle):
         The other arguments, `ScoringFacts`, are those of `OpenEpisode.reward`; without `value` the reward is
         the weighted sum of the components.
         """
-        if scoring:
-            check_names("reward", scoring, SCORING_FACTS)
+        check_names("reward", scoring, SCORING_FACTS)
         if not self._accepts("reward"):
             return
         span = cast(RecordingSpan, self._span)
@@ -277,8 +276,7 @@ class OpenStep(ScoredHandle):
         step's observation, and the call's `result`, a message, is its action, unless the step has its own.
         `parameters` are sampling parameters: temperature, top_p, top_k, max_tokens, seed.
         """
-        call = Call(operation=operation, name=model, provider=provider, parameters=parameters)
-        opened = self._open_call(call)
+        opened = self._open_call(operation, name=model, provider=provider, parameters=parameters)
         if messages is not None and opened._span is not None:
             opened._ask(self._owner._conversation, messages)
         return opened
@@ -286,12 +284,12 @@ class OpenStep(ScoredHandle):
     @quiet_but(no_call)
     def tool_call(self, name: str, *, arguments: object = None, id: str | None = None) -> OpenCall:
         """Start a call of a tool, with its arguments as data or JSON text, and the id that the model gave."""
-        return self._open_call(Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id))
+        return self._open_call(calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id)
 
-    def _open_call(self, call: Call) -> OpenCall:
+    def _open_call(self, operation: object, **given: Any) -> OpenCall:
         if not self._accepts("a call"):
             return no_call()
-        opened = OpenCall._open(self._host, call, self._call_span)
+        opened = OpenCall._open(self._host, self._call_span, operation, **given)
         self._calls = [*self._calls, opened]
         return opened
 

@@ -98,8 +98,9 @@ class Segment(Trace):
         Its faults are also noted on the span `scored`.
         """
         span = self.span(rewards.span_name(reward), parent, start_time=reward.start_time, place=place)
-        span.note(faults)
-        scored.faults.extend(faults)
+        if faults:
+            span.note(faults)
+            scored.faults.extend(faults)
         span.encoded.update(span.checked(rewards.encode, reward))
         for grade in rewards.grades(reward):
             self._child(span, self.grade, grade, span.identity, reward, place=place)
@@ -107,7 +108,7 @@ class Segment(Trace):
             by = {**place, a.GRADER_NAME: rewards.grader(reward)}
             times = reward.start_time, reward.end_time
             self._child(span, self.call, call, span.identity, *times, place=by)
-        span.end(reward.end_time)
+        span.conclude(reward.end_time)
         return span
 
     def _child(self, span: RecordingSpan, record: Callable[..., None], *args: Any, **kwargs: Any) -> None:

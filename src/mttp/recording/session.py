@@ -152,8 +152,7 @@ class Session(Live):
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` lists the arguments."""
         try:
-            if not facts.keys() <= EPISODE_FACTS:
-                check_names("episode", facts, EPISODE_FACTS)
+            check_names("episode", facts, EPISODE_FACTS)
             if self._closed:
                 return inert_episode()
             return OpenEpisode(self._recorder) if not facts else _start_episode(self._recorder, facts)

@@ -15,7 +15,7 @@ from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.segments import states_total, total
 from mttp.codec.transitions import RowSchema
-from mttp.model.episodes import Call, Reward
+from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
@@ -247,11 +247,11 @@ class Trajectory(ScoredHandle):
         """
         if not self._accepts("tool_call"):
             return no_call()
-        call = Call(operation=calls.EXECUTE_TOOL, name=name, arguments=arguments, id=id)
         step = self._turn()
         if not step.ended:
-            return step._open_call(call)
-        late = OpenCall._open(self._host, call, step._call_span)
+            return step.tool_call(name, arguments=arguments, id=id)
+        call = calls.EXECUTE_TOOL
+        late = OpenCall._open(self._host, step._call_span, call, name=name, arguments=arguments, id=id)
         self._late_calls = [*self._late_calls, late]
         return late
 
@@ -278,8 +278,7 @@ class Trajectory(ScoredHandle):
         The result of a reward spec, or an `mttp.Reward`, is a whole scoring.
         A value that differs from its components' weighted sum is recorded unchanged, with a fault.
         """
-        if scoring:
-            check_names("reward", scoring, SCORE_FACTS)
+        check_names("reward", scoring, SCORE_FACTS)
         if not self._accepts("reward"):
             return
         faults: Faults = []
