@@ -20,7 +20,7 @@ from mttp.codec.fields import integer, mapping
 from mttp.codec.pictures import FEWEST
 from mttp.codec.plain import Faults, number, plain, scalar_text, text
 from mttp.model.episodes import Reward
-from mttp.model.interrupts import raise_interrupt
+from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.model.keys import name_key
 from mttp.model.live import Live
 from mttp.otlp.spans import Outlasted, RecordingSpan, error_message, qualified_name
@@ -199,21 +199,26 @@ class Handle(Live):
         context[SPAN_KEY] = self._span
         return context  # type: ignore[no-any-return]  # OpenTelemetry only reads it
 
-    @quiet
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None
     ) -> None:
-        is_left = False
-        if self._attached is not None:
-            token, context, outer = self._attached
-            is_left = not (_may_restore(context) and detach(token))
-            if is_left:
-                self._move_out()
-            self._attached = outer
-        if not self.ended:
-            self._leave(error)
-        elif not (is_left or self._attached):
-            self._move_out(back=True)
+        try:
+            is_left = False
+            if self._attached is not None:
+                token, context, outer = self._attached
+                is_left = not ((current() is context or _may_restore(context)) and detach(token))
+                if is_left:
+                    self._move_out()
+                self._attached = outer
+            if self.ended:
+                if not (is_left or self._attached):
+                    self._move_out(back=True)
+            else:
+                self._leave(error)
+        except Exception as failure:
+            raise_interrupt(failure)
+            with suppress_errors():  # the stack may be exhausted
+                self._failed(type(self).__name__, failure)
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -250,14 +255,11 @@ class Handle(Live):
         cast(RecordingSpan, self._span).conclude(end_time)
 
     def _leave(self, error: BaseException | None) -> None:
-        try:
-            if error is None:
-                self._finish()
-            else:
-                self._finish_with_error(error)
-        except Exception as failure:
-            raise_interrupt(failure)
-            self._failed(type(self).__name__, failure)
+        """End with the block."""
+        if error is None:
+            self._finish()
+        else:
+            self._finish_with_error(error)
 
     def _finish_with_error(self, error: BaseException) -> None:
         if isinstance(error, _ABORTS):
@@ -322,9 +324,8 @@ def _may_restore(context: Context) -> bool:
 
     Not where an open step of another block is current by now, such as that of another generator.
     """
-    here = current()
-    span, own = here.get(SPAN_KEY), context.get(SPAN_KEY)
-    if here is context or span is own or not isinstance(span, RecordingSpan) or span._end_time is not None:
+    span, own = current().get(SPAN_KEY), context.get(SPAN_KEY)
+    if span is own or not isinstance(span, RecordingSpan) or span._end_time is not None:
         return True
     return isinstance(own, RecordingSpan) and span._parent == own.identity
 
