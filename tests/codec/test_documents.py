@@ -143,6 +143,18 @@ def test_a_deeply_nested_value_is_no_document() -> None:
     assert sealed(value) is None
 
 
+def test_only_a_text_that_is_a_picture_keeps_a_value_from_being_a_document() -> None:
+    """
+    A message may speak of data; a data URL is a whole text.
+    """
+    text = "here is the data: " * 100
+
+    assert [True, False] == [
+        sealed([{"role": "user", "content": content}]) is not None
+        for content in (text, f"data:image/png;base64,{'A' * 2000}")
+    ]
+
+
 @pytest.mark.parametrize("steps", ["spans", "packed"])
 @pytest.mark.parametrize("transport", ["memory", "file"])
 def test_a_value_may_go_on_changing(steps: str, transport: str, tmp_path: Path) -> None:

@@ -661,6 +661,20 @@ def test_the_sampled_flag_is_propagated(session: mttp.Session) -> None:
         assert 0 == step.span.get_span_context().trace_flags == part.span.get_span_context().trace_flags
 
 
+def test_a_handle_of_another_process_is_of_the_same_class(session: mttp.Session) -> None:
+    """
+    Its ids are those of the process that started it.
+    """
+    with mttp.episode() as episode, episode.agent("a") as agent, agent.step() as step:
+        carrier = mttp.inject()
+    with mttp.extract(carrier) as part:
+        handles = part, part.agents[0], mttp.current_step()
+
+    assert [(mttp.recording.RemoteEpisode, episode.span_id)] + [
+        (type(own), own.span_id) for own in (agent, step)
+    ] == [(type(handle), handle.span_id) for handle in handles]
+
+
 def test_other_spans_are_children_of_the_carrier_s_span(session: mttp.Session) -> None:
     """
     The current span in the part's block is the one that the carrier names.
