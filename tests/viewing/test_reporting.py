@@ -289,7 +289,9 @@ def test_several_runs_stand_first_with_what_differs() -> None:
     )
     keys = [column["key"] for column in listed["columns"]]
     assert ["config.lr", "seed"] == keys[-2:]
-    assert [[f"{first_run} s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][:1]
+    assert [[f"{first_run} s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][
+        :1
+    ]
     assert [["config.net.width", 8]] == shared["rows"]
 
 
