@@ -8,18 +8,16 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from reading.traces import episode, run, write
 from rich.console import Console
 from specimen import EVERYTHING
 
 import mttp
 from mttp.cli.rendering import episodes as episode_report
-from mttp.cli.rendering import summary as summary_report
-from mttp.cli.rendering.problems import problem_lines
 from mttp.cli.rendering.tree import tree
+from mttp.pages import summary as summary_report
+from mttp.pages.terminal import render
 from mttp.reading.jsonable import jsonable, to_json
-from mttp.semconv import attributes as a
 
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
 
@@ -109,46 +107,24 @@ def test_a_summary_s_document_is_json_without_nan():
     assert (None, None) == (facts["totals"]["return"]["mean"], facts["totals"]["return"]["interval"])
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_summary_is_text(terminal: bool):
+def test_on_a_terminal_the_curve_is_a_plot():
     """
-    Figures with their names; on a terminal the curve is a plot.
+    Elsewhere it is one line, as the expected pages say.
     """
-    text = text_of(summary_report.render(mttp.summarize(recorded()), terminal=terminal))
+    console = Console(width=100, force_terminal=True)
+    with console.capture() as captured:
+        console.print(render(summary_report.page(mttp.summarize(recorded()))))
 
-    for words in (
-        "5 episodes, 11 steps, 1 run",
-        "mean 0.75 (n = 4); first 1: 0, last 1: 1.5",
-        "not counted  1 cut off by the end of the training, left out",
-        "completed 4, unfinished 1",
-        "correct  0.375    0  0.75  4 of 5",
-        "1 problem:",
-        "has no end: 3 steps were found",
-    ):
-        assert words in text
-    assert ("│" in text) == terminal
-    assert ("0 ▁▃▆█ 1.5" in text) == (not terminal)
+    assert "│" in captured.get()
 
 
 def test_a_summary_of_nothing_is_text_too():
     """
     No episodes, no figures, no failure.
     """
-    text = text_of(summary_report.render(mttp.summarize(write("c.jsonl", run())), terminal=True))
+    text = text_of(render(summary_report.page(mttp.summarize(write("c.jsonl", run())))))
 
     assert "0 episodes, 0 steps, 1 run" in text
-
-
-def test_specs_are_reported_where_there_are_any():
-    """
-    The mean return is given per spec and version.
-    """
-    *steps, scoring, root = episode(1, return_=4.0, components={"correct": 1.0})
-    scoring = replace(scoring, attributes={**scoring.attributes, a.SPEC_NAME: "math", a.SPEC_VERSION: "1.0"})
-    spans = [*episode(0), *steps, scoring, root]
-    text = text_of(summary_report.render(mttp.summarize(write("d.jsonl", spans)), terminal=False))
-
-    assert "none: 1 episode, mean return 1; math 1.0: 1 episode, mean return 4" in text
 
 
 def test_tables_list_runs_and_episodes():
@@ -328,13 +304,3 @@ def test_values_become_strict_json():
     spec = {"name": "x", "version": None, "sha256": None, "code_sha256": None, "code_coverage": None}
 
     assert {"a": [None, "AP8=", [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [1, None]], "2": spec} == jsonable(given)
-
-
-def test_problems_are_listed_up_to_a_limit():
-    """
-    The first few in full, the rest as a number.
-    """
-    problems = mttp.read(write("e.jsonl", [s for n in range(9) for s in episode(n)[:-1]])).problems
-    printed = problem_lines(problems).plain.splitlines()
-
-    assert ("9 problems:", 7, "  … and 4 more; --json lists them") == (printed[0], len(printed), printed[-1])

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from mttp.cli.rendering.blocks import plot, sparkline
-from mttp.cli.rendering.figures import Figures, Window, curve, figures, mean_interval, windows
+from mttp.model.statistics.descriptive import Figures, Window, curve, figures, mean_interval, windows
+from mttp.pages.charts import plot, sparkline
 from mttp.pages.words import count, duration, moment, number, shares, shortened
 
 NAN = math.nan

@@ -12,12 +12,12 @@ from reading.traces import episode, run
 from vectors import LINES
 
 import mttp
-from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.mist import span_messages
 from mttp.mist.messages import Message, TraceSpan
 from mttp.model.spans import SpanRecord
 from mttp.otlp.json import encode_records
+from mttp.pages.summary import document
 
 SPANS = [*run(), *episode(0), *episode(1)]
 ENCODED = [message.to_bytes() for span in SPANS for message in span_messages.envelop(span)]

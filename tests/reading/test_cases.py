@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 import mttp
-from mttp.cli.rendering.findings import document
+from mttp.pages.checks import check_document as document
 from mttp.reading.checking import LEVELS
 from mttp.reading.checking.findings import Id
 from mttp.semconv import attributes as a

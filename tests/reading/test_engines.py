@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.cli.rendering import summary as report
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import Scope, SpanRecord
+from mttp.pages import summary as report
 from mttp.reading.engines import DatasetAddress, Selection, writing
 from mttp.reading.engines import dataset as engine_dataset
 from mttp.reading.engines.duckdb import _DuckDBEngine

@@ -16,12 +16,12 @@ from specimen import EVERYTHING
 
 import mttp
 from mttp import Reward
-from mttp.cli.rendering import summary as summary_report
 from mttp.cli.rendering.tree import tree
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
 from mttp.model import Annotation, Group, Update
 from mttp.model.spans import SpanRecord
+from mttp.pages import summary as summary_report
 from mttp.semconv import attributes as a
 
 TRACE, OTHER, THIRD = (trace_id(number) for number in range(3))

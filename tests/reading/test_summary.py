@@ -24,10 +24,10 @@ from reading.traces import (
 )
 
 import mttp
-from mttp.cli.rendering.summary import document
 from mttp.errors import ReadError
 from mttp.model.gradings import GraderHealth, label
 from mttp.model.spans import SpanRecord
+from mttp.pages.summary import document
 from mttp.reading.scanning import Scan
 from mttp.semconv import attributes as a
 from mttp.tables import database

@@ -11,13 +11,12 @@ from mttp.cli.output import (
     Json,
     Sources,
     StrictHealth,
-    console,
     fail,
     fail_on,
     failures,
     print_json,
+    print_page,
     progress,
-    say,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def check(
          or has no mttp spans.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.rendering.findings import document, markdown, render
+    from mttp.pages.checks import check_document, check_page
     from mttp.reading.checking import LEVELS
     from mttp.reading.checking import check as find
 
@@ -76,11 +75,9 @@ def check(
     with progress(paths) as advance:
         findings = find(paths, progress=advance)
     if json:
-        print_json(document(findings))
-    elif markdown_:
-        say(markdown(findings))
+        print_json(check_document(findings))
     else:
-        console().print(render(findings))
+        print_page(check_page(findings), markdown=markdown_)
     gradings, faults = findings.failed_gradings, findings.faults
     reasons = failures(words, gradings=gradings, faults=faults, problems=findings.problems)
     fail([*_findings(findings, words), *reasons])
@@ -88,7 +85,7 @@ def check(
 
 def _findings(findings: Findings, words: Collection[str]) -> list[str]:
     """Return why the findings fail the command: their level, or no span to check."""
-    from mttp.cli.rendering.findings import headline
+    from mttp.pages.checks import check_headline
     from mttp.pages.words import count
     from mttp.reading.checking import LEVELS
 
@@ -96,4 +93,4 @@ def _findings(findings: Findings, words: Collection[str]) -> list[str]:
         others = f"; {count(findings.foreign, 'span')} of other libraries" if findings.foreign else ""
         return [f"nothing was checked: the recording has no mttp spans{others}"]
     chosen = [level for level in LEVELS if level in words]
-    return [headline(findings)] if chosen and findings.at_least(chosen[-1]) else []
+    return [check_headline(findings)] if chosen and findings.at_least(chosen[-1]) else []

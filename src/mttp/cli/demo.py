@@ -14,7 +14,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import mttp as package
-from mttp.cli.output import Json, console, print_json, say
+from mttp.cli.output import Json, console, print_json, print_page, say
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.semconv import attributes as a
 
@@ -59,7 +59,7 @@ def demo(
       0  Everything is fine.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.rendering.summary import document, render
+    from mttp.pages.summary import document, page
     from mttp.tables import summarize
 
     example = _example()
@@ -74,8 +74,7 @@ def demo(
     if json:
         print_json(document(found))
         return
-    terminal = console()
-    terminal.print(render(found, terminal=terminal.is_terminal))
+    print_page(page(found))
     _say_what_next(path)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
+from mttp.cli.output import Json, Sources, Strict, finish, print_json, print_page, progress
 from mttp.errors import ReadError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from mttp.model.evaluations import Evaluation
 
 __all__ = ["eval_show"]
@@ -56,8 +54,7 @@ def eval_show(
       1  The recording has problems, and --strict is given.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.rendering.evals import document, evals_table, grader_documents
-    from mttp.cli.rendering.problems import problem_lines
+    from mttp.pages.evals import document, page
     from mttp.reading.evals import evaluations
     from mttp.tables import Database
     from mttp.tables.graders import graders_of_evaluation
@@ -71,35 +68,9 @@ def eval_show(
         documents = [document(each, graders=graders[each.id], sizes=sizes or ()) for each in evals]
         print_json({"evals": documents, "problems": found.problems})
     else:
-        out = console()
-        out.print(evals_table(evals) if evals else "no evaluations")
-        for evaluation in evals:
-            of_evaluation = grader_documents(evaluation, graders[evaluation.id])
-            _print_details(out, evaluation, of_evaluation, sizes or (), tasks=tasks)
-        if found.problems:
-            out.print("", problem_lines(found.problems), sep="\n")
+        blocks = page(evals, graders, found=found.problems, sizes=sizes or (), tasks=tasks)
+        print_page(blocks, everything=tasks)
     finish(found.problems, strict=strict)
-
-
-def _print_details(
-    out: Console,
-    evaluation: Evaluation,
-    graders: Sequence[Mapping[str, Any]],
-    sizes: Sequence[int],
-    *,
-    tasks: bool,
-) -> None:
-    """Print the details, slices and graders of an evaluation, and its tasks if `tasks`."""
-    from mttp.cli.rendering.evals import details, headline, slices_table, tasks_table
-    from mttp.cli.rendering.graders import table
-
-    lines, slices = details(evaluation, sizes=sizes), slices_table(evaluation, sizes=sizes)
-    tables = [slices, table(graders) if graders else None, tasks_table(evaluation) if tasks else None]
-    if lines or any(tables):
-        out.print("", headline(evaluation), *lines, sep="\n")
-    for found in filter(None, tables):
-        out.print()
-        out.print(found)
 
 
 def _compared(evals: Sequence[Evaluation], baseline: str) -> list[Evaluation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,7 +104,8 @@ def gate(
         return
     if not candidate:
         raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
-    from mttp.cli.rendering import gate as report
+    from mttp.pages.blocks import note
+    from mttp.pages.ci import gate_junit, refusal_command, refusal_junit, workflow_commands
     from mttp.pages.markdown import markdown
     from mttp.pages.study import gate_headline, gate_page
     from mttp.study import gate as gated
@@ -113,25 +115,26 @@ def gate(
         with progress([candidate, *([baseline] if baseline else [])]) as advance:
             result = gated(candidate, rules=rules, baseline=baseline, progress=advance)
     except MttpError as error:  # the exit code is 3
+        refusal = [note("no verdict", "bad"), note(str(error))]
         if json:
             print_json(
                 {"verdict": "none", "reason": str(error), "candidate": candidate, "baseline": baseline}
             )
         elif markdown_:
-            say(report.refusal_markdown(str(error)))
+            print_page(refusal, markdown=True)
         if junit is not None:
-            junit.write_bytes(report.refusal_junit(str(error)))
+            junit.write_bytes(refusal_junit(str(error)))
         if github:
-            _to_github(report.refusal_markdown(str(error)), report.refusal_commands(str(error)))
+            _to_github(markdown(refusal), [refusal_command(str(error))])
         raise
     if json:
         print_json(result.to_dict())
     else:
         print_page(gate_page(result), markdown=markdown_)
     if junit is not None:
-        junit.write_bytes(report.junit(result, strict=not lenient))
+        junit.write_bytes(gate_junit(result, strict=not lenient))
     if github:
-        _to_github(markdown(gate_page(result)), report.workflow_commands(result, strict=not lenient))
+        _to_github(markdown(gate_page(result)), workflow_commands(result, strict=not lenient))
     if target is not None:
         _write_verdict(Path(candidate), result, target)
         say(f"wrote the verdict to {target}", error=True)
@@ -173,7 +176,7 @@ def _write_verdict(path: Path, result: GateResult, target: Path) -> None:
     write_whole(target, list(late_facts([known.resolve(fact)], known)))
 
 
-def _to_github(summary: str, commands: list[str]) -> None:
+def _to_github(summary: str, commands: Iterable[str]) -> None:
     """Write to the files and streams that GitHub Actions reads."""
     for line in commands:
         say(line, error=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from mttp.model.episodes import Episode
     from mttp.otlp.streams import Progress
+    from mttp.pages.blocks import Block
     from mttp.reading.problems import Problem
     from mttp.transports.otlp import OtlpTransport
 
@@ -73,8 +74,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 
 _LARGE = 20_000_000
 """Bytes from which reading shows a progress bar."""
-_PIPE_WIDTH = 160
-
+_PIPE_WIDTH = "160"
+"""Width of lines where the output is no terminal and `COLUMNS` says nothing."""
 
 _is_discarded = False
 
@@ -107,16 +108,16 @@ def print_json(document: object, *, error: bool = False) -> None:
     _print(visible_json(to_json(document, indent=2)), error=error)
 
 
-def print_page(blocks: Iterable[dict[str, Any] | None], *, markdown: bool, everything: bool = False) -> None:
-    """Print a page for the terminal, or as Markdown; folded tables are printed with `everything`."""
+def print_page(page: Iterable[Block | None], *, markdown: bool = False, everything: bool = False) -> None:
+    """Print a page for a terminal, or as Markdown; with `everything` also what is folded, and all rows."""
     if markdown:
         from mttp.pages.markdown import markdown as as_markdown
 
-        say(as_markdown(blocks, everything=everything))
+        say(as_markdown(page, everything=everything))
     else:
         from mttp.pages.terminal import render
 
-        console().print(render(blocks, everything=everything))
+        console().print(render(page, everything=everything))
 
 
 def _print(text: str, *, error: bool) -> None:
@@ -138,7 +139,7 @@ def console(*, error: bool = False) -> Console:
     """
     Return a rich console for standard output, or error, without markup and with control characters escaped.
 
-    If the stream is not a terminal, lines are wide, without colours and trailing spaces.
+    If the stream is not a terminal, lines are as wide as `COLUMNS` says, without colours and trailing spaces.
     """
     from rich.console import Console
     from rich.segment import Segment
@@ -163,7 +164,9 @@ def console(*, error: bool = False) -> Console:
     to_terminal = Output(highlight=False, markup=False, stderr=error)
     if to_terminal.is_terminal:
         return to_terminal
-    return Piped(highlight=False, markup=False, stderr=error, width=_PIPE_WIDTH)
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns if columns.isdecimal() and int(columns) else _PIPE_WIDTH)
+    return Piped(highlight=False, markup=False, stderr=error, width=width)
 
 
 @contextmanager

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from mttp.cli.output import Json, console, print_json, receiver, say
+from mttp.cli.output import Json, console, print_json, print_page, receiver
 from mttp.errors import ConfigureError
 
-if TYPE_CHECKING:
-    from mttp.workflows.probing import ProbeReport
-
 __all__ = ["probe"]
-
-_WORDS = {"whole": "", "changed": "changed", "lost": "LOST", "refused": "refused", "unknown": "?"}
 
 
 def probe(
@@ -63,6 +58,7 @@ def probe(
       2  Wrong usage, or a receiver that can't be reached.
     """
     from mttp.codec.secrets import without_secrets
+    from mttp.pages.checks import probe_page
     from mttp.reading import stores
     from mttp.workflows.probing import Probe
 
@@ -87,7 +83,7 @@ def probe(
         facts = {name: getattr(report, name) for name in type(report).__slots__}
         print_json(facts | {"silent": report.silent})
     else:
-        _show(report, every=all_)
+        print_page(probe_page(report, everything=all_))
 
 
 def _guessed(url: str, profile: str) -> str:
@@ -104,44 +100,3 @@ def _status_line() -> Iterator[Callable[[str], None]]:
     """Show a status line on standard error, if that is a terminal."""
     with console(error=True).status("probing") as status:
         yield lambda text: status.update(text)
-
-
-def _show(report: ProbeReport, *, every: bool) -> None:
-    """Print the report; `every` also lists the values that arrived unchanged."""
-    from rich.table import Table
-
-    from mttp.pages.words import printed
-
-    out = console()
-    listed = [finding for finding in report.findings if every or finding.outcome != "whole"]
-    if listed:
-        table = Table(box=None, pad_edge=False, header_style="")
-        for title in ("value", "", "result"):
-            table.add_column(title, overflow="fold")
-        for finding in listed:
-            table.add_row(printed(finding.case), _WORDS[finding.outcome], printed(finding.detail))
-        out.print(table, "")
-    say("\n".join(_conclusion(report)))
-
-
-def _conclusion(report: ProbeReport) -> Sequence[str]:
-    """Return the lines below the table."""
-    from mttp.pages.words import count
-    from mttp.workflows.probing import SERVICE
-
-    whole = sum(finding.outcome == "whole" for finding in report.findings)
-    total = count(len(report.findings), "case")
-    if not report.query:
-        arrived = [f"{total} sent to {report.to}; give --query to see which arrived"]
-    else:
-        arrived = [
-            f"{whole} of {total} arrived unchanged",
-            f"{len(report.silent)} were accepted and then changed or lost",
-        ]
-    return [
-        *arrived,
-        f"logs: {report.logs}",
-        f"use profile={report.profile}",
-        *([f"lost with every profile: {', '.join(report.helpless)}"] if report.helpless else []),
-        f"service and run id of the probe's traces: {SERVICE}, {report.run_id}",
-    ]

@@ -14,11 +14,10 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from mttp.cli.output import Json, Sources, console, print_json, progress, receiver, say
-from mttp.cli.rendering.problems import problem_lines
-from mttp.cli.rendering.pushing import push_document, push_lines
+from mttp.cli.output import Json, Sources, print_json, print_page, progress, receiver, say
 from mttp.errors import ConfigureError
 from mttp.otlp.recording_files import File
+from mttp.pages.checks import push_document, push_page
 from mttp.pages.words import count, visible
 from mttp.reading.problems import Problem
 from mttp.reading.scanning import Scan
@@ -165,10 +164,7 @@ def push(
     if json:
         print_json(document | {"problems": problems, "notes": notes})
     else:
-        for line in (*push_lines(job, document), *notes):
-            say(line)
-        if problems:
-            console().print("", problem_lines(problems), sep="\n")
+        print_page(push_page(job, document, notes, problems))
     if job.pushed.lost:
         raise typer.Exit(1)
 

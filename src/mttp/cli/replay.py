@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mttp.cli.output import Json, console, fail, print_json, progress
+from mttp.cli.output import Json, console, fail, print_json, print_page, progress
 from mttp.errors import ConfigureError
+
+if TYPE_CHECKING:
+    from mttp.model.episodes import Episode
 
 __all__ = ["replay"]
 
@@ -62,7 +65,7 @@ def replay(
       1  The replay diverged, or the episodes differ.
       2  Wrong usage, an episode that can't be played, or rewards only.
     """
-    from mttp.cli.rendering import replay as report
+    from mttp.pages.replay import alignment_page, page
     from mttp.reading import read
     from mttp.study import align
     from mttp.study import replay as replayed
@@ -72,7 +75,7 @@ def replay(
         recording = read(path, progress=advance)
     found = chosen(recording, episode)
     if steps:
-        _show(report.steps(found), found, json=json)
+        _show(found, json=json)
         return
     if against is not None or against_run is not None:
         other = recording if against_run is None else read(against_run)
@@ -80,28 +83,32 @@ def replay(
         if json:
             print_json(alignment.to_dict())
         else:
-            console().print(report.side_by_side(alignment))
+            print_page(alignment_page(alignment))
         fail([repr(alignment).strip("<>")] if alignment.first_difference else [])
         return
     result = replayed(recording, episode=found.trace_id, env=_factory(env), tolerance=tolerance)
     if json:
         print_json(result.to_dict())
     else:
-        console().print(report.render(result))
+        print_page(page(result))
     fail([f"{result.divergence}"] if result.reproduced is False else [])
     if result.reproduced is None:
         raise typer.Exit(2)
 
 
-def _show(pages: list[Any], episode: Any, *, json: bool) -> None:
+def _show(episode: Episode, *, json: bool) -> None:
+    """Print each step, and wait on a terminal before the next one."""
+    from mttp.pages.replay import step_page
+
     if json:
         print_json({"episode": episode.trace_id, "steps": list(episode.steps)})
         return
     out = console()
     stops = out.is_terminal and sys.stdin.isatty()
-    for place, page in enumerate(pages):
-        out.print(page)
-        if stops and place < len(pages) - 1 and out.input("Enter: next step, q: quit ").strip() == "q":
+    total = len(episode.steps)
+    for place, step in enumerate(episode.steps):
+        print_page(step_page(step, place, total))
+        if stops and place < total - 1 and out.input("Enter: next step, q: quit ").strip() == "q":
             return
 
 

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import typer
 
 from mttp.cli.files import beside, write_whole
-from mttp.cli.output import Json, Trust, TrustModule, console, fail, print_json, progress, say, working
-from mttp.cli.rendering.rescored import headline, render
+from mttp.cli.output import Json, Trust, TrustModule, fail, print_json, print_page, progress, say, working
 from mttp.errors import ConfigureError
+from mttp.pages.scoring import rescored_headline, rescored_page
 
 if TYPE_CHECKING:
     from mttp.study import RescoredRecording
@@ -71,12 +71,12 @@ def rescore(
     if json:
         print_json({**found.to_dict(), "file": target, "out": out})
     else:
-        console().print(render(found))
+        print_page(rescored_page(found))
         if target is not None:
             say(f"wrote {len(found.changes):,} scores to {target}")
         if out is not None:
             say(f"wrote {len(found.changes):,} episodes to {out}")
-    fail([headline(found)] if strict and (found.flips or found.invalid) else [])
+    fail([rescored_headline(found)] if strict and (found.flips or found.invalid) else [])
 
 
 def _record(found: RescoredRecording, out: Path) -> None:

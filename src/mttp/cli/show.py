@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.conditions import predicate
-from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, progress
+from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, print_page, progress
 from mttp.errors import ReadError
 
 if TYPE_CHECKING:
@@ -203,22 +203,22 @@ def _ordered(episodes: Sequence[Episode], sort: Sort, *, reverse: bool) -> list[
 
 
 def _print_document(recording: Recording, episodes: Sequence[Episode], limit: int | None) -> None:
-    from mttp.cli.rendering import graders
     from mttp.cli.rendering.episodes import document
+    from mttp.pages.graders import documents as of_graders
 
     summary = recording.summary()
     names = ("runs", "groups", "updates", "annotations", "evals")
     facts = {name: getattr(recording, name) for name in names}
-    facts |= {"graders": graders.documents(summary.graders, len(summary)), "faults": summary.faults}
+    facts |= {"graders": of_graders(summary.graders, len(summary)), "faults": summary.faults}
     documents = [document(episode) for episode in episodes[: limit or None]]
     print_json(facts | {"episodes": documents, "problems": recording.problems})
 
 
 def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int | None, *, of: int) -> None:
-    from mttp.cli.rendering import graders
     from mttp.cli.rendering.episodes import episodes_table, runs_table
-    from mttp.cli.rendering.problems import problem_lines
-    from mttp.pages.words import count, counted, printed, shares
+    from mttp.pages.blocks import note, problems
+    from mttp.pages.graders import documents, graders_table
+    from mttp.pages.words import count, counted, shares
     from mttp.tables.summary import SUMMARY
 
     recording.tables.prepare(*SUMMARY, content=True)
@@ -235,18 +235,17 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
         out.print("no episodes")
     others = {"group": len(recording.groups), "update": len(recording.updates)}
     others |= {"annotation": len(recording.annotations), "evaluation": len(recording.evals)}
-    if counts := counted(others):
-        out.print("", ", ".join(counts), sep="\n")
-    if any(one.failed for one in summary.graders):
-        out.print("", graders.table(graders.documents(summary.graders, len(summary))), sep="\n")
+    failed = any(health.failed for health in summary.graders)
+    health = graders_table(documents(summary.graders, len(summary))) if failed else None
+    blocks = [note(", ".join(counted(others))) if any(others.values()) else None, health]
     if summary.invalid_step_rewards:
-        out.print(
-            "", printed(f"invalid step rewards: {summary.invalid_step_rewards:,}", style="red"), sep="\n"
-        )
+        blocks.append(note(f"invalid step rewards: {summary.invalid_step_rewards:,}", "bad"))
     if summary.faults:
-        out.print("", printed(f"faults: {shares(summary.faults)}", style="red"), sep="\n")
-    if recording.problems:
-        out.print("", problem_lines(recording.problems), sep="\n")
+        blocks.append(note(f"faults: {shares(summary.faults)}", "bad"))
+    blocks.append(problems(recording.problems))
+    if any(blocks):
+        out.print()
+        print_page(blocks)
 
 
 def _ends(database: Database, trace_ids: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -48,8 +48,7 @@ def spec_check(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.rendering.specs import finding_line, findings_document, headline
-    from mttp.pages.words import visible
+    from mttp.pages.specs import finding_lines, findings_document
     from mttp.rewards.lint import input_findings, lint
     from mttp.rewards.spec import RewardSpec
 
@@ -62,8 +61,7 @@ def spec_check(
     if json:
         print_json(findings_document(spec, findings))
     else:
-        for finding in findings:
-            say(visible(finding_line(finding, file)))
-        say(f"{spec.name} {spec.version}: {headline(findings)}")
+        for line in finding_lines(spec, findings, file):
+            say(line)
     if any(strict or finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Trust, TrustModule, console, print_json, recorded_episodes, working
+from mttp.cli.output import Json, Trust, TrustModule, print_json, print_page, recorded_episodes, working
 
 __all__ = ["spec_diff"]
 
@@ -42,7 +42,8 @@ def spec_diff(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.rendering import rescoring, specs
+    from mttp.pages.scoring import rescoring_document, rescoring_page
+    from mttp.pages.specs import differences_document, differences_page
     from mttp.rewards.difference import differences, is_enough
     from mttp.rewards.rescoring import rescore
     from mttp.rewards.spec import RewardSpec
@@ -55,11 +56,10 @@ def spec_diff(
         with working(f"scoring {len(recorded):,} episodes"):
             scored = rescore(recorded, one, other)
     if json:
-        document = specs.differences_document(one, other, found)
-        print_json(document | {"rescored": rescoring.document(scored)} if scored else document)
+        document = differences_document(one, other, found)
+        print_json(document | {"rescored": rescoring_document(scored)} if scored else document)
     else:
-        console().print(specs.render_differences(one, other, found))
-        if scored:
-            console().print("", rescoring.render(scored))
+        rescored = rescoring_page(scored) if scored else ()
+        print_page([*differences_page(one, other, found), *rescored])
     if not is_enough(one, other, found):
         raise typer.Exit(1)

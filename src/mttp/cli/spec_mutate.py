@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, SpecFile, Trust, TrustModule, console, print_json, working
+from mttp.cli.output import Json, SpecFile, Trust, TrustModule, print_json, print_page, working
 
 __all__ = ["spec_mutate"]
 
@@ -38,7 +38,7 @@ def spec_mutate(
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.rendering import trials
+    from mttp.pages.scoring import mutation_document, mutation_page
     from mttp.rewards.mutations import mutate
     from mttp.rewards.spec import RewardSpec
 
@@ -46,8 +46,8 @@ def spec_mutate(
     with working(f"scoring {len(spec.document.cases):,} cases"):
         mutation = mutate(spec.plan, spec.document.cases)
     if json:
-        print_json(trials.mutation_document(spec, mutation))
+        print_json(mutation_document(spec, mutation))
     else:
-        console().print(trials.render_mutation(spec, mutation))
+        print_page(mutation_page(spec, mutation))
     if mutation.report.failed or (strict and mutation.survivors):
         raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mttp.cli.output import Json, SpecFile, console, print_json
+from mttp.cli.output import Json, SpecFile, print_json, print_page
 
 __all__ = ["spec_show"]
 
@@ -24,11 +24,11 @@ def spec_show(file: SpecFile, *, json: Json = False) -> None:
       2  Wrong usage.
       3  The spec can't be read, or can't be used.
     """
-    from mttp.cli.rendering.specs import document, render
+    from mttp.pages.specs import document, page
     from mttp.rewards.spec import RewardSpec
 
     spec = RewardSpec.load(file)
     if json:
         print_json(document(spec))
     else:
-        console().print(render(spec))
+        print_page(page(spec))

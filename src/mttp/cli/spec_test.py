@@ -15,8 +15,8 @@ from mttp.cli.output import (
     SpecFile,
     Trust,
     TrustModule,
-    console,
     print_json,
+    print_page,
     recorded_episodes,
     say,
     working,
@@ -116,17 +116,18 @@ def _on_cases(
     spec: RewardSpec, human: dict[str, float] | None, junit: Path | None, *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score the cases and print the results; return whether one failed, and their instability."""
-    from mttp.cli.rendering import trials
+    from mttp.pages.ci import cases_junit
+    from mttp.pages.scoring import cases_document, cases_page
     from mttp.rewards.case_runs import run_cases
 
     with working(f"scoring {len(spec.document.cases):,} cases"):
         report = run_cases(spec.plan, spec.document.cases, repeats=repeats, human=human)
     if junit is not None:
-        junit.write_text(trials.junit(spec, report), encoding="utf-8")
+        junit.write_bytes(cases_junit(spec, report))
     if json:
-        print_json(trials.document(spec, report))
+        print_json(cases_document(spec, report))
     else:
-        console().print(trials.render(spec, report))
+        print_page(cases_page(spec, report))
     return bool(report.failed), report.instability
 
 
@@ -134,16 +135,16 @@ def _on_episodes(
     spec: RewardSpec, on: list[str], *, repeats: int, json: bool
 ) -> tuple[bool, Instability | None]:
     """Score recorded episodes and print the results; return whether scoring failed, and their instability."""
-    from mttp.cli.rendering import validation
+    from mttp.pages.scoring import validation_document, validation_page
     from mttp.rewards.validation import validate
 
     episodes = recorded_episodes(on)
     with working(f"scoring {len(episodes):,} episodes"):
         found = validate(episodes, spec, repeats=repeats)
     if json:
-        print_json(validation.document(spec, found))
+        print_json(validation_document(spec, found))
     else:
-        console().print(validation.render(spec, found))
+        print_page(validation_page(spec, found))
     return not found.episodes or "error" in found.statuses, found.instability
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, Strict, console, finish, print_json, progress, say
+from mttp.cli.output import Json, Strict, finish, print_json, print_page, progress, say
+from mttp.pages.blocks import Block, column, note, table
 
 if TYPE_CHECKING:
     from mttp.tables import Table
@@ -80,13 +81,13 @@ def sql(
     if query in (*TABLES, "spans"):
         query = f"select * from {query}"
     with progress(paths) as advance, Database(paths, progress=advance) as database:
-        table = database.sql(query)
+        result = database.sql(query)
     if json:
-        print_json({"columns": table.columns, "rows": table.rows(limit), "problems": database.problems})
+        print_json({"columns": result.columns, "rows": result.rows(limit), "problems": database.problems})
     elif as_csv:
-        _print_csv(table, limit)
+        _print_csv(result, limit)
     else:
-        _print(table, _LIMIT if limit is None else limit or None)
+        print_page(_page(result, _LIMIT if limit is None else limit or None), everything=True)
     finish(database.problems, strict=strict)
 
 
@@ -98,48 +99,27 @@ def _print_csv(table: Table, limit: int | None) -> None:
     say(text.getvalue().removesuffix("\n"))
 
 
-def _print(table: Table, limit: int | None) -> None:
-    out = console()
-    rows = table.rows(limit)
-    is_wide = sum(len(name) + 2 for name in table.columns) > out.width
-    (_print_records if is_wide else _print_listing)(table.columns, rows)
-    if len(rows) < len(table):
-        out.print(f"{len(rows):,} of {len(table):,} rows; --limit 0 prints all")
+def _page(found: Table, limit: int | None) -> Iterator[Block | None]:
+    """Yield the rows of a result, and how many there are."""
+    rows = found.rows(limit)
+    columns = [column(name, name, _kind(row[name] for row in rows)) for name in found.columns]
+    yield table("", columns, ([_cell(value) for value in row.values()] for row in rows))
+    if not rows:
+        yield note(f"no rows; the columns are {', '.join(found.columns)}")
+    if len(rows) < len(found):
+        yield note(f"{len(rows):,} of {len(found):,} rows; --limit 0 prints all")
 
 
-def _print_listing(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Column, Table
-
-    is_number = {name: all(isinstance(row[name], (int, float, NoneType)) for row in rows) for name in columns}
-    justified = [Column(name, justify="right" if is_number[name] else "left") for name in columns]
-    listing = Table(*justified, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        listing.add_row(*map(_cell, row.values()))
-    console().print(listing)
+def _kind(values: Iterable[object]) -> str:
+    return "number" if all(isinstance(value, (int, float, NoneType)) for value in values) else "text"
 
 
-def _print_records(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    """Print each row as lines of column and value, since the columns don't fit beside each other."""
-    from rich.table import Table
-
-    out = console()
-    for number, row in enumerate(rows, 1):
-        out.print(f"row {number:,}", style="bold")
-        record = Table.grid(padding=(0, 2))
-        for name, value in row.items():
-            if value is not None:
-                record.add_row(f"  {name}", _cell(value))
-        out.print(record)
-    if rows:
-        out.print(f"{len(columns)} columns; those without a value are left out of a row")
-    else:
-        out.print(f"no rows; the columns are {', '.join(columns)}")
-
-
-def _cell(value: object) -> str:
+def _cell(value: object) -> str | None:
+    if value is None:
+        return None
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
-    text = "" if value is None else str(value)
+        return ", ".join(f"{key} {_cell(item) or ''}" for key, item in value.items())
+    text = str(value)
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"

@@ -11,13 +11,12 @@ from mttp.cli.output import (
     Json,
     Sources,
     StrictHealth,
-    console,
     fail,
     fail_on,
     failures,
     print_json,
+    print_page,
     progress,
-    say,
 )
 
 __all__ = ["summary"]
@@ -70,7 +69,7 @@ def summary(
       1  The recording has something that --fail-on or --strict names.
       2  Wrong usage, or input that can't be read.
     """
-    from mttp.cli.rendering.summary import document, markdown, render
+    from mttp.pages.summary import document, page
     from mttp.tables import Database
     from mttp.tables.summary import summary_of
 
@@ -80,10 +79,7 @@ def summary(
         figures = summary_of(database)
     if json:
         print_json(document(figures))
-    elif markdown_:
-        say(markdown(figures))
     else:
-        out = console()
-        out.print(render(figures, terminal=out.is_terminal))
+        print_page(page(figures), markdown=markdown_)
     faults = sum(figures.faults.values())
     fail(failures(words, gradings=figures.failed_gradings, faults=faults, problems=figures.problems))

@@ -1,15 +1,19 @@
-"""The blocks of a page's sections, as `viewer/src/data.ts` describes them."""
+"""The blocks of a page and of its sections, as `viewer/src/data.ts` describes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-
+from mttp.pages.words import count
 from mttp.reading.jsonable import jsonable, to_json
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = [
+    "NUMBERS",
+    "Block",
     "axis",
     "column",
     "counted",
@@ -18,40 +22,84 @@ __all__ = [
     "findings",
     "histogram",
     "lines",
+    "listed",
     "note",
+    "problems",
     "scatter",
     "section",
     "series",
     "state_of",
     "table",
+    "warnings",
 ]
 
+Block: TypeAlias = dict[str, Any]
 Values: TypeAlias = "Sequence[float] | np.ndarray[Any, Any]"
-_MOST_BINS = 30
-_STATES: Mapping[str, str] = {
-    **dict.fromkeys(("better", "gained", "pass", "promote"), "good"),
-    **dict.fromkeys(("worse", "lost", "fail", "reject", "error", "high"), "bad"),
-    **dict.fromkeys(("inconclusive", "medium"), "warn"),
+_MOST_BINS: Final = 30
+_MOST_PROBLEMS: Final = 5
+NUMBERS: Final = ("number", "share", "seconds")
+"""The kinds of columns that are aligned on the right."""
+_GOOD: Final = "better completed full gained ok pass promote reproduced success"
+_BAD: Final = "diverged error errored fail failed failure high invalid lost opaque reject violation worse"
+_WARN: Final = (
+    "aborted abstained changed improvement inconclusive medium missing partial refused timed_out unfinished "
+    "unstable warning"
+)
+_STATES: Final = {
+    word: state
+    for state, words in (("good", _GOOD), ("bad", _BAD), ("warn", _WARN))
+    for word in words.split()
 }
 
 
 def state_of(word: str) -> str:
-    """Return the state of a word for an end or a severity: good, bad, warn or plain."""
+    """Return the state of a word for an end, a severity or a failure: good, bad, warn or plain."""
     return _STATES.get(word, "plain")
 
 
-def section(id: str, title: str, blocks: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
+def section(id: str, title: str, blocks: Iterable[Block | None]) -> Block | None:
     """A section of the blocks that are not None; None if there are none."""
     kept = [block for block in blocks if block is not None]
     return {"id": id, "title": title, "blocks": kept} if kept else None
 
 
-def note(text: str, state: str = "plain") -> dict[str, Any]:
+def note(text: str, state: str = "plain") -> Block:
     """A sentence; `state` is good, bad, warn or plain."""
     return {"type": "note", "text": text, "state": state}
 
 
-def fact(label: str, value: Any, *, detail: str = "", state: str = "plain") -> dict[str, Any]:
+def listed(page: Iterable[Block | None], *, most: int, everything: bool) -> Iterator[Block]:
+    """
+    Yield the blocks that a page shows as text.
+
+    Without `everything`, a folded table is one sentence, and other tables have at most `most` rows.
+    """
+    for block in filter(None, page):
+        if everything or block.get("type") != "table":
+            yield block
+        elif block["folded"]:
+            yield note(f"{block['title']}: {len(block['rows']):,}, listed by --all")
+        else:
+            left_out = len(block["rows"]) - most
+            more = f"{left_out:,} more, listed by --json" if left_out > 0 else ""
+            text = ". ".join(filter(None, (more, block["note"])))
+            yield {**block, "rows": block["rows"][:most], "note": text}
+
+
+def warnings(sentences: Iterable[str]) -> Iterator[Block]:
+    """Yield what a reader must know before the figures."""
+    yield from (note(f"warning: {sentence}", "bad") for sentence in sentences)
+
+
+def problems(items: Sequence[object]) -> Block | None:
+    """The number of problems, and the first of them; None without any."""
+    left_out = len(items) - _MOST_PROBLEMS
+    more = f"{left_out:,} more, listed by --json" if left_out > 0 else ""
+    rows = [(str(problem),) for problem in items[:_MOST_PROBLEMS]]
+    return table(count(len(items), "problem"), [column("problem")], rows, more)
+
+
+def fact(label: str, value: Any, *, detail: str = "", state: str = "plain") -> Block:
     """One fact of a list; values that are no numbers, booleans or texts become JSON."""
     is_cell = value is None or isinstance(value, (str, bool, int, float))
     return {
@@ -62,7 +110,7 @@ def fact(label: str, value: Any, *, detail: str = "", state: str = "plain") -> d
     }
 
 
-def facts(items: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def facts(items: Sequence[Block]) -> Block | None:
     """A list of facts; None without any."""
     return {"type": "facts", "items": list(items)} if items else None
 
@@ -79,7 +127,7 @@ def table(
     note: str = "",
     *,
     is_folded: bool = False,
-) -> dict[str, Any] | None:
+) -> Block | None:
     """A table; None without rows. A folded one shows its rows on request."""
     cells = [[jsonable(cell) for cell in one] for one in rows]
     return (
@@ -109,7 +157,7 @@ def series(
     low: Sequence[float] | None = None,
     high: Sequence[float] | None = None,
     dots: bool = False,
-) -> dict[str, Any]:
+) -> Block:
     """One curve; NaN in `y` is a gap."""
     return {
         "name": name,
@@ -122,8 +170,8 @@ def series(
 
 
 def lines(
-    title: str, x: dict[str, str], y: dict[str, str], curves: Sequence[dict[str, Any]], note: str
-) -> dict[str, Any] | None:
+    title: str, x: dict[str, str], y: dict[str, str], curves: Sequence[Block], note: str
+) -> Block | None:
     """A chart of curves; None without any value."""
     kept = [one for one in curves if any(value is not None for value in one["y"])]
     return {"type": "lines", "title": title, "x": x, "y": y, "series": kept, "note": note} if kept else None
@@ -131,6 +179,8 @@ def lines(
 
 def histogram(title: str, x: dict[str, str], values: Mapping[str, Values], note: str = "") -> Any:
     """A histogram of the finite values by series, in bins that all series share; None without any."""
+    import numpy as np
+
     finite = {name: _finite(found) for name, found in values.items()}
     together = np.concatenate([*finite.values(), np.empty(0)])
     if not len(together):
@@ -154,6 +204,8 @@ def histogram(title: str, x: dict[str, str], values: Mapping[str, Values], note:
 
 
 def _finite(values: Values) -> np.ndarray[Any, Any]:
+    import numpy as np
+
     found = np.asarray(values, dtype=float)
     finite: np.ndarray[Any, Any] = found[np.isfinite(found)]
     return finite
@@ -161,6 +213,8 @@ def _finite(values: Values) -> np.ndarray[Any, Any]:
 
 def _bins(values: np.ndarray[Any, Any]) -> Any:
     """Bins for the values: one for each of a few integers, else as many as Sturges says, within limits."""
+    import numpy as np
+
     low, high = float(values.min()), float(values.max())
     if np.array_equal(values, np.round(values)) and high - low < _MOST_BINS:
         return np.arange(low - 0.5, high + 1)
@@ -176,7 +230,7 @@ def scatter(
     y: dict[str, str],
     points: Mapping[str, Sequence[tuple[float, float, str]]],
     note: str,
-) -> dict[str, Any] | None:
+) -> Block | None:
     """Points by series: x, y and trace id; None without any."""
     drawn = [
         {
@@ -193,7 +247,7 @@ def scatter(
     )
 
 
-def findings(items: Sequence[dict[str, Any]], note: str) -> dict[str, Any] | None:
+def findings(items: Sequence[Block], note: str) -> Block | None:
     """A list of findings; None without any."""
     return {"type": "findings", "items": list(items), "note": note} if items else None
 

@@ -30,6 +30,8 @@ class Listing:
     """Columns that are omitted if they do not fit."""
     nothing: Mapping[str, str] = field(default_factory=dict)
     """Texts that count as a missing value, by column, besides `-`."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Titles by column; the others are the names, with spaces for underscores."""
     notes: Sequence[str] = ()
     """Lines below the table."""
 
@@ -38,11 +40,11 @@ class Listing:
         names = [name for name in columns if any(self._has_value(row, name) for row in self.rows)]
         fitting = self._fitting(names, options.max_width)
         widths = {name: self._width(name) for name in fitting}
-        yield self._line({name: Text(_title(name), style="bold") for name in fitting}, widths)
+        yield self._line({name: Text(self._title(name), style="bold") for name in fitting}, widths)
         for row in self.rows:
             yield self._line(row, widths)
             below = [name for name in names if name not in fitting and name not in self.spare]
-            rest = [(name, row[name]) for name in below if self._has_value(row, name)]
+            rest = [(self._title(name), row[name]) for name in below if self._has_value(row, name)]
             if rest:
                 yield Padding(_details(rest), (0, 0, 0, _GAP), expand=False)
         yield from map(Text, self.notes)
@@ -65,7 +67,12 @@ class Listing:
         return self.important.index(name) if name in self.important else len(self.important)
 
     def _width(self, name: str) -> int:
-        return max(len(_title(name)), *(row[name].cell_len for row in self.rows if name in row))
+        return max(
+            Text(self._title(name)).cell_len, *(row[name].cell_len for row in self.rows if name in row)
+        )
+
+    def _title(self, name: str) -> str:
+        return self.titles.get(name, name.replace("_", " "))
 
     def _line(self, cells: Mapping[str, Text], widths: Mapping[str, int]) -> Text:
         return Text(" " * _GAP).join(
@@ -77,10 +84,6 @@ class Listing:
         return Text.assemble(padding, cell) if name in self.right else Text.assemble(cell, padding)
 
 
-def _title(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _details(cells: Sequence[tuple[str, Text]]) -> Text:
     """What has no column of its own: a name and its value each."""
-    return Text("  ").join(Text.assemble((_title(name), "dim"), " ", cell) for name, cell in cells)
+    return Text("  ").join(Text.assemble((name, "dim"), " ", cell) for name, cell in cells)

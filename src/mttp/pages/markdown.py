@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
+from mttp.pages.blocks import NUMBERS, Block, listed
+from mttp.pages.charts import CHARTS, sparklines
 from mttp.pages.words import cell, cell_text
 
 _MOST_ROWS: Final = 200
 
 
-def markdown(blocks: Iterable[dict[str, Any] | None], *, everything: bool = False) -> str:
-    """Return blocks as Markdown; folded tables are shown with `everything`."""
-    lines: list[str] = []
-    for block in blocks:
-        if block is not None:
-            is_folded = block.get("folded") and not everything
-            lines += [*(_folded(block) if is_folded else _BLOCKS[block["type"]](block)), ""]
-    return "\n".join(lines).rstrip()
+def markdown(page: Iterable[Block | None], *, everything: bool = False) -> str:
+    """Return blocks and sections as Markdown; with `everything` also what is folded, and all rows."""
+    return "\n".join(_lines(page, everything=everything)).rstrip()
 
 
-def _note(block: Mapping[str, Any]) -> Iterator[str]:
+def _lines(page: Iterable[Block | None], *, everything: bool) -> Iterator[str]:
+    for block in listed(page, most=_MOST_ROWS, everything=everything):
+        if "blocks" in block:
+            yield from (f"### {cell(block['title'])}", "")
+            yield from _lines(block["blocks"], everything=everything)
+        else:
+            yield from (*_BLOCKS[block["type"]](block), "")
+
+
+def _note(block: Block) -> Iterator[str]:
     yield cell(block["text"]) if block["state"] == "plain" else f"**{cell(block['text'])}**"
 
 
-def _facts(block: Mapping[str, Any]) -> Iterator[str]:
+def _facts(block: Block) -> Iterator[str]:
     for fact in block["items"]:
         detail = f": {cell(fact['detail'])}" if fact["detail"] else ""
         yield f"- {cell(fact['label'])}: **{cell(cell_text(fact['value']))}**{detail}"
 
 
-def _folded(block: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{cell(block['title'])}: {len(block['rows']):,}, listed by `--all`"
-
-
-def _table(block: Mapping[str, Any]) -> Iterator[str]:
+def _table(block: Block) -> Iterator[str]:
     columns, rows = block["columns"], block["rows"]
     shown = [place for place in range(len(columns)) if any(row[place] not in (None, "") for row in rows)]
-    yield f"{cell(block['title'])}:"
-    yield ""
-    yield from _rows([columns[place]["label"] for place in shown])
-    yield "|" + " --- |" * len(shown)
-    for row in rows[:_MOST_ROWS]:
-        yield from _rows([cell_text(row[place], columns[place]["kind"]) for place in shown])
-    if len(rows) > _MOST_ROWS:
-        yield from ("", f"{len(rows) - _MOST_ROWS:,} more, listed by `--json`")
+    if block["title"]:
+        yield from (f"{cell(block['title'])}:", "")
+    cells = [[cell_text(row[place], columns[place]["kind"]) for place in shown] for row in rows]
+    if len(columns) == 1:
+        yield from (f"- {cell(row[0])}" for row in cells)
+    else:
+        aligned = (" ---: " if columns[place]["kind"] in NUMBERS else " --- " for place in shown)
+        yield from _rows([columns[place]["label"] for place in shown])
+        yield f"|{'|'.join(aligned)}|"
+        for row in cells:
+            yield from _rows(row)
     if block["note"]:
         yield from ("", cell(block["note"]))
 
@@ -53,7 +58,7 @@ def _rows(cells: Iterable[str]) -> Iterator[str]:
     yield "| " + " | ".join(map(cell, cells)) + " |"
 
 
-def _findings(block: Mapping[str, Any]) -> Iterator[str]:
+def _findings(block: Block) -> Iterator[str]:
     yield from _rows(["severity", "finding", "evidence", "usual fix", "episodes"])
     yield "|" + " --- |" * 5
     for finding in block["items"]:
@@ -62,4 +67,18 @@ def _findings(block: Mapping[str, Any]) -> Iterator[str]:
         yield from _rows(words)
 
 
-_BLOCKS: Final = {"note": _note, "facts": _facts, "table": _table, "findings": _findings}
+def _chart(block: Block) -> Iterator[str]:
+    yield f"{cell(block['title'])}:"
+    for line in sparklines(block):
+        yield from ("", cell(line))
+    if block["note"]:
+        yield from ("", cell(block["note"]))
+
+
+_BLOCKS: Final = {
+    "note": _note,
+    "facts": _facts,
+    "table": _table,
+    "findings": _findings,
+    **dict.fromkeys(CHARTS, _chart),
+}

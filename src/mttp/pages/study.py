@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mttp.pages.blocks import column, fact, facts, findings, note, section, state_of, table
+from mttp.pages.blocks import (
+    Block,
+    column,
+    fact,
+    facts,
+    findings,
+    note,
+    problems,
+    section,
+    state_of,
+    table,
+    warnings,
+)
 from mttp.pages.words import count, moment, number
 
 if TYPE_CHECKING:
@@ -15,8 +27,6 @@ if TYPE_CHECKING:
     from mttp.tables.summary import RecordedVerdict
 
 _SEVERITIES = ("high", "medium", "low")
-
-Block = dict[str, Any]
 
 
 def comparison_page(comparison: Comparison) -> Iterator[Block | None]:
@@ -29,8 +39,7 @@ def comparison_page(comparison: Comparison) -> Iterator[Block | None]:
     yield _metrics("Metrics", "metric", {metric.name: metric for metric in comparison.metrics})
     yield _metrics(f"{first.name} by slice", "slice", comparison.slices)
     yield _flips(comparison)
-    for problem in comparison.problems:
-        yield note(f"problem: {problem}", "bad")
+    yield problems(comparison.problems)
 
 
 def comparison_headline(comparison: Comparison) -> str:
@@ -137,8 +146,7 @@ def gate_page(result: GateResult) -> Iterator[Block | None]:
     columns.append(column("episodes", kind="episodes"))
     rows = [(rule.verdict, rule.name, rule.evidence, " ".join(rule.episodes[:10])) for rule in result.rules]
     yield table("Promotion rules", columns, rows)
-    for problem in result.problems:
-        yield note(f"problem: {problem}", "bad")
+    yield problems(result.problems)
 
 
 def gate_headline(result: GateResult) -> str:
@@ -178,8 +186,7 @@ def diagnosis_page(diagnosis: Diagnosis) -> Iterator[Block | None]:
     """Yield the findings with evidence and advice, the reading of the curves, and the other detectors."""
     quality = "no quality recorded" if diagnosis.quality is None else f"quality: {diagnosis.quality}"
     counts = f"{count(diagnosis.episodes, 'episode')}, {count(diagnosis.updates, 'update')}"
-    for sentence in diagnosis.sampled:
-        yield note(f"warning: {sentence}", "bad")
+    yield from warnings(diagnosis.sampled)
     yield note(f"{diagnosis.source}: {counts}, {quality}")
     worst = next((finding.severity for finding in diagnosis.findings), "")
     yield note(diagnosis_headline(diagnosis), state_of(worst) if worst or diagnosis.missing else "good")
@@ -213,8 +220,7 @@ def diagnosis_page(diagnosis: Diagnosis) -> Iterator[Block | None]:
         if finding.kind == "reward_hacking" and "--quality" in finding.reason
     )
     yield _detectors(diagnosis)
-    for problem in diagnosis.problems:
-        yield note(f"problem: {problem}", "bad")
+    yield problems(diagnosis.problems)
 
 
 def diagnosis_headline(diagnosis: Diagnosis) -> str:
@@ -259,13 +265,17 @@ def comparison_section(comparison: Comparison | str | None) -> Block | None:
 
 def gate_section(result: GateResult | None, recorded: Sequence[RecordedVerdict] = ()) -> Block | None:
     """Return a verdict and those that were recorded before as a section of a report."""
+    return section("gate", "Gate", [*([] if result is None else gate_page(result)), verdicts_table(recorded)])
+
+
+def verdicts_table(recorded: Sequence[RecordedVerdict]) -> Block | None:
+    """Return the verdicts that were recorded before as a table."""
     columns = [column("time", kind="time"), column("verdict", kind="state"), column("evidence")]
     columns.append(column("episode", kind="episode"))
     rows = [
         (verdict.time // 10**6, verdict.verdict, verdict.evidence, verdict.episode) for verdict in recorded
     ]
-    history = table("Recorded verdicts", columns, rows)
-    return section("gate", "Gate", [*([] if result is None else gate_page(result)), history])
+    return table("Recorded verdicts", columns, rows)
 
 
 def diagnosis_section(diagnosis: Diagnosis | str | None) -> Block | None:

@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from mttp.pages.blocks import state_of
+from mttp.pages.blocks import NUMBERS, Block, listed, state_of
+from mttp.pages.charts import CHARTS, plot, sparklines
 from mttp.pages.listing import Listing
 from mttp.pages.words import cell_text, printed
 
 _MOST_ROWS: Final = 50
 _INDENT: Final = 2
 _STYLES: Final[Mapping[str, str]] = {"good": "green", "bad": "red", "warn": "yellow", "plain": ""}
-_NUMBERS: Final = ("number", "share", "seconds")
 
 
-def render(blocks: Iterable[dict[str, Any] | None], *, everything: bool = False) -> RenderableType:
-    """Return blocks for a terminal; folded tables are shown with `everything`."""
-    parts: list[RenderableType] = []
-    for block in blocks:
-        if block is not None:
-            if parts and (block["type"] != "note" or block["state"] != "plain"):
-                parts.append(Text())
-            is_folded = block.get("folded") and not everything
-            parts += _folded(block) if is_folded else _BLOCKS[block["type"]](block)
-    return Group(*parts)
+def render(page: Iterable[Block | None], *, everything: bool = False) -> RenderableType:
+    """Return blocks and sections for a terminal; with `everything` also what is folded, and all rows."""
+    return Group(*_parts(page, everything=everything))
 
 
-def _note(block: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _parts(page: Iterable[Block | None], *, everything: bool) -> Iterator[RenderableType]:
+    before: Block | None = None
+    for block in listed(page, most=_MOST_ROWS, everything=everything):
+        if before is not None and _is_apart(block, before):
+            yield Text()
+        before = block
+        if "blocks" in block:
+            yield printed(block["title"], style="bold underline")
+            yield from _parts(block["blocks"], everything=everything)
+        else:
+            yield from _BLOCKS[block["type"]](block)
+
+
+def _is_apart(block: Block, before: Block) -> bool:
+    """Return whether a line separates a block from the one before; notes of one state follow each other."""
+    is_note = block.get("type") == "note"
+    return not is_note or block["state"] not in ("plain", before.get("state"))
+
+
+def _note(block: Block) -> Iterator[RenderableType]:
     style = _STYLES[block["state"]]
     yield printed(block["text"], style=f"bold {style}" if style else "")
 
 
-def _facts(block: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _facts(block: Block) -> Iterator[RenderableType]:
     width = max(len(fact["label"]) for fact in block["items"])
     for fact in block["items"]:
         label = Text(f"{fact['label']:<{width}}  ", style="bold")
@@ -44,38 +57,36 @@ def _facts(block: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield Text.assemble(label, value, printed(f": {fact['detail']}" if fact["detail"] else ""))
 
 
-def _folded(block: Mapping[str, Any]) -> Iterator[RenderableType]:
-    yield printed(f"{block['title']}: {len(block['rows']):,}, listed by --all")
-
-
-def _table(block: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _table(block: Block) -> Iterator[RenderableType]:
     columns, rows = block["columns"], block["rows"]
-    yield Text(block["title"], style="bold")
-    yield Listing(
-        rows=[
-            {
-                column["label"]: _cell(value, column["kind"])
-                for column, value in zip(columns, row, strict=True)
-            }
-            for row in rows[:_MOST_ROWS]
-        ],
-        important=[column["label"] for column in columns],
-        right=[column["label"] for column in columns if column["kind"] in _NUMBERS],
-    )
-    if len(rows) > _MOST_ROWS:
-        yield Text(f"{len(rows) - _MOST_ROWS:,} more, listed by --json")
+    if block["title"]:
+        yield printed(block["title"], style="bold")
+    cells = [[*map(_cell, row, columns)] for row in rows]
+    names = [*map(str, range(len(columns)))]
+    if len(columns) == 1:  # a list
+        yield from (Padding(row[0], (0, 0, 0, _INDENT), expand=False) for row in cells)
+    else:
+        yield Listing(
+            rows=[dict(zip(names, row, strict=True)) for row in cells],
+            important=names,
+            right=[name for name, column in zip(names, columns, strict=True) if column["kind"] in NUMBERS],
+            titles={name: column["label"] for name, column in zip(names, columns, strict=True)},
+        )
     if block["note"]:
         yield printed(block["note"])
 
 
-def _cell(value: Any, kind: str) -> Text:
-    text = printed(cell_text(value, kind))
-    if kind == "state":
+def _cell(value: Any, column: Mapping[str, str]) -> Text:
+    """Return a cell; what counts a failure has its colour."""
+    text = printed(cell_text(value, column["kind"]))
+    if column["kind"] == "state":
         text.stylize(_STYLES[state_of(text.plain)])
+    elif column["kind"] == "number" and value and (state := state_of(column["key"])) != "good":
+        text.stylize(_STYLES[state])
     return text
 
 
-def _findings(block: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _findings(block: Block) -> Iterator[RenderableType]:
     for number, finding in enumerate(block["items"]):
         if number:
             yield Text()
@@ -88,4 +99,31 @@ def _findings(block: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield Padding(printed(line), (0, 0, 0, _INDENT), expand=False)
 
 
-_BLOCKS: Final = {"note": _note, "facts": _facts, "table": _table, "findings": _findings}
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """A chart: on a terminal one curve is a plot of several lines."""
+
+    block: Block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield printed(self.block["title"], style="bold")
+        series = self.block["series"]
+        if options.is_terminal and self.block["type"] == "lines" and len(series) == 1:
+            yield Text("\n".join(plot(series[0]["y"])), style="cyan")
+        else:
+            yield from map(printed, sparklines(self.block))
+        if self.block["note"]:
+            yield printed(self.block["note"])
+
+
+def _chart(block: Block) -> Iterator[RenderableType]:
+    yield _Chart(block)
+
+
+_BLOCKS: Final = {
+    "note": _note,
+    "facts": _facts,
+    "table": _table,
+    "findings": _findings,
+    **dict.fromkeys(CHARTS, _chart),
+}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, console, print_json, say, working
+from mttp.cli.output import Json, print_json, print_page, working
 
 if TYPE_CHECKING:
     from mttp.cli.doctor.findings import SetupFinding
 
 __all__ = ["doctor"]
-
-_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 
 def doctor(
@@ -55,6 +52,8 @@ def doctor(
     """
     from dataclasses import asdict
 
+    from mttp.pages.checks import setup_page
+
     with working("checking"):
         found = _found(transport, timeout)
     errors = sum(finding.status == "error" for finding in found)
@@ -62,8 +61,7 @@ def doctor(
     if json:
         print_json({"errors": errors, "warnings": warnings, "checks": list(map(asdict, found))})
     else:
-        _show(found)
-        say(_conclusion(errors, warnings))
+        print_page(setup_page(found))
     raise typer.Exit(int(bool(errors)))
 
 
@@ -77,27 +75,3 @@ def _found(transport: str | None, timeout: float) -> list[SetupFinding]:
         advice = "correct the variable, or unset it; nothing else is checked: OpenTelemetry can't be imported"
         return [error("variable", str(wrong), advice)]
     return list(run(transport, timeout=timeout))
-
-
-def _conclusion(errors: int, warnings: int) -> str:
-    from mttp.pages.words import counted
-
-    return ", ".join(counted({"error": errors, "warning": warnings})) or "nothing is wrong"
-
-
-def _show(found: Sequence[SetupFinding]) -> None:
-    """Print a table of the findings, with the advice below each."""
-    from rich.table import Table
-
-    from mttp.pages.words import printed
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", "check", "found"):
-        table.add_column(title, overflow="fold")
-    for finding in found:
-        status = printed(finding.status, style=_STYLES[finding.status])
-        table.add_row(status, printed(finding.check), printed(finding.found))
-        if finding.advice:
-            table.add_row("", "", printed(f"-> {finding.advice}"))
-    out = console()
-    out.print(table, "")

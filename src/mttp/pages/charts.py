@@ -1,13 +1,32 @@
-"""Curves drawn with block characters."""
+"""Charts drawn with block characters, for terminals and Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-__all__ = ["plot", "sparkline"]
+from mttp.pages.words import count, number
 
-_BLOCKS = " ▁▂▃▄▅▆▇█"
-_EIGHTHS = len(_BLOCKS) - 1
+__all__ = ["CHARTS", "plot", "sparklines"]
+
+CHARTS: Final = ("lines", "histogram", "scatter")
+"""The types of blocks that are charts."""
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_EIGHTHS: Final = len(_BLOCKS) - 1
+_WIDTH: Final = 60
+
+
+def sparklines(block: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a chart as one line for each series: its name, its first value, the curve and its last value."""
+    for series in block["series"]:
+        name = f"{series['name']}  " if series["name"] else ""
+        if block["type"] == "scatter":
+            yield f"{name}{count(len(series['x']), 'point')}"
+        else:
+            is_curve = block["type"] == "lines"
+            points = series["y"] if is_curve else series["counts"]
+            ends = [point for point in points if point is not None] if is_curve else block["edges"]
+            yield f"{name}{number(ends[0])} {sparkline(points)} {number(ends[-1])}"
 
 
 def sparkline(points: Sequence[float | None]) -> str:
@@ -39,7 +58,8 @@ def _cell(height: int | None, row: int) -> str:
 
 
 def _heights(points: Sequence[float | None]) -> list[float | None]:
-    """Return the points scaled to 0 to 1; all 0.5 for a flat curve."""
+    """Return as many points as a line has room for, scaled to 0 to 1; all 0.5 for a flat curve."""
+    points = points[:: -(-len(points) // _WIDTH) or 1]
     known = [point for point in points if point is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     span = high - low

@@ -1,34 +1,45 @@
-"""A summary as a document and as text."""
+"""A summary of a recording: its page, and plain data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from mttp.cli.rendering import graders
-from mttp.cli.rendering.blocks import plot, sparkline
-from mttp.cli.rendering.figures import Interval, curve, figures, mean_interval, windows
-from mttp.cli.rendering.problems import markdown_warnings, problem_lines, warnings
 from mttp.model.counting import LEFT_OUT, NOT_COUNTED
-from mttp.model.episodes import Run
-from mttp.model.weighting import Weighting
-from mttp.pages.words import cell, count, counted, duration, moment, number, of, printed, shares
+from mttp.model.statistics.descriptive import Interval, curve, figures, mean_interval, windows
+from mttp.pages.blocks import (
+    Block,
+    axis,
+    fact,
+    facts,
+    lines,
+    note,
+    problems,
+    section,
+    series,
+    warnings,
+)
+from mttp.pages.graders import documents, graders_table
+from mttp.pages.study import verdicts_table
+from mttp.pages.words import count, duration, moment, number, of, shares
 from mttp.reading.completeness import sampled
 from mttp.reading.jsonable import jsonable
-from mttp.tables.summary import Summary
 
-__all__ = ["document", "markdown", "render"]
+if TYPE_CHECKING:
+    from mttp.model.episodes import Run
+    from mttp.model.weighting import Weighting
+    from mttp.tables.summary import Summary
 
-_MOST_RUNS = 10
-"""Number of runs in a text report; a document has all."""
-_COURSES = ("loss", "kl", "entropy")
-_FIXED = ("eval", "replay")
+__all__ = ["document", "page"]
+
+_MOST_RUNS: Final = 10
+"""Number of runs on a page; a document has all."""
+_COURSES: Final = ("loss", "kl", "entropy")
+_FIXED: Final = ("eval", "replay")
 """Kinds of runs whose policy does not change, so that their episodes are samples of one distribution."""
 
 
@@ -36,7 +47,7 @@ def document(summary: Summary) -> dict[str, Any]:
     """Return the summary as an object of plain data: the figures of each run, and totals."""
     missing = sampled(summary.problems)
     lacking = bool(missing)
-    facts = {
+    figures_of_all = {
         "sampled": missing,
         "sources": [*summary.sources, *summary.stores],
         "sha256": summary.sha256,
@@ -46,7 +57,7 @@ def document(summary: Summary) -> dict[str, Any]:
         "duplicates": summary.duplicates,
         "problems": summary.problems,
     }
-    found: dict[str, Any] = jsonable(facts)
+    found: dict[str, Any] = jsonable(figures_of_all)
     return found
 
 
@@ -118,7 +129,7 @@ def _figures(summary: Summary, *, lacking: bool) -> dict[str, Any]:
             word: {"episodes": found.episodes, "count": found.count, "mean_return": found.mean}
             for word, found in summary.specs.returns().items()
         },
-        "graders": graders.documents(summary.graders, episodes),
+        "graders": documents(summary.graders, episodes),
         "failed_gradings": summary.failed_gradings,
         "partial_rewards": summary.partial_rewards and asdict(summary.partial_rewards),
         "unlisted_gradings": summary.unlisted_gradings,
@@ -150,39 +161,32 @@ def _interval(summary: Summary, weighted: Weighting | None) -> Interval:
     return mean_interval(summary.returns, [*summary.tasks])
 
 
-def render(summary: Summary, *, terminal: bool) -> RenderableType:
-    """Return the summary as text; on a terminal the learning curve is a plot, else one line."""
-    facts = document(summary)
-    parts: list[RenderableType] = [_headline(facts), *warnings(facts["sampled"])]
-    for title, found in _sections(facts):
-        parts.append(Text())
-        if title:
-            parts.append(printed(title, style="bold underline"))
-        parts += _section(found, terminal=terminal)
-    if more := _unlisted_runs(facts):
-        parts += [Text(), Text(more)]
-    if summary.problems:
-        parts += [Text(), problem_lines(summary.problems)]
-    return Group(*parts)
-
-
-def _sections(facts: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a title and figures for each run, then the totals; a single run has no title."""
-    if len(facts["runs"]) < 2:
-        seconds = facts["runs"][0]["seconds"] if facts["runs"] else None
-        yield "", {**facts["totals"], "seconds": seconds, **_once(facts)}
-        return
-    for run in facts["runs"][:_MOST_RUNS]:
-        yield _title(run), run
-    yield (
-        f"totals of {len(facts['runs']):,} runs",
-        {**facts["totals"], "seconds": None, **_once(facts)},
-    )
-
-
-def _once(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures that only the whole recording has."""
-    return {name: facts[name] for name in ("duplicates", "sha256")}
+def page(summary: Summary) -> Iterator[Block | None]:
+    """Yield the number of everything, then the figures of each run, of all runs together, and problems."""
+    data = document(summary)
+    total, runs = data["totals"], data["runs"]
+    counts = {
+        "episode": total["episodes"],
+        "step": total["steps"],
+        "run": len(runs),
+        "group": total["groups"],
+        "update": total["updates"]["count"],
+        "annotation": total["annotations"],
+        "evaluation": data["evals"],
+    }
+    always = ("episode", "step", "run")
+    yield note(", ".join(count(items, noun) for noun, items in counts.items() if items or noun in always))
+    yield from warnings(data["sampled"])
+    if len(runs) < 2:
+        yield from _figures_page(total, summary, runs[0]["seconds"] if runs else None, data)
+    else:
+        for run, of_run in [*zip(runs, summary.by_run.values(), strict=True)][:_MOST_RUNS]:
+            yield section(run["id"], _title(run), _figures_page(run, of_run, run["seconds"]))
+        title = f"totals of {len(runs):,} runs"
+        yield section("totals", title, _figures_page(total, summary, None, data))
+    if len(runs) > _MOST_RUNS:
+        yield note(f"… and {count(len(runs) - _MOST_RUNS, 'more run')}; --json has all")
+    yield problems(summary.problems)
 
 
 def _title(run: Mapping[str, Any]) -> str:
@@ -192,107 +196,58 @@ def _title(run: Mapping[str, Any]) -> str:
     return f"run {named}{f', {what}' if what else ''}: {episodes}"
 
 
-def _unlisted_runs(facts: Mapping[str, Any]) -> str:
-    unlisted = len(facts["runs"]) - _MOST_RUNS
-    return f"… and {count(unlisted, 'more run')}; --json has all" if unlisted > 0 else ""
-
-
-def _section(facts: Mapping[str, Any], *, terminal: bool) -> list[RenderableType]:
-    parts: list[RenderableType] = [_facts(facts)]
-    if facts["graders"]:
-        parts += [Text(), graders.table(facts["graders"])]
-    if facts["return"]["count"] > 1 and facts["return"]["first"]:
-        title = Text("mean return over time", style="bold")
-        parts += [Text(), title, _curve(facts["curve"], terminal=terminal)]
-    return parts
-
-
-def markdown(summary: Summary) -> str:
-    """Return the summary as Markdown, for a CI job summary or a comment."""
-    facts = document(summary)
-    lines = [f"**{_headline(facts).plain}**", *markdown_warnings(facts["sampled"])]
-    for title, found in _sections(facts):
-        lines += ["", f"**{cell(title)}**"] if title else []
-        lines += ["", "| | |", "| --- | --- |"]
-        lines += [f"| {name} | {cell(text)} |" for name, text in _rows(found).items() if text]
-        if found["return"]["count"] > 1 and found["return"]["first"]:
-            lines += [f"| mean return over time | {_curve(found['curve'], terminal=False).plain} |"]
-        if found["graders"]:
-            lines += ["", *graders.markdown(found["graders"])]
-    if more := _unlisted_runs(facts):
-        lines += ["", more]
-    if summary.problems:
-        lines += ["", f"**{count(len(summary.problems), 'problem')}**", ""]
-        lines += [f"- {cell(str(problem))}" for problem in summary.problems]
-    return "\n".join(lines)
-
-
-def _headline(facts: Mapping[str, Any]) -> Text:
-    total = facts["totals"]
-    others = {
-        "group": total["groups"],
-        "update": total["updates"]["count"],
-        "annotation": total["annotations"],
-        "evaluation": facts["evals"],
-    }
-    counts = (
-        count(total["episodes"], "episode"),
-        count(total["steps"], "step"),
-        count(len(facts["runs"]), "run"),
-        *counted(others),
+def _figures_page(
+    data: Mapping[str, Any], summary: Summary, seconds: float | None, whole: Mapping[str, Any] = {}
+) -> Iterator[Block | None]:
+    """Yield the figures of a run, or of all; `whole` has those that only the whole recording has."""
+    yield facts(
+        [fact(label, text, state=state) for label, text, state in _facts(data, seconds, whole) if text]
     )
-    return Text(", ".join(counts), style="bold")
+    yield verdicts_table(summary.verdicts)
+    yield graders_table(data["graders"])
+    if data["return"]["count"] > 1 and data["return"]["first"]:
+        points = [math.nan if point is None else point for point in data["curve"]]
+        curves = [series("", [*range(len(points))], points)]
+        yield lines("Mean return over time", axis("stretch of episodes"), axis("return"), curves, "")
 
 
-def _facts(facts: Mapping[str, Any]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, text in _rows(facts).items():
-        if text:
-            alarming = name in ("failed gradings", "partial rewards", "faults")
-            table.add_row(Text(name), printed(text, style="red" if alarming else ""))
-    return table
-
-
-def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
-    durations = facts["duration"]
-    timed = {"count": durations["total_count"], "of": facts["episodes"]}
-    failures = {
-        state: total
-        for state in ("error", "invalid", "partial")
-        if (total := sum(one[state] for one in facts["graders"]))
-    }
-    if facts["invalid_step_rewards"]:
-        failures["invalid step rewards"] = facts["invalid_step_rewards"]
-    return {
-        "return": _mean(facts["return"]),
-        "": _spread(facts["return"], number),
-        "weighted": facts["weighted"]["text"] if facts["weighted"] else "",
-        "status": shares(facts["status"]),
-        "not counted": "; ".join(
-            f"{times:,} {NOT_COUNTED[reason]}" for reason, times in facts["not_counted"].items()
-        ),
-        "outcome": shares(facts["outcome"]),
-        "env": shares(facts["env"]),
-        "reward spec": _specs(facts["spec"]),
-        "failed gradings": f"{facts['failed_gradings']:,} ({shares(failures)})" if failures else "",
-        "partial rewards": _partial(facts["partial_rewards"]),
-        "faults": shares(facts["faults"]) if facts["faults"] else "",
-        "omitted": ", ".join(f"{name} ({times:,})" for name, times in facts["omissions"].items()),
-        "duration": f"{duration(durations['total'])} in all{_part(timed)}; {_spread(durations, duration)}",
-        "length": _spread(facts["length"], number),
-        "run time": duration(facts["seconds"]) if facts["seconds"] is not None else "",
-        "updates": _updates(facts["updates"]),
-        "gated": "\n".join(
-            f"{one['time']} at episode {one['episode'][:8]}: {one['evidence'] or one['verdict']}"
-            for one in facts["verdicts"]
-        ),
-        "tokens": _tokens(facts["tokens"]),
-        "cost": _cost(facts["cost"]),
-        "duplicates": f"{count(facts['duplicates'], 'span')} ignored" if facts.get("duplicates") else "",
-        "digest": f"sha256 {facts['sha256']}" if facts.get("sha256") else "",
-    }
+def _facts(
+    data: Mapping[str, Any], seconds: float | None, whole: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield label, text and state of each figure; an empty text says nothing."""
+    durations, cost, states = data["duration"], data["cost"], ("error", "invalid", "partial")
+    timed = {"count": durations["total_count"], "of": data["episodes"]}
+    failures = {state: sum(health[state] for health in data["graders"]) for state in states}
+    failures["invalid step rewards"] = data["invalid_step_rewards"]
+    failed = shares({state: failures[state] for state in failures if failures[state]}).strip("-")
+    uncounted = (f"{times:,} {NOT_COUNTED[reason]}" for reason, times in data["not_counted"].items())
+    omitted = (f"{name} ({times:,})" for name, times in data["omissions"].items())
+    tokens = (f"{kind.replace('_', ' ')} {amount:,}" for kind, amount in data["tokens"].items() if amount)
+    yield "return", f"{_mean(data['return'])}; {_spread(data['return'], number)}", "plain"
+    yield "weighted", data["weighted"]["text"] if data["weighted"] else "", "plain"
+    yield "status", shares(data["status"]), "plain"
+    yield "not counted", "; ".join(uncounted), "warn"
+    yield "outcome", shares(data["outcome"]), "plain"
+    yield "env", shares(data["env"]), "plain"
+    yield "reward spec", _specs(data["spec"]), "plain"
+    yield "failed gradings", f"{data['failed_gradings']:,} ({failed})" if failed else "", "bad"
+    yield "partial rewards", _partial(data["partial_rewards"]), "bad"
+    yield "faults", shares(data["faults"]) if data["faults"] else "", "bad"
+    yield "omitted", ", ".join(omitted), "plain"
+    total = f"{duration(durations['total'])} in all{_part(timed)}"
+    yield "duration", f"{total}; {_spread(durations, duration)}", "plain"
+    yield "length", _spread(data["length"], number), "plain"
+    yield "run time", duration(seconds) if seconds is not None else "", "plain"
+    yield "updates", _updates(data["updates"]), "plain"
+    yield "tokens", ", ".join(tokens), "plain"
+    dollars = f"{number(cost['total_usd'])} US dollars ({of(cost['count'], cost['of'])})"
+    yield "cost", dollars if cost["total_usd"] is not None else "", "plain"
+    yield (
+        "duplicates",
+        f"{count(whole['duplicates'], 'span')} ignored" if whole.get("duplicates") else "",
+        "plain",
+    )
+    yield "digest", f"sha256 {whole['sha256']}" if whole.get("sha256") else "", "plain"
 
 
 def _partial(partial: Mapping[str, Any] | None) -> str:
@@ -353,20 +308,3 @@ def _updates(updates: Mapping[str, Any]) -> str:
         if (course := updates[name])
     )
     return "; ".join((f"{updates['count']:,}", *courses))
-
-
-def _tokens(tokens: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind.replace('_', ' ')} {amount:,}" for kind, amount in tokens.items() if amount)
-
-
-def _cost(cost: Mapping[str, Any]) -> str:
-    if cost["total_usd"] is None:
-        return ""
-    return f"{number(cost['total_usd'])} US dollars ({of(cost['count'], cost['of'])})"
-
-
-def _curve(points: list[float | None], *, terminal: bool) -> Text:
-    if terminal:
-        return Text("\n".join(plot(points)), style="cyan")
-    known = [point for point in points if point is not None]
-    return Text(f"{number(known[0])} {sparkline(points)} {number(known[-1])}")

@@ -1,0 +1,81 @@
+"""One page for each kind of result, as each renderer shows it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages.results import RESULTS
+from rich.console import Console
+
+from mttp.pages import markdown, terminal
+from mttp.pages.blocks import Block
+
+EXPECTED = Path(__file__).parent / "expected"
+DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+"""What depends on the version of Python: digests of code."""
+VIEWER = Path(__file__).parents[2] / "viewer" / "src"
+
+
+def on_terminal(page: Iterable[Block | None]) -> str:
+    """A page on a terminal of 100 columns, without colours."""
+    console = Console(width=100, color_system=None)
+    with console.capture() as captured:
+        console.print(terminal.render(page, everything=True))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def as_markdown(page: Iterable[Block | None]) -> str:
+    return markdown.markdown(page, everything=True)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of results are made here."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize(("suffix", "render"), [("txt", on_terminal), ("md", as_markdown)])
+def test_each_result_has_its_page(name: str, suffix: str, render: Any):
+    """
+    Its text is that of `expected/`, which `UPDATE_EXPECTED=1` writes anew.
+    """
+    expected, text = EXPECTED / f"{name}.{suffix}", f"{DIGEST.sub('0' * 64, render(RESULTS[name]()))}\n"
+    if os.environ.get("UPDATE_EXPECTED"):
+        expected.write_text(text, encoding="utf-8")
+
+    assert expected.read_text(encoding="utf-8") == text
+
+
+def blocks_of(page: Iterable[Block | None]) -> Iterator[Block]:
+    """The blocks of a page and of its sections."""
+    for block in page:
+        if block is not None:
+            yield from blocks_of(block["blocks"]) if "blocks" in block else (block,)
+
+
+def test_reports_show_what_pages_are_made_of():
+    """
+    The viewer knows each type of block, and each kind of column, that a page has.
+    """
+    blocks = [block for page in RESULTS.values() for block in blocks_of(page())]
+    kinds = {column["kind"] for block in blocks for column in block.get("columns", ())}
+    source = (VIEWER / "blocks.ts").read_text()
+    data = (VIEWER / "data.ts").read_text()
+    known = re.search(r'kind: ("text"[^;]*);', data)
+
+    assert {block["type"] for block in blocks} <= set(re.findall(r'case "(\w+)":$', source, re.MULTILINE))
+    assert known is not None
+    assert kinds <= set(re.findall(r'"(\w+)"', known[1]))
+
+
+def test_renderers_know_the_same_blocks():
+    """
+    None is shown by one and not by the other.
+    """
+    assert terminal._BLOCKS.keys() == markdown._BLOCKS.keys()
