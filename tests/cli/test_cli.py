@@ -141,7 +141,7 @@ def test_show_says_what_is_wrong(bad: str):
     result = invoke("show", bad)
 
     assert 0 == result.exit_code
-    assert "2 problems:" in result.stdout
+    assert "2 problems\n" in result.stdout
     assert "bad.jsonl:" in result.stdout
 
 
@@ -179,14 +179,14 @@ def test_summary_prints_json(good: str):
 
 def test_summary_prints_markdown(good: str):
     """
-    For the page of a job: a table of the figures, another of the components.
+    For the page of a job: the figures, and a table of the components.
     """
     lines = invoke("summary", good, "--markdown").stdout.splitlines()
 
-    assert "**30 episodes, 60 steps, 1 run**" == lines[0]
-    assert any(line.startswith("| return | mean 1.45 (n = 30); first 6: ") for line in lines)
-    assert any(line.startswith("| mean return over time | ") for line in lines)
-    assert any(line.startswith("| correct | ") and line.endswith(" | 30 |") for line in lines)
+    assert "30 episodes, 60 steps, 1 run" == lines[0]
+    assert any(line.startswith("- return: **mean 1.45 (n = 30); first 6: ") for line in lines)
+    assert "Mean return over time:" in lines
+    assert any(" | correct | " in line and line.endswith(" | 30 |") for line in lines)
 
 
 def test_several_paths_are_one_recording(good: str):
@@ -346,7 +346,7 @@ def test_check_shows_what_the_file_has_wrong(bad: str):
     """
     Beside what it finds.
     """
-    assert "1 problem:\n  bad.jsonl:2: not JSON" in invoke("check", bad).stdout
+    assert "1 problem\n  bad.jsonl:2: not JSON" in invoke("check", bad).stdout
 
 
 # What all share.

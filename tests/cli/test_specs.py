@@ -321,7 +321,7 @@ def test_a_comparison_says_why_samples_are_invalid():
     arguments = ("diff", FILE, "next/gsm8k.yaml", "--on", "run.jsonl")
     printed = invoke(*arguments, code=1).stdout
 
-    assert "invalid by B:\n  2 episodes: language: ValueError: \\x1b[31mred" in printed
+    assert "Invalid by B\nepisodes  reason\n       2  language: ValueError: \\x1b[31mred" in printed
     assert "invalid by A" not in printed
     found = json.loads(invoke(*arguments, "--json", code=1).stdout)["rescored"]
     assert ({}, {"language: ValueError: \x1b[31mred": 2}) == (found["reasons_before"], found["reasons_after"])

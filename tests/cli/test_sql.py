@@ -52,7 +52,7 @@ def test_a_result_with_too_many_columns_for_the_terminal_is_a_record_a_row(path:
 
     assert [line for line in lines if line.startswith("row")] == ["row 1", "row 2"]
     assert ["task", "t1"] in [line.split() for line in lines]
-    assert not any(line.split()[0] == "prompt" for line in lines)
+    assert not any(line.split()[:1] == ["prompt"] for line in lines)
     assert lines[-1].endswith("columns; those without a value are left out of a row")
     assert sql(path, "select * from episodes where false").stdout.startswith(
         "no rows; the columns are trace_id"

@@ -22,6 +22,7 @@ from mttp.errors import ReadError
 from mttp.model import Annotation, Group, Update
 from mttp.model.spans import SpanRecord
 from mttp.pages import summary as summary_report
+from mttp.pages.terminal import render
 from mttp.semconv import attributes as a
 
 TRACE, OTHER, THIRD = (trace_id(number) for number in range(3))
@@ -511,7 +512,7 @@ def test_reports_say_what_was_learned_and_stated():
     summary = mttp.summarize("a.jsonl")
 
     trees = [text_of(tree(one)) for one in found]
-    headline = text_of(summary_report.render(summary, terminal=False)).splitlines()[0]
+    headline = text_of(render(summary_report.page(summary))).splitlines()[0]
 
     assert headline.endswith("1 run, 1 group, 1 update, 4 annotations")
     for words in ("advantage 0.5", "consumed by 3", "score  1 by a  ", f"preference  to {OTHER[:8]} by me  "):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mttp.cli.output import Json, Strict, finish, print_json, print_page, progress, say
-from mttp.pages.blocks import Block, column, note, table
+from mttp.cli.output import Json, Strict, console, finish, print_json, print_page, progress, say
+from mttp.pages.blocks import Block, column, fact, facts, note, section, table
 
 if TYPE_CHECKING:
     from mttp.tables import Table
@@ -87,7 +87,9 @@ def sql(
     elif as_csv:
         _print_csv(result, limit)
     else:
-        print_page(_page(result, _LIMIT if limit is None else limit or None), everything=True)
+        print_page(
+            _page(result, _LIMIT if limit is None else limit or None, console().width), everything=True
+        )
     finish(database.problems, strict=strict)
 
 
@@ -99,13 +101,19 @@ def _print_csv(table: Table, limit: int | None) -> None:
     say(text.getvalue().removesuffix("\n"))
 
 
-def _page(found: Table, limit: int | None) -> Iterator[Block | None]:
-    """Yield the rows of a result, and how many there are."""
-    rows = found.rows(limit)
-    columns = [column(name, name, _kind(row[name] for row in rows)) for name in found.columns]
-    yield table("", columns, ([_cell(value) for value in row.values()] for row in rows))
+def _page(found: Table, limit: int | None, width: int) -> Iterator[Block | None]:
+    """Yield the rows, as a table if its columns fit beside each other, and how many there are."""
+    rows, names = found.rows(limit), found.columns
+    if sum(len(name) + 2 for name in names) > width:
+        for number, row in enumerate(rows, 1):
+            items = [fact(name, _cell(value)) for name, value in row.items() if value is not None]
+            yield section(f"row-{number}", f"row {number:,}", [facts(items)])
+        yield note(f"{len(names)} columns; those without a value are left out of a row") if rows else None
+    else:
+        columns = [column(name, name, _kind(row[name] for row in rows)) for name in names]
+        yield table("", columns, ([_cell(value) for value in row.values()] for row in rows))
     if not rows:
-        yield note(f"no rows; the columns are {', '.join(found.columns)}")
+        yield note(f"no rows; the columns are {', '.join(names)}")
     if len(rows) < len(found):
         yield note(f"{len(rows):,} of {len(found):,} rows; --limit 0 prints all")
 

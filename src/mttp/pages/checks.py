@@ -48,11 +48,11 @@ def check_page(findings: Findings) -> Iterator[Block | None]:
     """Yield the number of findings, a row for each with the trace of its first occurrence, and problems."""
     yield note(check_headline(findings), state_of(next(iter(findings.levels), "ok")))
     columns = [column("level", kind="state"), column("finding"), column("on")]
-    columns += [column("count", kind="number"), column("message"), column("first_in", kind="episode")]
+    columns += [column("count", kind="number"), column("first_in", kind="episode"), column("message")]
     rows = [
         (
-            *(finding.level, finding.id, _subject(finding), finding.count, _sentence(finding)),
-            finding.examples[0].trace_id,
+            *(finding.level, finding.id, _subject(finding), finding.count),
+            *(finding.examples[0].trace_id, _sentence(finding)),
         )
         for finding in findings
     ]

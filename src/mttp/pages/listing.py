@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -14,6 +14,8 @@ from mttp.pages.words import NOTHING
 __all__ = ["Listing"]
 
 _GAP = 2
+_LEAST = 30
+"""The width from which a cell is wrapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +40,12 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = self.rows[0] if self.rows else ()
         names = [name for name in columns if any(self._has_value(row, name) for row in self.rows)]
-        fitting = self._fitting(names, options.max_width)
-        widths = {name: self._width(name) for name in fitting}
-        yield self._line({name: Text(self._title(name), style="bold") for name in fitting}, widths)
+        widths = self._fitting(names, options.max_width)
+        titles = {name: Text(self._title(name), style="bold") for name in widths}
+        yield from self._lines(titles, widths, console)
         for row in self.rows:
-            yield self._line(row, widths)
-            below = [name for name in names if name not in fitting and name not in self.spare]
+            yield from self._lines(row, widths, console)
+            below = [name for name in names if name not in widths and name not in self.spare]
             rest = [(self._title(name), row[name]) for name in below if self._has_value(row, name)]
             if rest:
                 yield Padding(_details(rest), (0, 0, 0, _GAP), expand=False)
@@ -53,15 +55,22 @@ class Listing:
         """Return whether a row has a value in a column."""
         return name in row and row[name].plain not in (self.nothing.get(name, NOTHING), NOTHING)
 
-    def _fitting(self, names: Sequence[str], width: int) -> list[str]:
-        """Return the columns that fit, chosen by importance, in the order of the table."""
-        chosen: set[str] = set()
+    def _fitting(self, names: Sequence[str], width: int) -> dict[str, int]:
+        """
+        Return the widths of the columns that fit, chosen by importance, in the order of the table.
+
+        The first one that does not fit is wrapped if there is room for a few words.
+        """
+        chosen: dict[str, int] = {}
         room = width + _GAP
         for name in sorted(names, key=self._rank):
-            if (needed := self._width(name) + _GAP) <= room:
-                chosen.add(name)
+            needed = self._width(name) + _GAP
+            if needed > room >= _LEAST + _GAP:
+                needed = room
+            if needed <= room:
+                chosen[name] = needed - _GAP
                 room -= needed
-        return [name for name in names if name in chosen]
+        return {name: chosen[name] for name in names if name in chosen}
 
     def _rank(self, name: str) -> int:
         return self.important.index(name) if name in self.important else len(self.important)
@@ -74,12 +83,22 @@ class Listing:
     def _title(self, name: str) -> str:
         return self.titles.get(name, name.replace("_", " "))
 
-    def _line(self, cells: Mapping[str, Text], widths: Mapping[str, int]) -> Text:
-        return Text(" " * _GAP).join(
-            self._padded(name, cells.get(name, Text(NOTHING)), width) for name, width in widths.items()
-        )
+    def _lines(
+        self, cells: Mapping[str, Text], widths: Mapping[str, int], console: Console
+    ) -> Iterator[Text]:
+        """Yield the lines of a row, of which a wrapped cell may have several."""
+        wrapped = [
+            (name, width, cells.get(name, Text(NOTHING)).wrap(console, width))
+            for name, width in widths.items()
+        ]
+        for place in range(max((len(lines) for _, _, lines in wrapped), default=0)):
+            yield Text(" " * _GAP).join(
+                self._padded(name, lines[place] if place < len(lines) else Text(), width)
+                for name, width, lines in wrapped
+            )
 
     def _padded(self, name: str, cell: Text, width: int) -> Text:
+        cell.rstrip()
         padding = " " * (width - cell.cell_len)
         return Text.assemble(padding, cell) if name in self.right else Text.assemble(cell, padding)
 

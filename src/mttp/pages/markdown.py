@@ -42,7 +42,7 @@ def _table(block: Block) -> Iterator[str]:
     if block["title"]:
         yield from (f"{cell(block['title'])}:", "")
     cells = [[cell_text(row[place], columns[place]["kind"]) for place in shown] for row in rows]
-    if len(columns) == 1:
+    if len(columns) == 1 and block["title"]:
         yield from (f"- {cell(row[0])}" for row in cells)
     else:
         aligned = (" ---: " if columns[place]["kind"] in NUMBERS else " --- " for place in shown)

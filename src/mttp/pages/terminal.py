@@ -63,7 +63,7 @@ def _table(block: Block) -> Iterator[RenderableType]:
         yield printed(block["title"], style="bold")
     cells = [[*map(_cell, row, columns)] for row in rows]
     names = [*map(str, range(len(columns)))]
-    if len(columns) == 1:  # a list
+    if len(columns) == 1 and block["title"]:  # a list
         yield from (Padding(row[0], (0, 0, 0, _INDENT), expand=False) for row in cells)
     else:
         yield Listing(
