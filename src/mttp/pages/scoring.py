@@ -102,7 +102,7 @@ def cases_page(spec: RewardSpec, report: CaseReport) -> Iterator[Block | None]:
     names = [part.name for part in report.coverage]
     columns = [
         *(column("result", kind="state"), column("case"), column("kind")),
-        *(column(name, kind="number") for name in ("reward", *names)),
+        *(column(name, name, "number") for name in ("reward", *names)),
         *(column("time", kind="seconds"), column("unstable"), column("missed")),
     ]
     rows = [
