@@ -30,12 +30,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_python_blocks_run_in_order(page: Path) -> None:
+def test_python_blocks_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Each page's Python blocks run one after the other; a `text` block after one is exactly what it prints.
 
     A `py` block is a program of its own. A page may say what it `needs`, and is left out where that is not.
     """
+    monkeypatch.setenv("COLUMNS", "160")  # which readline exports once it is loaded
     for needed in NEEDS.findall(page.read_text()):
         pytest.importorskip(needed)
     namespace: dict[str, object] = {"__name__": "page"}
