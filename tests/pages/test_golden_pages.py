@@ -12,8 +12,9 @@ import pytest
 from pages.results import RESULTS
 from rich.console import Console
 
+from mttp.cli.output import console
 from mttp.pages import markdown, terminal
-from mttp.pages.blocks import Block
+from mttp.pages.blocks import Block, column, problems, table
 
 EXPECTED = Path(__file__).parent / "expected"
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
@@ -23,9 +24,9 @@ VIEWER = Path(__file__).parents[2] / "viewer" / "src"
 
 def on_terminal(page: Iterable[Block | None]) -> str:
     """A page on a terminal of 100 columns, without colours."""
-    console = Console(width=100, color_system=None)
-    with console.capture() as captured:
-        console.print(terminal.render(page, everything=True))
+    out = Console(width=100, color_system=None)
+    with out.capture() as captured:
+        out.print(terminal.render(page, everything=True))
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
@@ -79,3 +80,66 @@ def test_renderers_know_the_same_blocks():
     None is shown by one and not by the other.
     """
     assert terminal._BLOCKS.keys() == markdown._BLOCKS.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "style"),
+    [
+        ("state", "status", "completed", "green"),
+        ("state", "status", "error", "red"),
+        ("state", "status", "unfinished", "yellow"),
+        ("state", "status", "train", ""),
+        ("number", "errored", 2, "red"),
+        ("number", "errored", 0, ""),
+        ("number", "pass", "2 of 3", ""),
+    ],
+)
+def test_a_state_has_its_colour(kind: str, key: str, value: Any, style: str):
+    """
+    The same word has the same colour in each table, and the number of a failure has that of the failure.
+    """
+    cell = terminal._cell(value, column(key, kind=kind))
+
+    assert [style] * bool(style) == [str(span.style) for span in cell.spans if span.style]
+
+
+def test_long_tables_are_cut_and_say_so():
+    """
+    Fifty rows on a terminal, unless all are asked for; what is folded is a sentence.
+    """
+    rows = table("Rows", [column("a"), column("b")], [(n, n) for n in range(60)], "All of them.")
+    folded = table("Folded", [column("a"), column("b")], [(1, 2)], is_folded=True)
+    short = terminal.render([rows, folded])
+    out = Console(width=100, color_system=None)
+    with out.capture() as captured:
+        out.print(short)
+
+    assert "10 more, listed by --json. All of them.\n" in captured.get()
+    assert captured.get().endswith("Folded: 1, listed by --all\n")
+    assert "Folded: 1, listed by --all" in markdown.markdown([folded])
+    assert ["59  59", "All of them."] == on_terminal([rows]).splitlines()[-2:]
+
+
+def test_problems_are_counted_and_the_first_ones_listed():
+    """
+    The rest is a number.
+    """
+    block = problems([f"problem {n}" for n in range(9)])
+
+    assert block is not None
+    assert ("9 problems", 5, "4 more, listed by --json") == (
+        block["title"],
+        len(block["rows"]),
+        block["note"],
+    )
+    assert problems([]) is None
+
+
+@pytest.mark.parametrize(("columns", "widest"), [("50", 50), ("90", 90), ("0", 160), ("wide", 160)])
+def test_columns_say_how_wide_a_pipe_is(monkeypatch: pytest.MonkeyPatch, columns: str, widest: int):
+    """
+    Where they are no number, there are 160.
+    """
+    monkeypatch.setenv("COLUMNS", columns)
+
+    assert console().width == widest

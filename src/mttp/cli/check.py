@@ -9,6 +9,7 @@ import typer
 
 from mttp.cli.output import (
     Json,
+    Markdown,
     Sources,
     StrictHealth,
     fail,
@@ -41,9 +42,7 @@ def check(
         ),
     ] = _DEFAULT,
     json: Json = False,
-    markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a CI job summary.")
-    ] = False,
+    markdown: Markdown = False,
     strict: StrictHealth = False,
 ) -> None:
     """
@@ -77,7 +76,7 @@ def check(
     if json:
         print_json(check_document(findings))
     else:
-        print_page(check_page(findings), markdown=markdown_)
+        print_page(check_page(findings), markdown=markdown)
     gradings, faults = findings.failed_gradings, findings.faults
     reasons = failures(words, gradings=gradings, faults=faults, problems=findings.problems)
     fail([*_findings(findings, words), *reasons])

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, fail, print_json, print_page, progress
+from mttp.cli.output import Json, Markdown, fail, print_json, print_page, progress
 from mttp.pages.study import comparison_headline, comparison_page
 from mttp.study import compare as compared
 
@@ -71,9 +71,7 @@ def compare(
         ),
     ] = 0.95,
     json: Json = False,
-    markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
-    ] = False,
+    markdown: Markdown = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 unless the candidate is better or equivalent.")
     ] = False,
@@ -113,5 +111,5 @@ def compare(
     if json:
         print_json(found.to_dict())
     else:
-        print_page(comparison_page(found), markdown=markdown_)
+        print_page(comparison_page(found), markdown=markdown)
     fail([comparison_headline(found)] if strict and found.verdict in ("worse", "inconclusive") else [])

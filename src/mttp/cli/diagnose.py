@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, fail, print_json, print_page, progress
+from mttp.cli.output import Json, Markdown, fail, print_json, print_page, progress
 
 __all__ = ["diagnose"]
 
@@ -36,9 +36,7 @@ def diagnose(
         typer.Option("--all", help="List every detector, also those that could not judge, with reasons."),
     ] = False,
     json: Json = False,
-    markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
-    ] = False,
+    markdown: Markdown = False,
     fail_on: Annotated[
         str,
         typer.Option(
@@ -76,6 +74,6 @@ def diagnose(
     if json:
         print_json(found.to_dict())
     else:
-        print_page(diagnosis_page(found), markdown=markdown_, everything=all_)
+        print_page(diagnosis_page(found), markdown=markdown, everything=all_)
     bad = () if fail_on == "none" else found.at_least(fail_on)  # type: ignore[arg-type]  # checked above
     fail([diagnosis_headline(found)] if bad else [])

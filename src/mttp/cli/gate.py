@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.files import beside, late_facts, write_whole
-from mttp.cli.output import Json, fail, print_json, print_page, progress, say
+from mttp.cli.output import Json, Markdown, fail, print_json, print_page, progress, say
 from mttp.errors import ConfigureError, MttpError
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ def gate(
         bool, typer.Option("--strict", hidden=True, help="The default.")
     ] = False,
     json: Json = False,
-    markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
-    ] = False,
+    markdown: Markdown = False,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write JUnit XML, a test case per rule."),
@@ -106,7 +104,7 @@ def gate(
         raise ConfigureError("name the recording to judge: mttp gate CANDIDATE")
     from mttp.pages.blocks import note
     from mttp.pages.ci import gate_junit, refusal_command, refusal_junit, workflow_commands
-    from mttp.pages.markdown import markdown
+    from mttp.pages.markdown import markdown as as_markdown
     from mttp.pages.study import gate_headline, gate_page
     from mttp.study import gate as gated
 
@@ -120,21 +118,21 @@ def gate(
             print_json(
                 {"verdict": "none", "reason": str(error), "candidate": candidate, "baseline": baseline}
             )
-        elif markdown_:
+        elif markdown:
             print_page(refusal, markdown=True)
         if junit is not None:
             junit.write_bytes(refusal_junit(str(error)))
         if github:
-            _to_github(markdown(refusal), [refusal_command(str(error))])
+            _to_github(as_markdown(refusal), [refusal_command(str(error))])
         raise
     if json:
         print_json(result.to_dict())
     else:
-        print_page(gate_page(result), markdown=markdown_)
+        print_page(gate_page(result), markdown=markdown)
     if junit is not None:
         junit.write_bytes(gate_junit(result, strict=not lenient))
     if github:
-        _to_github(markdown(gate_page(result)), workflow_commands(result, strict=not lenient))
+        _to_github(as_markdown(gate_page(result)), workflow_commands(result, strict=not lenient))
     if target is not None:
         _write_verdict(Path(candidate), result, target)
         say(f"wrote the verdict to {target}", error=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAIL_ON",
     "Json",
+    "Markdown",
     "SpecFile",
     "Sources",
     "Strict",
@@ -71,6 +72,9 @@ TrustModule = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Markdown = Annotated[
+    bool, typer.Option("--markdown", help="Print Markdown, for a pull request or a CI job summary.")
+]
 
 _LARGE = 20_000_000
 """Bytes from which reading shows a progress bar."""

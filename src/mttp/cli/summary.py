@@ -9,6 +9,7 @@ import typer
 from mttp.cli.conditions import selection
 from mttp.cli.output import (
     Json,
+    Markdown,
     Sources,
     StrictHealth,
     fail,
@@ -26,9 +27,7 @@ def summary(
     paths: Sources,
     *,
     json: Json = False,
-    markdown_: Annotated[
-        bool, typer.Option("--markdown", help="Print Markdown, for a CI job summary.")
-    ] = False,
+    markdown: Markdown = False,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,6 +79,6 @@ def summary(
     if json:
         print_json(document(figures))
     else:
-        print_page(page(figures), markdown=markdown_)
+        print_page(page(figures), markdown=markdown)
     faults = sum(figures.faults.values())
     fail(failures(words, gradings=figures.failed_gradings, faults=faults, problems=figures.problems))
