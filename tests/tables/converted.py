@@ -1,4 +1,4 @@
-"""Compares what the tables load from a Parquet file with what they load from its spans."""
+"""Compares what the tables load from files with what they load from its spans."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from reading.traces import write
 from released import Held
 
 import mttp
@@ -23,13 +24,14 @@ _COLUMNS = [
 
 
 def assert_converted(source: Any) -> None:
-    """Check that the spans of a source, written as Parquet, load as these spans do."""
+    """Check that the spans of a source, written as Parquet and as lines, load as these spans do."""
     spans = Held([*mttp.scan(source, arrays=True)])
     with TemporaryDirectory() as folder:
         path = Path(folder, "converted.parquet")
         parquet.write(path, spans.records())
 
         assert loaded(spans) == loaded(path)
+        assert loaded(spans) == loaded(write(Path(folder, "converted.jsonl"), spans.records(), per_line=3))
 
 
 def loaded(source: Any) -> dict[str, Any]:

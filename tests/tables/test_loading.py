@@ -16,14 +16,17 @@ import pytest
 from reading.traces import episode, foreign, of_version, run, write
 from released import Held
 from tables.converted import assert_converted
+from tables.converted import loaded as loaded_spans
 
 import mttp
 from mttp.model.spans import SpanRecord
 from mttp.reading import decoder_pool, parquet, scanning
-from mttp.reading.worker import Rows
+from mttp.reading import lines as reading_lines
+from mttp.reading.lines import Rows
 from mttp.semconv import attributes as a
-from mttp.tables import TABLES, Database
-from mttp.tables.arrow import arrow_table, encode
+from mttp.tables import TABLES, Database, lines
+from mttp.tables.arrow import arrow_tables, encode
+from mttp.tables.batches import BatchRows
 
 BROKEN = b'{"resourceSpans": nonsense}\n'
 
@@ -194,6 +197,88 @@ def test_steps_of_a_parquet_file_become_rows_at_once(tmp_path: Path, monkeypatch
     assert all(a.ENV_KWARGS in span.attributes for span in steps[1:])
 
 
+def test_steps_of_lines_become_rows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Spans are made of what reading changes or reports only, and of one span of each scope.
+    """
+    spans = mixed(*PLAIN.values(), OTHERS["deep"])
+    path = write(tmp_path / "a.jsonl", spans, per_line=len(spans))
+    made: list[SpanRecord] = []
+
+    def decode_line(line: bytes, *, arrays: bool) -> list[SpanRecord]:
+        made.extend(records := original(line, arrays=arrays))
+        return records
+
+    original = lines.decode_line
+    monkeypatch.setattr(lines, "decode_line", decode_line)
+    monkeypatch.setattr(reading_lines, "decode_documents", None)
+    with Database(path) as database:
+        database.prepare("SELECT * FROM episodes")
+
+    steps = [span for span in made if span.name == "step"]
+    assert {"run first", "step", "gap", "GET"} == {span.name for span in made} - {"episode.start"}
+    assert all(a.ENV_KWARGS in span.attributes for span in steps[1:])
+
+
+SPAN = b'{"traceId":"%032x","spanId":"%016x","name":"step"%b}'
+UNLIKE_OURS = {
+    "earlier names": (b"/0.0.7", b'"attributes":[{"key":"mttp.step.reward","value":{"doubleValue":1}}]'),
+    "repeated key": (
+        b"/0.1.0",
+        b'"attributes":[{"key":"mttp.env.id","value":{"stringValue":"a"}},'
+        b'{"key":"mttp.env.id","value":{"stringValue":"b"}}]',
+    ),
+    "repeated field": (b"/0.1.0", b'"name":"step 2"'),
+    "no key": (b"/0.1.0", b'"attributes":[{"value":{"stringValue":"a"}}]'),
+    "null": (b"/0.1.0", b'"attributes":null,"status":null,"startTimeUnixNano":null'),
+    "null attribute": (b"/0.1.0", b'"attributes":[null]'),
+    "not a number": (b"/0.1.0", b'"attributes":[{"key":"mttp.step.reward","value":{"doubleValue":"NaN"}}]'),
+    "minus zero": (b"/0.1.0", b'"attributes":[{"key":"mttp.step.reward","value":{"doubleValue":-0}}]'),
+    "several values": (
+        b"/0.1.0",
+        b'"attributes":[{"key":"mttp.env.id","value":{"intValue":"1","stringValue":"a"}}]',
+    ),
+    "number as number": (b"/0.1.0", b'"attributes":[{"key":"mttp.step.index","value":{"intValue":3}}]'),
+    "hexadecimal": (b"/0.1.0", b'"attributes":[{"key":"mttp.step.index","value":{"intValue":"0x3"}}]'),
+    "time": (b"/0.1.0", b'"startTimeUnixNano":"0x3"'),
+    "early time": (b"/0.1.0", b'"startTimeUnixNano":"-3"'),
+    "kind by name": (b"/0.1.0", b'"kind":"SPAN_KIND_CLIENT"'),
+    "no kind": (b"/0.1.0", b'"kind":"words"'),
+    "no status": (b"/0.1.0", b'"status":{"code":"words"}'),
+    "zero parent": (b"/0.1.0", b'"parentSpanId":"0000000000000000"'),
+    "upper-case parent": (b"/0.1.0", b'"parentSpanId":"00000000000000AB"'),
+    "wrong parent": (b"/0.1.0", b'"parentSpanId":"parent"'),
+    "not UTF-8": (b"/0.1.0", b'"traceState":"\xff"'),
+    "surrogate": (b"/0.1.0", b'"traceState":"\\ud800"'),
+    "deep": (b"/0.1.0", b'"foreign":' + b"[" * 5000 + b"]" * 5000),
+    "spans within": (b"/0.1.0", b'"foreign":{"spans":[{}]}'),
+    "dropped": (b"/0.1.0", b'"droppedAttributesCount":"words"'),
+    "url": (b'/0.1.0","schemaUrl":"x', b'"name":"step"'),
+}
+"""The end of a schema URL, and fields of a span."""
+
+
+@pytest.mark.parametrize("name", UNLIKE_OURS)
+@pytest.mark.parametrize("before", [b"", b'"spans":[{"name":"first"}],'])
+def test_lines_unlike_ours_load_as_their_spans_do(tmp_path: Path, name: str, before: bytes) -> None:
+    """
+    What other programs write, and what is damaged, is read as strictly and as leniently as ever.
+    """
+    version, fields = UNLIKE_OURS[name]
+    several = b",".join(SPAN % (number, number, number % 2 * (b"," + fields)) for number in range(1, 9))
+    line = (
+        b'{"resourceSpans":[{"scopeSpans":[{%b"spans":[%b],"schemaUrl":"https://mttp.dev/schemas%b"}]}]}\n'
+    ) % (before, several, version)
+    path = write(tmp_path / "a.jsonl", episode(0))
+    path.write_bytes(path.read_bytes() + line + line.replace(b"step", b"stop"))
+    at_once = loaded_spans(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchRows, "of_lines", lambda *_, **__: None)
+        one_by_one = loaded_spans(path)
+
+    assert one_by_one == at_once
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_several_processes_compute_the_tables_that_one_does(
     tmp_path: Path, pools: list[decoder_pool.DecoderPool], table: str
@@ -238,17 +323,17 @@ def test_several_processes_compute_the_tables_that_one_does(
     ],
 )
 def test_columns_become_arrow_arrays_of_their_values(type_: str, values: list[Any]) -> None:
-    table = arrow_table(Rows({"c": encode(values, type_)}, 0, len(values)), place=7)
-    table.validate(full=True)
+    array = encode(values, type_)
+    array.validate(full=True)
 
-    assert table["c"].to_pylist() == values
-    assert table["place"].to_pylist() == [*range(7, 7 + len(values))]
+    assert array.to_pylist() == values
 
 
-def test_a_slice_of_rows_has_their_values() -> None:
-    rows = Rows({"c": encode(["a", None, "b", "c"], "VARCHAR")}, 1, 3)
+def test_rows_become_tables_whose_places_go_on() -> None:
+    batches = [pyarrow.record_batch({"c": ["a", None]}), pyarrow.record_batch({"c": ["b"], "d": [1]})]
+    (table,) = arrow_tables(map(Rows, batches), place=5)
 
-    assert arrow_table(rows, place=5) == pyarrow.table({"place": [5, 6], "c": [None, "b"]})
+    assert table == pyarrow.table({"place": [5, 6, 7], "c": ["a", None, "b"], "d": [None, None, 1]})
 
 
 def test_a_value_of_another_library_that_is_of_no_such_type_is_null(tmp_path: Path) -> None:
@@ -267,11 +352,16 @@ def test_a_value_of_another_library_that_is_of_no_such_type_is_null(tmp_path: Pa
     assert rows == [{"tokens": None, "reasons": None}]
 
 
-def test_a_query_loads_no_pandas(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", episode(0))
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("columns", ["*", "count(*)"])
+def test_a_query_loads_no_pandas(tmp_path: Path, suffix: str, columns: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    write(path, mixed(PLAIN["messages"])) if suffix == ".jsonl" else parquet.write(
+        path, mixed(PLAIN["messages"])
+    )
     program = (
         "import sys; from mttp.tables import Database; database = Database(sys.argv[1]); "
-        "database.sql('select * from episodes').rows(); print('pandas' in sys.modules)"
+        f"database.sql('select {columns} from episodes').rows(); print('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
 

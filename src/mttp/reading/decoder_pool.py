@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart, Progress, is_compressed, shares
-from mttp.reading.lines import Decoded, decode
-from mttp.reading.worker import Columns, unpack
+from mttp.reading.lines import Columns, Decoded, decode
+from mttp.reading.worker import unpack
 
 __all__ = ["DecoderPool", "start"]
 
@@ -96,7 +96,7 @@ class DecoderPool:
     def decode(self, path: Path, *, progress: Progress | None = None) -> Iterator[Decoded]:
         """The decoded lines of a file; call it for the files in the order of `sizes`."""
         if not self._is_next(path):
-            yield from decode(path, arrays=self._arrays, progress=progress)
+            yield from decode(path, arrays=self._arrays, progress=progress, columns=self._columns)
             return
         numbers = _LineNumbers(path)
         try:
@@ -154,7 +154,7 @@ class DecoderPool:
         """Return the decoded lines of a part, decoded here if there is no reply."""
         if reply:
             return unpack(marshal.loads(reply))
-        return decode(task.path, arrays=self._arrays, part=task.part)
+        return decode(task.path, arrays=self._arrays, part=task.part, columns=self._columns)
 
 
 class _LineNumbers:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from mttp import formats
 from mttp.codec.conformity import Conformity
@@ -18,12 +19,14 @@ from mttp.otlp.recording_files import File
 from mttp.otlp.streams import Cut, FilePart, Progress, Skipped, StreamLine, read_lines
 from mttp.reading.problems import Kind, Problem, Problems
 
-__all__ = ["Decoded", "LineFault", "decode", "read_blocks"]
+__all__ = ["Columns", "Decoded", "LineFault", "Rows", "decode", "read_blocks"]
 
 _MAX_LEADING_FAULTS = 1000
 """Number of faults before the first valid line after which a file is not a recording."""
 _MAX_BROKEN_LINES = 100_000
 """Number of consecutive broken lines after which the rest of a file is not read."""
+_GROUP_BYTES = 4 << 20
+"""Length of lines that become rows together."""
 _TRACES_PREFIX = b'{"resourceSpans"'
 _MESSAGE_PREFIX = b'{"version":'
 """The usual start of a message; messages with another order of keys are first tried as traces."""
@@ -38,6 +41,27 @@ _TRUNCATED: tuple[Kind, str] = (
     "truncated_line",
     "the last line is cut short; the lines before it were read",
 )
+
+
+_Item: TypeAlias = "StreamLine | Skipped | Cut"
+
+
+class Columns(NamedTuple):
+    """What spans become in the process that decodes them: columns."""
+
+    module: str
+    """The module whose `SpanRows` makes them."""
+    of_batches: str
+    """The module whose `BatchRows` makes them of many spans at once."""
+    arguments: tuple[Any, ...]
+    """Plain arguments of both."""
+
+
+class Rows(NamedTuple):
+    """Spans as rows of columns."""
+
+    batch: Any
+    """The Arrow batch that `SpanRows` or `BatchRows` made of them."""
 
 
 class LineFault(NamedTuple):
@@ -55,7 +79,7 @@ class Decoded(NamedTuple):
     """The decoded content of one line."""
 
     spans: list[Any] | None
-    """Span records, or `Rows` of another process; None if the line is not part of a recording."""
+    """Span records, or `Rows`; None if the line is not part of a recording."""
     faults: list[LineFault]
 
 
@@ -66,14 +90,18 @@ def decode(
     part: FilePart | None = None,
     progress: Progress | None = None,
     as_written: bool = False,
+    columns: Columns | None = None,
 ) -> Iterator[Decoded]:
     """
     Decode the lines of a file, or of a part of it, one by one.
 
     Values that do not conform to the registry are left out, unless `as_written` is set.
+    With `columns` and without `arrays`, most spans become `Rows`, and many lines are decoded as one.
     """
     items = read_lines(path, share=part, progress=progress)
     conformity = Conformity(as_written=as_written)
+    if columns is not None and not arrays:
+        return _in_columns(items, conformity, columns)
     return (_conforming(item, conformity, arrays=arrays) for item in items)
 
 
@@ -143,20 +171,65 @@ def _problem(path: Path, fault: LineFault) -> Problem:
     return Problem(kind=kind, message=message, file=str(path), line=line, trace_id=trace_id)
 
 
-def _conforming(item: StreamLine | Skipped | Cut, conformity: Conformity, *, arrays: bool) -> Decoded:
+def _conforming(item: _Item, conformity: Conformity, *, arrays: bool) -> Decoded:
     """The decoded line without values that do not conform, which become faults."""
     line = _decoded(item, arrays=arrays)
     if not line.spans:
         return line
-    spans: list[Any] = []
-    for span in line.spans:
-        kept, misfits = conformity.examine(span)
-        spans.append(kept)
-        line.faults.extend(LineFault(one.kind, one.message, item.number, one.trace_id) for one in misfits)
-    return Decoded(spans, line.faults)
+    examined = partial(_examined, [item], conformity, line.faults)
+    return Decoded([examined(span, 0) for span in line.spans], line.faults)
 
 
-def _decoded(item: StreamLine | Skipped | Cut, *, arrays: bool) -> Decoded:
+def _examined(
+    lines: Sequence[_Item], conformity: Conformity, faults: list[LineFault], span: SpanRecord, place: int
+) -> SpanRecord:
+    """Return a span of one of the lines without values that do not conform, which become faults."""
+    conforming, misfits = conformity.examine(span)
+    faults += (LineFault(one.kind, one.message, lines[place].number, one.trace_id) for one in misfits)
+    return conforming
+
+
+def _in_columns(items: Iterable[_Item], conformity: Conformity, columns: Columns) -> Iterator[Decoded]:
+    """Yield decoded lines, many as one while all are written as ours are, and from then on one by one."""
+    rows = import_module(columns.of_batches).BatchRows(*columns.arguments)
+    is_ours = True
+    for group in _groups(items):
+        faults: list[LineFault] = []
+        spans = None
+        if is_ours and _is_traces(group[0]):
+            examined = partial(_examined, group, conformity, faults)
+            contents = [item.content for item in group if _is_traces(item)]
+            spans = rows.of_lines(contents, examined=examined)
+            is_ours = spans is not None
+        if spans is not None:
+            yield Decoded(spans, faults)
+        else:
+            yield from (_conforming(item, conformity, arrays=False) for item in group)
+
+
+def _groups(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """Yield lines of traces in groups of about `_GROUP_BYTES`, and other lines alone."""
+    group: list[_Item] = []
+    size = 0
+    for item in items:
+        if group and (size >= _GROUP_BYTES or not _is_traces(item)):
+            yield group
+            group, size = [], 0
+        if _is_traces(item):
+            group.append(item)
+            size += len(item.content)
+        else:
+            yield [item]
+    if group:
+        yield group
+
+
+def _is_traces(item: _Item) -> TypeGuard[StreamLine]:
+    """Return whether a line begins as traces do and is not cut."""
+    return isinstance(item, StreamLine) and item.ended and item.content.startswith(_TRACES_PREFIX)
+
+
+def _decoded(item: _Item, *, arrays: bool) -> Decoded:
     if isinstance(item, Skipped):
         return Decoded(None, [LineFault("broken_line", item.reason, item.number)])
     found: list[tuple[Kind, str]] = []

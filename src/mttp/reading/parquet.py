@@ -23,6 +23,7 @@ from mttp.reading.columns import JSON, SPAN, URLS, from_columns, to_columns
 
 __all__ = [
     "FileError",
+    "check_spans",
     "checked",
     "has_checksum",
     "read_batches",
@@ -268,7 +269,7 @@ def checked(batch: Any) -> Any:
         name: column if _is_shared(name, column) else column.cast(expected.get(name, column.type))
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     }
-    _check(columns)
+    check_spans(columns)
     return pyarrow.RecordBatch.from_arrays([*columns.values()], names=[*columns])
 
 
@@ -278,7 +279,7 @@ def span_table(records: Sequence[SpanRecord]) -> Any:
     return _table(records, _schema())
 
 
-def _check(columns: Mapping[str, Any]) -> None:
+def check_spans(columns: Mapping[str, Any]) -> None:
     """Raise ValueError unless every span has all fields, with valid ids and times."""
     from pyarrow import compute
 

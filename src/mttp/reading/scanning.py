@@ -20,16 +20,16 @@ from mttp.otlp.streams import Progress
 from mttp.reading import lines
 from mttp.reading.completeness import StatesEpisodes, missing_episodes
 from mttp.reading.engines import PartitionedDataset, SpanTable
+from mttp.reading.lines import Rows
 from mttp.reading.problems import Kind, Problem, Problems
 from mttp.reading.sources import RecordedSpans, Source, find
 from mttp.reading.stores import Store
-from mttp.reading.worker import Rows
 from mttp.semconv import VERSION, translation
 from mttp.semconv import attributes as a
 
 if TYPE_CHECKING:
     from mttp.reading.decoder_pool import DecoderPool
-    from mttp.reading.worker import Columns
+    from mttp.reading.lines import Columns
 
 __all__ = ["Scan", "scan"]
 
@@ -171,7 +171,7 @@ class Scan:
 
     @property
     def _decode_here(self) -> _Decode:
-        return partial(lines.decode, arrays=self._arrays, as_written=self._as_written)
+        return partial(lines.decode, arrays=self._arrays, as_written=self._as_written, columns=self._columns)
 
     @property
     def _large(self) -> float:
@@ -278,9 +278,12 @@ class Scan:
     ) -> Iterator[Iterable[Any]]:
         """Yield the spans of Arrow batches, most of them as rows."""
         rows = import_module(columns.of_batches).BatchRows(*columns.arguments)
-        conforming = partial(self._conforming, source=source)
         for batch in batches:
-            yield rows.items(batch, records=records, conforming=conforming)
+            yield rows.items(
+                batch,
+                records=records,
+                conforming=lambda batch: self._conforming(records(batch), source),
+            )
 
     def _note_gap(self, record: SpanRecord, item: File | RecordedSpans) -> None:
         lost = summary_fields.gap(record)

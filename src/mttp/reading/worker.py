@@ -12,56 +12,33 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mttp.codec import kinds
 from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp.processes import serve
 from mttp.otlp.streams import FilePart
-from mttp.reading.lines import Decoded, LineFault, decode
+from mttp.reading.lines import Columns, Decoded, LineFault, Rows, decode
 from mttp.semconv import attributes as a
 from mttp.semconv import translation
 
-__all__ = ["Columns", "Rows", "is_apart", "pack", "unpack"]
+__all__ = ["is_apart", "pack", "unpack"]
 
 
-class Columns(NamedTuple):
-    """What spans become in a process that decodes them: columns."""
-
-    module: str
-    """The module whose `SpanRows` makes them."""
-    of_batches: str
-    """The module whose `BatchRows` makes them of spans that are in columns already."""
-    arguments: tuple[Any, ...]
-    """Plain arguments of both."""
-
-
-class Rows(NamedTuple):
-    """Spans as some rows of columns."""
-
-    columns: Any
-    """What `SpanRows` or `BatchRows` made of a part of the file, by name."""
-    start: int
-    stop: int
-
-
-_ROWS_LENGTH = 3
-"""Length of packed `Rows`; a packed span is longer."""
 _FIELDS = tuple(item.name for item in fields(SpanRecord) if item.name not in ("events", "links", "scope"))
 
 
 def _reply(_: int, request: bytes) -> bytes:
     """The packed lines of a part; raises if the file can't be read, and the reader then reports why."""
-    path, start, end, arrays, columns = marshal.loads(request)
-    lines: Iterable[Decoded] = decode(Path(path), arrays=arrays, part=FilePart(start, end))
-    if columns is not None:
-        lines = _with_rows(lines, Columns(*columns))
-    return marshal.dumps(list(pack(lines)))
+    path, start, end, arrays, wanted = marshal.loads(request)
+    columns = wanted and Columns(*wanted)
+    lines: Iterable[Decoded] = decode(Path(path), arrays=arrays, part=FilePart(start, end), columns=columns)
+    return marshal.dumps(list(pack(lines if columns is None else _with_rows(lines, columns))))
 
 
 def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
     """
-    Return the lines with rows instead of spans; good lines in a row are joined.
+    Return the lines with rows instead of spans; lines with spans in a row are joined.
 
     Spans that the reader has to see remain: of runs, of losses, and the first of an unknown version.
     """
@@ -70,26 +47,21 @@ def _with_rows(lines: Iterable[Decoded], columns: Columns) -> list[Decoded]:
     rows = import_module(columns.module).SpanRows(*columns.arguments)
     scope: Scope | None = None
     for spans, faults in lines:
-        if faults or not spans or not items:
+        if spans and (items or len(rows)):
+            joined[-1].faults.extend(faults)
+        else:
+            items += rows.rows()
             items = []
             joined.append(Decoded(None if spans is None else items, faults))
         for span in spans or ():
-            is_first = span.scope is not scope
-            scope = span.scope
-            if is_apart(span, is_first=is_first):
+            if isinstance(span, Rows) or is_apart(span, is_first=span.scope is not scope):
+                items += rows.rows()
                 items.append(span)
-                continue
-            start = len(rows)
-            rows.add(span)
-            if items and isinstance(items[-1], Rows):
-                start = items.pop().start
-            items.append(Rows(None, start, len(rows)))
-    encoded = rows.columns() if len(rows) else None
-    return [Decoded(spans and [_in(encoded, span) for span in spans], faults) for spans, faults in joined]
-
-
-def _in(columns: Any, span: SpanRecord | Rows) -> SpanRecord | Rows:
-    return span._replace(columns=columns) if isinstance(span, Rows) else span
+            else:
+                rows.add(span)
+            scope = scope if isinstance(span, Rows) else span.scope
+    items += rows.rows()
+    return joined
 
 
 def is_apart(span: SpanRecord, *, is_first: bool) -> bool:
@@ -120,7 +92,7 @@ def unpack(lines: Iterable[tuple[Any, ...]]) -> Iterator[Decoded]:
 
 def _packed(span: SpanRecord | Rows, places: dict[int, int]) -> tuple[Any, ...]:
     if isinstance(span, Rows):
-        return tuple(span)
+        return (_stream(span.batch),)
     return (
         [getattr(span, name) for name in _FIELDS],
         [(one.name, one.time, one.attributes, one.dropped_attributes) for one in span.events],
@@ -133,8 +105,8 @@ def _packed(span: SpanRecord | Rows, places: dict[int, int]) -> tuple[Any, ...]:
 
 
 def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Rows:
-    if len(row) == _ROWS_LENGTH:
-        return Rows(*row)
+    if len(row) == 1:
+        return Rows(_batch(*row))
     values, events, links, scope = row
     return frozen(
         Draft(
@@ -144,6 +116,22 @@ def _unpacked(row: tuple[Any, ...], scopes: list[Scope]) -> SpanRecord | Rows:
             scope=scopes[scope],
         )
     )
+
+
+def _stream(batch: Any) -> bytes:
+    """Return an Arrow batch as bytes."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _batch(stream: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(stream).read_next_batch()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """
-Columns of plain values by SQL type, as data that a process can hand to another, and as Arrow arrays.
+Columns of plain values by SQL type as Arrow arrays, and numpy's arrays as Arrow's.
 
-`pyarrow.array` would import pandas if that is installed, which takes longer than most queries.
+`pyarrow.array` would import pandas if that is installed, which takes longer than most queries; so do
+functions of `pyarrow.compute` that are given a value of Python's.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
-from mttp.reading.worker import Rows
+from mttp.reading.lines import Rows
 
-__all__ = ["Column", "arrow_table", "arrow_tables", "arrow_type", "as_arrow", "encode"]
-
-Column: TypeAlias = tuple[str, int, list[Any], list[Any]]
-"""SQL type, length, the buffers of an Arrow array as bytes or None, and the columns of the values within."""
+__all__ = [
+    "arrow_tables",
+    "arrow_type",
+    "booleans",
+    "encode",
+    "integers",
+    "lengths",
+    "numbers",
+    "scalar",
+]
 
 _LIST: Final = "[]"
 _MAP: Final = "MAP("
@@ -33,8 +40,10 @@ _SCALARS: Final[dict[str, tuple[type, Any]]] = {
 """Python's type of the values of a type, and the value that stands for null."""
 
 
-def encode(values: Sequence[Any], type_: str) -> Column:
-    """Return a column of these values; None and those of another type are null. A map is given as pairs."""
+def encode(values: Sequence[Any], type_: str) -> Any:
+    """Return an Arrow array of values; None and those of another type are null. A map is given as pairs."""
+    import pyarrow as pa
+
     if type_ in _SCALARS:
         try:
             return _scalars(values, type_)
@@ -43,21 +52,14 @@ def encode(values: Sequence[Any], type_: str) -> Column:
             return _scalars([value if isinstance(value, kind) else None for value in values], type_)
     listed = [() if value is None else value for value in values]
     items = [*chain.from_iterable(listed)]
-    types = _inner_types(type_)
-    parts = [items] if type_.endswith(_LIST) else [[item[place] for item in items] for place in range(2)]
-    within = [encode(part, inner) for part, inner in zip(parts, types, strict=True)]
-    return type_, len(values), [_validity(values), _places(listed)], within
-
-
-def arrow_table(rows: Rows, *, place: int) -> Any:
-    """Return rows as an Arrow table, whose first column, `place`, counts from there."""
-    import pyarrow as pa
-
-    count = rows.stop - rows.start
-    places = as_arrow(encode(range(place, place + count), "BIGINT"))
-    arrays = [as_arrow(column) if isinstance(column, tuple) else column for column in rows.columns.values()]
-    columns = [column.slice(rows.start, count) for column in arrays]
-    return pa.Table.from_arrays([places, *columns], names=["place", *rows.columns])
+    arrow = arrow_type(type_)
+    if type_.endswith(_LIST):
+        within = encode(items, type_.removesuffix(_LIST))
+    else:
+        parts = [[item[place] for item in items] for place in range(2)]
+        arrays = [*map(encode, parts, _inner_types(type_))]
+        within = pa.StructArray.from_arrays(arrays, fields=[arrow.key_field, arrow.item_field])
+    return _array(arrow, values, _places(listed), children=[within])
 
 
 def arrow_tables(rows: Iterable[Rows], *, place: int = 1) -> Iterator[Any]:
@@ -66,9 +68,10 @@ def arrow_tables(rows: Iterable[Rows], *, place: int = 1) -> Iterator[Any]:
 
     tables: list[Any] = []
     count = 0
-    for part in rows:
-        tables.append(arrow_table(part, place=place + count))
-        count += part.stop - part.start
+    for (batch,) in rows:
+        places = integers(np.arange(place + count, place + count + len(batch)))
+        tables.append(pa.Table.from_batches([batch]).add_column(0, "place", places))
+        count += len(batch)
         if count >= _ROWS:
             yield pa.concat_tables(tables, promote_options="default")
             tables, place, count = [], place + count, 0
@@ -76,7 +79,7 @@ def arrow_tables(rows: Iterable[Rows], *, place: int = 1) -> Iterator[Any]:
         yield pa.concat_tables(tables, promote_options="default")
 
 
-def _scalars(values: Sequence[Any], type_: str) -> Column:
+def _scalars(values: Sequence[Any], type_: str) -> Any:
     _, null = _SCALARS[type_]
     filled = [null if value is None else value for value in values]
     if type_ == "VARCHAR":
@@ -85,7 +88,16 @@ def _scalars(values: Sequence[Any], type_: str) -> Column:
         buffers = [_bits(filled)]
     else:
         buffers = [array("q" if type_ == "BIGINT" else "d", filled).tobytes()]
-    return type_, len(values), [_validity(values), *buffers], []
+    return _array(arrow_type(type_), values, *buffers)
+
+
+def _array(arrow: Any, values: Sequence[Any], *buffers: bytes, children: Sequence[Any] = ()) -> Any:
+    """Return the Arrow array of values with these buffers."""
+    import pyarrow as pa
+
+    present = [value is not None for value in values]
+    pieces = [None if all(present) else pa.py_buffer(_bits(present)), *map(pa.py_buffer, buffers)]
+    return pa.Array.from_buffers(arrow, len(values), pieces, children=children)
 
 
 def _texts(values: Sequence[str]) -> list[bytes]:
@@ -101,11 +113,6 @@ def _places(values: Iterable[Any]) -> bytes:
     return array("i", accumulate(map(len, values), initial=0)).tobytes()
 
 
-def _validity(values: Sequence[Any]) -> bytes | None:
-    present = [value is not None for value in values]
-    return None if all(present) else _bits(present)
-
-
 def _bits(values: Sequence[bool]) -> bytes:
     """Return a bit for each, the lowest first."""
     return np.packbits(np.array(values, np.bool_), bitorder="little").tobytes()
@@ -118,20 +125,6 @@ def _inner_types(type_: str) -> list[str]:
     return type_.removeprefix(_MAP).removesuffix(")").split(", ")
 
 
-def as_arrow(column: Column) -> Any:
-    """Return a column as an Arrow array."""
-    import pyarrow as pa
-
-    type_, length, buffers, within = column
-    children = [*map(as_arrow, within)]
-    arrow = arrow_type(type_)
-    if type_.startswith(_MAP):
-        fields = [arrow.key_field, arrow.item_field]
-        children = [pa.StructArray.from_arrays(children, fields=fields)]
-    pieces = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
-    return pa.Array.from_buffers(arrow, length, pieces, children=children)
-
-
 def arrow_type(type_: str) -> Any:
     """Return Arrow's type of an SQL type."""
     import pyarrow as pa
@@ -141,3 +134,40 @@ def arrow_type(type_: str) -> Any:
         return scalars[type_]()
     inner = map(arrow_type, _inner_types(type_))
     return pa.list_(*inner) if type_.endswith(_LIST) else pa.map_(*inner)
+
+
+def scalar(value: Any, type_: str) -> Any:
+    """Return a value as an Arrow scalar; None is null."""
+    return encode([value], type_)[0]
+
+
+def numbers(array: Any) -> Any:
+    """Return integers or booleans as a numpy array; `pyarrow`'s own way imports pandas."""
+    from pyarrow import types
+
+    _, buffer = array.buffers()
+    stop = array.offset + len(array)
+    if types.is_boolean(array.type):
+        return np.unpackbits(np.frombuffer(buffer, np.uint8), count=stop, bitorder="little")[array.offset :]
+    return np.frombuffer(buffer, f"i{array.type.bit_width // 8}", stop)[array.offset :]
+
+
+def integers(values: Any, *, is_valid: Any = None) -> Any:
+    """Return a numpy array of integers as an Arrow array."""
+    import pyarrow as pa
+
+    valid = None if is_valid is None else booleans(is_valid).buffers()[1]
+    return pa.Array.from_buffers(pa.int64(), len(values), [valid, pa.py_buffer(values.astype(np.int64))])
+
+
+def booleans(values: Any) -> Any:
+    """Return a numpy array of booleans as an Arrow array."""
+    import pyarrow as pa
+
+    bits = np.packbits(values, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+
+
+def lengths(lists: Any) -> Any:
+    """Return the number of items of each list or map."""
+    return np.diff(numbers(lists.offsets))

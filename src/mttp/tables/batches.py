@@ -11,22 +11,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
 import numpy as np
 
 from mttp.codec import kinds, shares
 from mttp.codec.conformity import Conformity
 from mttp.model.declarations import DOCUMENTS
 from mttp.model.nesting import MAX_DEPTH
-from mttp.model.spans import Scope, SpanRecord
-from mttp.otlp.json_decode import decode_attributes
+from mttp.model.spans import KEPT_LISTS, Scope, SpanRecord
+from mttp.otlp.json_decode import LineError
 from mttp.reading.column_types import ATTRIBUTES, TEMPLATES
 from mttp.reading.columns import SPAN, URLS
-from mttp.reading.worker import Rows, is_apart
+from mttp.reading.lines import Rows
+from mttp.reading.worker import is_apart
 from mttp.semconv import attributes as a
 from mttp.semconv import registry
-from mttp.semconv.registry import INT64, NO_SCALAR
-from mttp.tables.arrow import Column, arrow_type, as_arrow, encode
+from mttp.semconv.registry import is_scalar
+from mttp.tables.arrow import arrow_type, booleans, encode, integers, lengths, numbers, scalar
+from mttp.tables.attribute_lists import WITHOUT_SCALAR, AttributeLists, list_type, parsed
+from mttp.tables.lines import PLACE, LineBatch
 from mttp.tables.spans import SPAN_COLUMNS, SpanRows, column_type, labels
 
 __all__ = ["BatchRows"]
@@ -35,7 +37,7 @@ _Records: TypeAlias = Callable[[Any], Iterable[SpanRecord]]
 _OTHERS: Final = "attributes"
 """The column of the attributes that have no column of their own, OTLP JSON."""
 _SCOPES: Final = ("scope", "resource", *URLS)
-_NO_ATTRIBUTES: Final = frozenset({*SPAN, *_SCOPES})
+_NO_ATTRIBUTES: Final = frozenset({*SPAN, *_SCOPES, PLACE})
 _KNOWN: Final = {_OTHERS} | ATTRIBUTES.keys() | TEMPLATES.keys()
 _RECORDS: Final = frozenset(
     {a.OMISSIONS, a.FAULTS, a.STEPS_COUNT, a.GAP_SPANS, a.SPEC_DOCUMENTS, a.REWARD_COMPONENT_NAME}
@@ -61,6 +63,8 @@ _MAPS: Final = {
     "weights": a.REWARD_WEIGHT,
 }
 """Columns of rows that are columns of a batch where the keys of components are their names."""
+
+
 _KEY: Final = '{"key":"'
 _SCALAR: Final = "|".join(
     [
@@ -71,7 +75,6 @@ _SCALAR: Final = "|".join(
     ]
 )
 """A pattern of scalars in OTLP JSON."""
-_INVALID: Final = (ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
 class _Shape(NamedTuple):
@@ -90,8 +93,6 @@ class BatchRows:
         self._types = SPAN_COLUMNS | {name: column_type(name) for name in columns}
         self._scopes: dict[tuple[str | None, ...], bool] = {}
         """Whether reading neither changes nor reports a scope."""
-        self._needless: dict[str, bool] = {}
-        """Whether an attribute without a column of its own is needed for labels at most."""
         keys = "|".join(re.escape(key) for key in sorted(_ANY) if not self._records.columns_of(key))
         self._simple = rf'^\[(?:{{"key":"(?:{keys})","value":{{"(?:{_SCALAR})}}}},?)*\]$'
 
@@ -100,36 +101,61 @@ class BatchRows:
         batch: Any,
         *,
         records: _Records,
-        conforming: Callable[[Iterable[SpanRecord]], Iterable[SpanRecord]],
+        conforming: _Records,
+        others: AttributeLists | None = None,
     ) -> Iterator[SpanRecord | Rows]:
         """
         Yield the spans of a batch in their order: rows, and records that the reader has to see.
 
         `records` returns the records of a batch, and `conforming` those without invalid values.
+        `others` are the attributes without columns, by default those of the column of OTLP JSON.
         """
-        columns, is_plain = self._plain(batch, records)
+        plain, is_plain = self._plain(batch, records, others)
         order, apart, places = np.flatnonzero(is_plain), [], []
-        others = np.flatnonzero(~is_plain).tolist()
-        read = conforming(records(batch.filter(_booleans(~is_plain)))) if others else ()
-        for place, record in zip(others, read, strict=True):
+        rest = np.flatnonzero(~is_plain).tolist()
+        read = conforming(batch.filter(booleans(~is_plain))) if rest else ()
+        for place, record in zip(rest, read, strict=True):
             if is_apart(record, is_first=True):
                 apart.append((place, record))
                 continue
             count = len(self._records)
             self._records.add(record)
             places += [place] * (len(self._records) - count)
-        if places:
-            columns, order = _merged(columns, order, self._records.columns(), places)
+        for (others_rows,) in self._records.rows():
+            plain, order = _merged(plain, order, others_rows, places)
         start = 0
         for place, record in apart:
             stop = int(np.searchsorted(order, place))
-            yield from _rows(columns, start, stop)
+            yield from _rows(plain, start, stop)
             yield record
             start = stop
-        yield from _rows(columns, start, len(order))
+        yield from _rows(plain, start, len(order))
 
-    def _plain(self, batch: Any, records: _Records) -> tuple[dict[str, Any], Any]:
+    def of_lines(
+        self, lines: Sequence[bytes], *, examined: Callable[[SpanRecord, int], SpanRecord]
+    ) -> list[SpanRecord | Rows] | None:
+        """
+        Return the spans of lines of OTLP JSON like `items`; None unless all lines are written as ours are.
+
+        `examined` returns a record of the line with that number, from 0, without invalid values.
+        """
+        try:
+            read = LineBatch(lines)
+            return [
+                *self.items(
+                    read.batch,
+                    records=read.records,
+                    conforming=lambda batch: map(examined, read.records(batch), read.numbers(batch)),
+                    others=read.others,
+                )
+            ]
+        except (ValueError, OverflowError, RecursionError, LineError):
+            return None
+
+    def _plain(self, batch: Any, records: _Records, others: AttributeLists | None) -> tuple[Any, Any]:
         """Return the columns of the spans that become rows at once, and which of all spans these are."""
+        import pyarrow as pa
+
         count = len(batch)
         named = zip(batch.schema.names, batch.columns, strict=True)
         present = {name: column for name, column in named if name in SPAN or column.null_count < count}
@@ -139,25 +165,25 @@ class BatchRows:
         is_plain &= self._is_in_plain_scope(batch, records)
         for name in DOCUMENTS & present.keys():
             is_plain &= ~_may_be_deep(present[name])
-        marks: list[Any] = [None] * count
-        for place, attributes in self._others(present, has, is_plain):
-            has[_OTHERS][place] = len(attributes)
-            marks[place] = labels(attributes)
+        if _OTHERS in present:
+            others = self._parsed(present[_OTHERS], has, is_plain)
+        marks = self._others(others, has, is_plain) if others is not None else [None] * count
         size = sum(has.values(), np.zeros(count, np.int64))
         of_rows = present | {name: present[key] for name, key in _MAPS.items() if key in present}
         of_rows |= {
-            "type": as_arrow(encode([shapes[number].kind for number in which.tolist()], "VARCHAR")),
-            "omitted": _integers(np.zeros(count, np.int64)),
-            "size": _integers(size),
+            "type": encode([shapes[number].kind for number in which.tolist()], "VARCHAR"),
+            "omitted": integers(np.zeros(count, np.int64)),
+            "size": integers(size),
             "share": _shares(present["trace_state"]),
-            _LABELS: as_arrow(encode(marks, column_type(_LABELS))),
+            _LABELS: encode(marks, column_type(_LABELS)),
         }
-        rows = _booleans(is_plain)
-        return {
+        rows = booleans(is_plain)
+        columns = {
             name: column.filter(rows).cast(arrow_type(self._types[name]))
             for name, column in of_rows.items()
             if name in self._types
-        }, is_plain
+        }
+        return pa.RecordBatch.from_arrays([*columns.values()], names=[*columns]), is_plain
 
     def _is_in_plain_scope(self, batch: Any, records: _Records) -> Any:
         """Return for each span whether reading neither changes nor reports its scope."""
@@ -171,63 +197,84 @@ class BatchRows:
                 self._scopes[key] = _is_plain_scope(record.scope)
         return np.array([self._scopes[text] for text in texts], np.bool_)[codes]
 
-    def _others(
-        self, present: Mapping[str, Any], has: Mapping[str, Any], is_plain: Any
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _parsed(self, texts: Any, has: dict[str, Any], is_plain: Any) -> AttributeLists | None:
         """
-        Yield the attributes without columns of spans that may need them, with the places of these spans.
+        Return attributes without columns, in OTLP JSON; None if no span needs them, and only their number.
 
-        Of the other spans, `has` gets their number. A span that has to be a record is no longer plain.
+        Spans whose attributes are not written as ours are have to be records.
         """
         from pyarrow import compute
 
-        if _OTHERS not in present:
-            return
-        having = is_plain & (has[_OTHERS] > 0)
-        simple = having & (_numbers(compute.match_substring_regex(present[_OTHERS], self._simple)) > 0)
-        dtypes = {key: has[dtype] for key, dtype in _DTYPES.items() if dtype in has}
-        for numbers in dtypes.values():
-            simple &= numbers == 0
-        has[_OTHERS][:] = simple * _numbers(compute.count_substring(present[_OTHERS], pattern=_KEY))
-        rest = having & ~simple
-        texts = present[_OTHERS].filter(_booleans(rest)).to_pylist()
-        for place, text in zip(np.flatnonzero(rest).tolist(), texts, strict=True):
-            try:
-                attributes = decode_attributes(text, arrays=False)
-            except _INVALID:
-                attributes = {"": NO_SCALAR}
-            is_plain[place] = all(map(self._is_other, attributes, attributes.values())) and not any(
-                dtypes[key][place] for key in dtypes.keys() & attributes.keys()
-            )
-            if is_plain[place]:
-                yield place, attributes
+        texts = texts.fill_null(scalar("", "VARCHAR"))
+        simple = numbers(compute.match_substring_regex(texts, self._simple)) > 0
+        for dtype in has.keys() & {*_DTYPES.values()}:
+            simple &= has[dtype] == 0
+        simple |= has[_OTHERS] == 0
+        counts = numbers(compute.count_substring(texts, pattern=_KEY))
+        has[_OTHERS] = simple * counts
+        if np.all(simple):
+            return None
+        before, null, after, nothing = (
+            scalar(text, "VARCHAR") for text in ('{"attributes":', "null", "}\n", "")
+        )
+        rest = compute.if_else(booleans(simple), null, texts)
+        *_, lines = compute.binary_join_element_wise(before, rest, after, nothing).buffers()
+        try:
+            lists = parsed(lines, _OTHERS, list_type())
+            return AttributeLists.of(lists)
+        except ValueError:
+            is_plain &= simple
+            return None
 
-    def _is_other(self, key: str, value: Any) -> bool:
-        """Return whether a span with that attribute becomes a row at once."""
-        if key not in self._needless:
-            is_any = key in _ANY or key.startswith(_METADATA)
-            self._needless[key] = is_any and self._records.columns_of(key) <= {_LABELS}
-        return self._needless[key] and value is not NO_SCALAR and (type(value) is not int or value in INT64)
+    def _others(self, others: AttributeLists, has: dict[str, Any], is_plain: Any) -> list[Any]:
+        """
+        Return the labels of each span, and note how many attributes without columns it has.
+
+        A span that has to be a record because of one of them is no longer plain.
+        """
+        has_scalar = others.types >= 0
+        has[_OTHERS] = has.get(_OTHERS, 0) + np.bincount(others.rows[has_scalar], minlength=others.number)
+        needless = np.array([self._is_needless(key) for key in others.keys], np.bool_)[others.codes]
+        ignored = np.array([_is_ignored(key) for key in others.keys], np.bool_)[others.codes]
+        fits = np.where(has_scalar, needless, ignored & (others.types == WITHOUT_SCALAR))
+        for key, dtype in _DTYPES.items():
+            if key in others.keys and dtype in has:
+                fits &= (
+                    (others.codes != others.keys.index(key)) | ~has_scalar | (has[dtype][others.rows] == 0)
+                )
+        is_plain[others.rows[~fits]] = False
+        is_label = np.array([key.startswith(_METADATA) for key in others.keys], np.bool_)[others.codes]
+        values: dict[int, dict[str, Any]] = {}
+        for number in np.flatnonzero(is_label & has_scalar).tolist():
+            of_span = values.setdefault(int(others.rows[number]), {})
+            of_span[others.keys[others.codes[number]]] = others.value(number)
+        return [labels(values[row]) if row in values else None for row in range(others.number)]
+
+    def _is_needless(self, key: str) -> bool:
+        """Return whether a scalar without a column of its own is needed for labels at most."""
+        is_any = key in _ANY or key.startswith(_METADATA)
+        return is_any and self._records.columns_of(key) <= {_LABELS}
 
 
-def _rows(columns: Mapping[str, Any], start: int, stop: int) -> Iterator[Rows]:
+def _is_ignored(key: str) -> bool:
+    """Return whether reading without arrays leaves out an attribute that is no scalar."""
+    return not is_scalar(key) and key not in KEPT_LISTS and not key.startswith(f"{a.STEPS_COLUMN}.")
+
+
+def _rows(batch: Any, start: int, stop: int) -> Iterator[Rows]:
     if stop > start:
-        yield Rows(columns, start, stop)
+        yield Rows(batch.slice(start, stop - start))
 
 
-def _merged(
-    columns: Mapping[str, Any], order: Any, others: Mapping[str, Column], places: Sequence[int]
-) -> tuple[dict[str, Any], Any]:
+def _merged(plain: Any, order: Any, others: Any, places: Sequence[int]) -> tuple[Any, Any]:
     """Return rows and other rows together in the order of their places, and these places."""
     import pyarrow as pa
 
-    encoded = {name: as_arrow(column) for name, column in others.items()}
-    tables = [pa.Table.from_arrays([*each.values()], [*each]) for each in (columns, encoded)]
+    tables = [pa.Table.from_batches([batch]) for batch in (plain, others)]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     order = np.concatenate([order, np.array(places, np.int64)])
     arranged = np.argsort(order, kind="stable")
-    table = table.take(_integers(arranged)).combine_chunks()
-    merged = {name: table.column(name).chunk(0) for name in table.column_names}
+    (merged,) = table.take(integers(arranged)).combine_chunks().to_batches()
     return merged, order[arranged]
 
 
@@ -235,17 +282,17 @@ def _shapes(present: Mapping[str, Any], has: Mapping[str, Any]) -> tuple[list[_S
     """Return the different shapes of spans, and which of them each span has."""
     from pyarrow import compute
 
-    is_root = _numbers(compute.binary_length(present["parent_id"])) == 0
+    is_root = numbers(compute.binary_length(present["parent_id"])) == 0
     telling = [name for name in ("name", *_TELLING) if name in present]
     texts, codes = _distinct(len(is_root), *(present[name] for name in telling))
-    bits = np.packbits(np.column_stack([is_root, *(lengths > 0 for lengths in has.values())]), axis=1)
+    bits = np.packbits(np.column_stack([is_root, *(counts > 0 for counts in has.values())]), axis=1)
     seen = np.column_stack([bits, codes.astype("<i4").view(np.uint8).reshape(-1, 4)])
     alike = np.ascontiguousarray(seen).view(f"V{seen.shape[1]}").ravel()
     _, firsts, which = np.unique(alike, return_index=True, return_inverse=True)
     shapes = []
     for first in firsts.tolist():
         values = dict(zip(telling, texts[codes[first]], strict=True))
-        attributes = {name: values.get(name, True) for name, lengths in has.items() if lengths[first]}
+        attributes = {name: values.get(name, True) for name, counts in has.items() if counts[first]}
         shapes.append(_shape(str(values["name"]), attributes, is_root=bool(is_root[first])))
     return shapes, which.ravel()
 
@@ -280,7 +327,7 @@ def _distinct(count: int, *columns: Any) -> tuple[list[tuple[str | None, ...]], 
     for column in columns:
         encoded = column.dictionary_encode()
         values = [*encoded.dictionary.to_pylist(), None]
-        which = np.where(_numbers(column.is_valid()), _numbers(encoded.indices), len(values) - 1)
+        which = np.where(numbers(column.is_valid()), numbers(encoded.indices), len(values) - 1)
         alike, codes = np.unique(codes * len(values) + which, return_inverse=True)
         texts = [(*texts[code // len(values)], values[code % len(values)]) for code in alike.tolist()]
     return texts, codes
@@ -291,42 +338,18 @@ def _lengths(column: Any) -> Any:
     from pyarrow import types
 
     is_map = types.is_map(column.type)
-    return np.diff(_numbers(column.offsets)) if is_map else _numbers(column.is_valid()).astype(np.int64)
+    return lengths(column) if is_map else numbers(column.is_valid()).astype(np.int64)
 
 
 def _may_be_deep(column: Any) -> Any:
     """Return for each text whether it has so many brackets that it may be nested too deeply."""
     from pyarrow import compute
 
-    return sum(_numbers(compute.count_substring(column, pattern=bracket)) for bracket in "[{") > MAX_DEPTH
+    return sum(numbers(compute.count_substring(column, pattern=bracket)) for bracket in "[{") > MAX_DEPTH
 
 
 def _shares(column: Any) -> Any:
     """Return the shares that trace states state."""
     states, codes = _distinct(len(column), column)
     shared = [shares.of_state(state or "") for (state,) in states]
-    return as_arrow(encode([shared[code] for code in codes.tolist()], "DOUBLE"))
-
-
-def _numbers(array: Any) -> Any:
-    """Return integers or booleans as a numpy array; `pyarrow`'s own way imports pandas."""
-    from pyarrow import types
-
-    _, buffer = array.buffers()
-    stop = array.offset + len(array)
-    if types.is_boolean(array.type):
-        return np.unpackbits(np.frombuffer(buffer, np.uint8), count=stop, bitorder="little")[array.offset :]
-    return np.frombuffer(buffer, f"i{array.type.bit_width // 8}", stop)[array.offset :]
-
-
-def _integers(values: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values.astype(np.int64))])
-
-
-def _booleans(values: Any) -> Any:
-    import pyarrow as pa
-
-    bits = np.packbits(values, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    return encode([shared[code] for code in codes.tolist()], "DOUBLE")

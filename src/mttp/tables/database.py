@@ -19,10 +19,10 @@ from mttp.codec.kinds import is_run
 from mttp.errors import MissingExtra, ReadError
 from mttp.model.spans import SpanRecord
 from mttp.otlp.streams import Progress
+from mttp.reading.lines import Columns, Rows
 from mttp.reading.problems import Kind, Problem, undecodable
 from mttp.reading.scanning import Scan
 from mttp.reading.sources import Source
-from mttp.reading.worker import Columns, Rows
 from mttp.tables.arrow import arrow_tables
 from mttp.tables.spans import (
     CONTENT,

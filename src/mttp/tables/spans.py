@@ -29,11 +29,11 @@ from mttp.model.gradings import gradings
 from mttp.model.nesting import from_json
 from mttp.model.spans import KEPT_LISTS, SCORE_COLUMN, SpanRecord
 from mttp.reading.jsonable import jsonable, to_json
-from mttp.reading.worker import Rows
+from mttp.reading.lines import Rows
 from mttp.semconv import attributes as a
 from mttp.semconv import registry
 from mttp.semconv import spans as names
-from mttp.tables.arrow import Column, encode
+from mttp.tables.arrow import encode
 
 __all__ = [
     "CONTENT",
@@ -319,40 +319,28 @@ class SpanRows:
         if self._unpack and a.STEPS_COUNT in record.attributes:
             self._records += _unpacked(record)
 
-    def columns(self) -> dict[str, Column]:
-        """Return the columns of which a span has a value, and forget the spans."""
-        records, self._records = self._records, []
-        cells = _span_cells(records) | _attribute_cells(records, self._sources)
-        return {name: encode(values, self._types[name]) for name, values in cells.items()}
-
     def rows(self) -> Iterator[Rows]:
-        """Yield the spans as rows, if there are any, and forget them."""
-        if count := len(self):
-            yield Rows(self.columns(), 0, count)
+        """Yield the spans as rows, if there are any, with the columns that have a value, and forget them."""
+        import pyarrow as pa
+
+        records, self._records = self._records, []
+        if records:
+            cells = _span_cells(records) | _attribute_cells(records, self._sources)
+            columns = [encode(values, self._types[name]) for name, values in cells.items()]
+            yield Rows(pa.RecordBatch.from_arrays(columns, names=[*cells]))
 
 
 def all_rows(spans: Iterable[SpanRecord | Rows], into: SpanRows) -> Iterator[Rows]:
     """Yield spans as rows, in their order; those that are not rows yet become some by `into`."""
-    last: Rows | None = None
     for span in spans:
-        if isinstance(span, Rows) and last is not None and _continues(span, last):
-            last = last._replace(stop=span.stop)
-            continue
-        if last is not None:
-            yield last
-            last = None
         if isinstance(span, Rows):
             yield from into.rows()
-            last = span
+            yield span
             continue
         into.add(span)
         if len(into) >= _ROWS:
             yield from into.rows()
-    yield from into.rows() if last is None else [last]
-
-
-def _continues(rows: Rows, last: Rows) -> bool:
-    return rows.columns is last.columns and rows.start == last.stop
+    yield from into.rows()
 
 
 def _attribute_cells(
