@@ -139,16 +139,16 @@ class BatchRows:
 
         `examined` returns a record of the line with that number, from 0, without invalid values.
         """
+
+        def conforming(batch: Any) -> Iterator[SpanRecord]:
+            if len(batch) == len(read.batch):
+                raise ValueError("no span becomes a row at once")
+            return map(examined, read.records(batch), read.numbers(batch))
+
         try:
             read = LineBatch(lines)
-            return [
-                *self.items(
-                    read.batch,
-                    records=read.records,
-                    conforming=lambda batch: map(examined, read.records(batch), read.numbers(batch)),
-                    others=read.others,
-                )
-            ]
+            items = self.items(read.batch, records=read.records, conforming=conforming, others=read.others)
+            return [*items]
         except (ValueError, OverflowError, RecursionError, LineError):
             return None
 

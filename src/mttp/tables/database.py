@@ -426,17 +426,17 @@ class Database:
         present = {"place": "BIGINT", **SPAN_COLUMNS}
         described = ", ".join(f"{name} {type_}" for name, type_ in present.items())
         self._connection.execute(f"CREATE OR REPLACE TABLE arrivals ({described})")
+        chosen = "CREATE OR REPLACE TABLE chosen AS SELECT unnest(?::VARCHAR[]) AS trace_id"
+        self._connection.execute(chosen, [[*(self._traces or ())]])
+        which = "" if self._traces is None else "WHERE trace_id IN (FROM chosen)"
         self._run_records.clear()
         for table in arrow_tables(all_rows(self._noted(self._scan), SpanRows(*wanted.arguments))):
             for name in {*table.column_names} - present.keys():
                 present[name] = types[name]
                 self._connection.execute(f'ALTER TABLE arrivals ADD COLUMN "{name}" {types[name]}')
             self._connection.register("batch", table)
-            self._connection.execute("INSERT INTO arrivals BY NAME SELECT * FROM batch")
+            self._connection.execute(f"INSERT INTO arrivals BY NAME FROM batch {which}")
             self._connection.unregister("batch")
-        if self._traces is not None:
-            query = "DELETE FROM arrivals WHERE trace_id NOT IN (SELECT unnest(?::VARCHAR[]))"
-            self._connection.execute(query, [[*self._traces]])
         self._leave_out_copies()
         absent = {**types, **_types(CONTENT)}
         nulls = [f', NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]

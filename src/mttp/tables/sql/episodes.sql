@@ -5,7 +5,8 @@ WITH
 
 -- The span with the identity of an episode.
 started AS (
-    SELECT spans.*, roots.is_finished, roots.span_id AS root_span_id
+    SELECT
+        spans.*, roots.run_id, roots.is_finished, roots.has_task, roots.is_evaluation, roots.span_id AS root_span_id
     FROM roots
     JOIN spans USING (trace_id, place)
 ),
@@ -465,17 +466,6 @@ faulty AS (
     GROUP BY trace_id
 ),
 
-placed AS (
-    SELECT
-        *,
-        coalesce("mttp.run.id", '') AS run_id,
-        coalesce("mttp.task.id", '') <> '' AS has_task,
-        lower(coalesce("mttp.task.split", '')) IN (
-            'eval', 'evaluation', 'validation', 'valid', 'val', 'test'
-        ) AS is_evaluation
-    FROM started
-),
-
 stated AS (
     SELECT
         trace_id,
@@ -487,7 +477,7 @@ stated AS (
 
 settled AS (
     SELECT
-        placed.*,
+        started.*,
         CASE WHEN is_finished THEN coalesce("mttp.episode.status", 'completed') ELSE 'unfinished' END AS status,
         coalesce(stated.outcome, "mttp.episode.outcome", 'unknown') AS outcome,
         CASE
@@ -509,14 +499,14 @@ settled AS (
             ELSE coalesce("mttp.episode.step_count", 0) + coalesce(other_number, 0)
         END AS step_count,
         NOT has_task AND training.run_id IS NOT NULL AS is_in_curve
-    FROM placed
+    FROM started
     LEFT JOIN training USING (run_id)
     LEFT JOIN sums USING (trace_id)
     LEFT JOIN longest USING (trace_id)
     LEFT JOIN summed USING (trace_id)
     LEFT JOIN scored USING (trace_id)
     LEFT JOIN stated USING (trace_id)
-    LEFT JOIN grouped ON placed.trace_id = grouped.member
+    LEFT JOIN grouped ON started.trace_id = grouped.member
 )
 
 SELECT

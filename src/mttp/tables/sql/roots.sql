@@ -3,6 +3,10 @@ WITH ours AS (
     SELECT
         trace_id, span_id, parent_id, type, start_time, place,
         "mttp.run.id" AS run_id,
+        coalesce("mttp.task.id", '') <> '' AS has_task,
+        lower(coalesce("mttp.task.split", '')) IN (
+            'eval', 'evaluation', 'validation', 'valid', 'val', 'test'
+        ) AS is_evaluation,
         CASE type WHEN 'episode' THEN 0 WHEN 'episode.start' THEN 1 ELSE 2 END AS rank,
         CASE
             WHEN type = 'segment' THEN 0
@@ -20,7 +24,7 @@ found AS (
         arg_min(
             {
                 'run_id': run_id, 'span_id': span_id, 'parent_id': parent_id, 'rank': rank,
-                'start_time': start_time, 'place': place
+                'start_time': start_time, 'place': place, 'has_task': has_task, 'is_evaluation': is_evaluation
             },
             [rank, CASE rank WHEN 2 THEN start_time END, place]
         ) AS first,
@@ -43,6 +47,10 @@ SELECT
     first.start_time AS start_time,
     -- Whether its end was found.
     first.rank = 0 AS is_finished,
+    -- Whether it names a task.
+    first.has_task AS has_task,
+    -- Whether its tasks are those of an evaluation.
+    first.is_evaluation AS is_evaluation,
     -- Place in `spans` of its root, else of its start marker, else of the span that started first.
     first.place AS place
 FROM found

@@ -12,17 +12,6 @@ processes AS (
     FROM spans
     WHERE type IN ('run', 'run.start')
     GROUP BY trace_id
-),
-
-played AS (
-    SELECT
-        coalesce("mttp.run.id", '') AS run_id,
-        coalesce("mttp.task.id", '') <> '' AS has_task,
-        lower(coalesce("mttp.task.split", '')) IN (
-            'eval', 'evaluation', 'validation', 'valid', 'val', 'test'
-        ) AS is_evaluation
-    FROM roots
-    JOIN spans USING (trace_id, place)
 )
 
 SELECT
@@ -31,7 +20,7 @@ SELECT
 FROM processes
 WHERE
     run.kind = 'train'
-    AND run.id NOT IN (SELECT run_id FROM played GROUP BY run_id HAVING bool_or(has_task) OR bool_and(is_evaluation))
+    AND run.id NOT IN (SELECT run_id FROM roots GROUP BY run_id HAVING bool_or(has_task) OR bool_and(is_evaluation))
 UNION
 SELECT coalesce("mttp.run.id", '')
 FROM spans
