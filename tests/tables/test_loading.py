@@ -368,6 +368,19 @@ def test_a_query_loads_no_pandas(tmp_path: Path, suffix: str, columns: str) -> N
     assert done.stdout.strip() == "False"
 
 
+def test_only_the_traces_that_count_are_loaded(tmp_path: Path) -> None:
+    """
+    Others are never in the table, and the runs are known all the same.
+    """
+    spans = [*run(), *episode(0), *episode(1)]
+    path = write(tmp_path / "a.jsonl", spans)
+    with Database(path, traces={spans[-1].trace_id}) as database:
+        traces = database.sql("select distinct trace_id from spans").rows()
+
+        assert [{"trace_id": spans[-1].trace_id}] == traces
+        assert database.runs
+
+
 def test_more_memory_is_taken_where_texts_are_asked_for(tmp_path: Path) -> None:
     """
     Texts of an episode are joined in memory; other queries spill to disk.

@@ -1,5 +1,5 @@
 """
-Spans in columns, as Parquet files have them, as rows of the table of spans.
+Spans in columns, as Parquet files have them and lines of JSON become them, as rows of the table of spans.
 
 Most become rows column by column. Spans that reading changes or reports, whose values stand in other columns,
 or that are several rows become records first, as those of every other source do.
