@@ -14,14 +14,19 @@ from opentelemetry.trace import SpanContext
 import mttp
 from mttp.codec.profiles import full
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans import SpanOrigin
 from mttp.otlp.spans.span_records import record
 
+_ORIGINS: list[SpanOrigin] = []
+"""Those of frames that outlast their sessions."""
 
-def taken(session: mttp.Session) -> list[EndedSpan]:
+
+def taken(session: mttp.Session) -> list[Frame]:
     """What the session is given from here on, span by span; it goes nowhere else."""
-    spans: list[EndedSpan] = []
-    session._recorder.take = spans.append
+    spans: list[Frame] = []
+    _ORIGINS.append(session._recorder.origin)
+    session._recorder.take = lambda span: spans.append(span.frame())
     return spans
 
 

@@ -131,9 +131,12 @@ def _labels(kind: str, data: bytes) -> None:
 
 def _spool(name: str, data: bytes) -> None:
     """A folder of a spool, of which one file is changed."""
+    from dataclasses import replace
+
+    from mttp.codec.profiles import unpacked
+    from mttp.otlp.spans.span_records import framed
     from mttp.transports.otlp.answers import ExportResponse
     from mttp.transports.otlp.batches import Export
-    from mttp.transports.pipeline.disk_queue import restored
     from mttp.transports.spool import SpoolFolder, folders
 
     path = Path("spool/1-host-1-a")
@@ -145,7 +148,8 @@ def _spool(name: str, data: bytes) -> None:
         if (folder := SpoolFolder.adopt(found)) is not None:
             while batch := folder.take(2**20):
                 export = Export(lambda *_: ExportResponse(verdict="taken"), 4 * 2**20)
-                export.run([restored(record) for record in batch.records])
+                whole = [replace(each, attributes=unpacked(each.attributes)) for each in batch.records]
+                export.run(list(map(framed, whole)))
                 folder.advance()
             folder.remove()
 

@@ -9,6 +9,7 @@ import struct
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
 from mttp.otlp.processes import FAILED, Process, ProcessLostError, can_start
 from mttp.otlp.protobuf import encode_span
-from mttp.otlp.spans.span_records import record
+from mttp.otlp.spans.span_records import EndedSpan, framed, record
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
@@ -51,7 +52,7 @@ def test_lines_are_the_same(helped: encoder._Encoding) -> None:
     """
     spans = played()
 
-    assert here(spans) == encoder.lines(spans)
+    assert here(spans) == encoder.lines(list(map(framed, spans)))
     assert helped._spent == 0
 
 
@@ -61,7 +62,7 @@ def test_messages_are_the_same(helped: encoder._Encoding) -> None:
     """
     spans = played()
 
-    assert [encode_span(record(span, full)) for span in spans] == encoder.messages(spans)
+    assert [encode_span(record(span, full)) for span in spans] == encoder.messages(list(map(framed, spans)))
 
 
 def test_few_spans_stay_here(helped: encoder._Encoding) -> None:
@@ -70,7 +71,7 @@ def test_few_spans_stay_here(helped: encoder._Encoding) -> None:
     """
     spans = played(steps=1)[:2]
 
-    assert here(spans) == encoder.lines(spans)
+    assert here(spans) == encoder.lines(list(map(framed, spans)))
     assert helped._spent > 0
 
 
@@ -79,9 +80,10 @@ def test_a_value_that_can_not_travel_stays_here(helped: encoder._Encoding) -> No
     The whole segment does.
     """
     spans = played()
-    spans[3].values["odd"] = "\ud800"  # type: ignore[attr-defined]
+    odd = record(spans[3], full)
+    spans[3] = EndedSpan(replace(odd, attributes={**odd.attributes, "odd": "\ud800"}))
 
-    assert here(spans) == encoder.lines(spans)
+    assert here(spans) == encoder.lines(list(map(framed, spans)))
     assert helped._helper is not None
 
 
@@ -99,16 +101,16 @@ def test_a_helper_that_dies_is_replaced_once(
         assert eventually(lambda helper=helper: helper.is_ready)
         os.kill(helper.pid, signal.SIGKILL)
         expected = expected or here(spans)
-        assert expected == encoder.lines(spans)
+        assert expected == encoder.lines(list(map(framed, spans)))
         assert deaths == helped.deaths
 
-    assert expected == encoder.lines(spans)
+    assert expected == encoder.lines(list(map(framed, spans)))
     assert helped._helper is None
     assert 2 == caplog.text.count("was lost, and this process encodes instead")
 
     monkeypatch.setattr(encoder, "REST_SECONDS", 0.0)  # as if it were over
 
-    assert expected == encoder.lines(spans)
+    assert expected == encoder.lines(list(map(framed, spans)))
     assert helped._helper is not None
 
 
@@ -126,10 +128,10 @@ def test_an_answer_that_no_caller_waited_for_is_no_other_answer(
     with monkeypatch.context() as patched:
         patched.setattr("mttp.otlp.processes._received", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            encoder.lines(before)
+            encoder.lines(list(map(framed, before)))
 
-    assert here(spans) == encoder.lines(spans)
-    assert here(before) == encoder.lines(before)
+    assert here(spans) == encoder.lines(list(map(framed, spans)))
+    assert here(before) == encoder.lines(list(map(framed, before)))
 
 
 def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
@@ -137,15 +139,16 @@ def test_what_fails_there_fails_here_too(helped: encoder._Encoding) -> None:
     The encoding process replies with an error and goes on; the caller finds out why.
     """
     spans = played()
-    spans[5]._start_time = -1  # type: ignore[attr-defined]
+    odd = record(spans[5], full)
+    spans[5] = EndedSpan(replace(odd, start_time=-1))
     helper = helped._helper
     assert helper is not None
 
     assert FAILED == helper.ask(b"", 5.0, kind=99)[0]
-    assert encoder.messages(spans) is None
+    assert encoder.messages(list(map(framed, spans))) is None
     with pytest.raises(struct.error, match=r"out of range|format requires"):
         encode_span(record(spans[5], full))
-    assert len(spans) - 6 == len(encoder.messages(spans[6:]) or ())
+    assert len(spans) - 6 == len(encoder.messages(list(map(framed, spans[6:]))) or ())
 
 
 def test_a_module_that_is_none_is_a_lost_helper() -> None:
@@ -166,11 +169,11 @@ def test_it_is_started_once_it_is_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_
     own = encoder._Encoding()
     monkeypatch.setattr(encoder, "_encoding", own)
     spans = played()
-    encoder.lines(spans)
+    encoder.lines(list(map(framed, spans)))
     assert own._helper is None
 
     monkeypatch.setattr(encoder, "WORTH_SECONDS", 0.0)
-    encoder.lines(spans)
+    encoder.lines(list(map(framed, spans)))
 
     assert own._helper is not None
     own.close()
@@ -233,7 +236,7 @@ def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     own = encoder._Encoding()
     monkeypatch.setattr(encoder, "_encoding", own)
 
-    encoder.lines(played())
+    encoder.lines(list(map(framed, played())))
 
     assert own._helper is None
 
@@ -309,10 +312,11 @@ def test_a_forked_child_does_without_its_parents(helped: encoder._Encoding, tmp_
     child = os.fork()
     if not child:
         encoder._encoding.after_fork_in_child()  # that of the fixture is not registered
-        os._exit(0 if encoder._encoding._helper is None and encoder.lines(spans) == expected else 1)
+        found = encoder.lines(list(map(framed, spans)))
+        os._exit(0 if encoder._encoding._helper is None and found == expected else 1)
 
     assert 0 == os.waitpid(child, 0)[1]
-    assert expected == encoder.lines(spans)
+    assert expected == encoder.lines(list(map(framed, spans)))
     assert helped._helper is not None
 
 

@@ -21,19 +21,19 @@ from specimen import EVERYTHING, episodes
 
 import mttp
 from mttp.codec.generators import GeneratorState
+from mttp.codec.pending import TRANSITIONS
 from mttp.codec.profiles import full, packed
 from mttp.codec.transitions import RowSchema
 from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.otlp import frames
 from mttp.otlp import json as otlp_json
-from mttp.otlp.encoding import encoder, tasks
+from mttp.otlp.encoding import tasks
+from mttp.otlp.frames import SCOPES, Frame
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_span
-from mttp.otlp.spans import RecordingSpan
-from mttp.otlp.spans.span_records import record
-from mttp.otlp.step_batch import StepBatch
+from mttp.otlp.spans.span_records import framed, record
 from mttp.semconv import attributes as a
 
 AT = 1_700_000_000_000_000_000
@@ -43,23 +43,24 @@ SCALARS = RowSchema(None, (), LIMIT)
 SHOWN = np.float32([0.5, -1]).tobytes()
 
 
-def parcel(spans: Sequence[ReadableSpan]) -> bytes:
+def parcel(spans: Sequence[ReadableSpan | Frame]) -> bytes:
     """The spans as the other process gets them."""
-    return frames.joined(*encoder._framed(spans))
+    return frames.joined(list(map(framed, spans)))
 
 
-def check(spans: Sequence[ReadableSpan]) -> None:
+def check(spans: Sequence[ReadableSpan | Frame]) -> None:
     """Lines and messages are those of each span's record, and the spans are asked for them first."""
     sent = parcel(spans)
-    here = frames.lines(*encoder._framed(spans))
-    halfway = frames.encoded(*encoder._framed(spans))
+    given = list(map(framed, spans))
+    here = frames.lines(given)
+    halfway = frames.encoded(given)
     whole = [record(span, full) for span in spans]
     alone = [b"".join(encode_records([record(span, packed)])) for span in spans]
 
     assert here == tasks.answer(tasks.LINES, sent)
     assert decoded(b"".join(alone)) == decoded(here)
-    assert decoded(here) == decoded(frames.lines([*halfway], encoder._framed(spans)[1]))
-    for whole_frame, text_frame in zip(encoder._framed(spans)[0], halfway, strict=True):
+    assert decoded(here) == decoded(frames.lines(halfway))
+    for whole_frame, text_frame in zip(given, halfway, strict=True):
         assert whole_frame[17:21] == text_frame[17:21]
         assert (whole_frame.trace_id, whole_frame.is_last) == (text_frame.trace_id, text_frame.is_last)
     messages = msgspec.msgpack.decode(tasks.answer(tasks.MESSAGES, sent))
@@ -71,7 +72,7 @@ def check(spans: Sequence[ReadableSpan]) -> None:
 def records(sent: bytes) -> list[SpanRecord]:
     """The spans of a parcel."""
     split, scopes = frames.split(sent)
-    return [frames.record(frame, scopes[frame.scope], full) for frame in split]
+    return [frames.record(frame, full, scopes) for frame in split]
 
 
 def decoded(lines: bytes) -> list[str]:
@@ -130,37 +131,20 @@ def test_nothing_is_encoded_as_nothing() -> None:
     assert b"" == frames.lines([], {})
 
 
-def test_what_bytes_can_not_say_is_refused() -> None:
+def test_what_msgpack_does_not_hold_is_json_in_its_frame() -> None:
     """
     Numbers of numpy's are Python's.
     """
-    span = recorded(mttp.Episode())[0]
-    assert isinstance(span, RecordingSpan)
+    span = record(recorded(mttp.Episode())[0], full)
     for odd in (multiprocessing, 2**64, "\ud800", [object()]):
-        span.values["odd"] = odd
-        assert span.frame() is None
+        changed = replace(span, attributes={**span.attributes, "odd": odd})
+        frame = framed(changed)
+        (line,) = map(decode_line, encode_records([changed]))
+        assert frame.is_encoded
+        assert line[0].attributes["odd"] == record(frame, full).attributes["odd"]
     for number, expected in ((np.float64(1), 1.0), ([np.str_("x")], ["x"]), (np.bool_(True), True)):
-        span.values["odd"] = number
-        (found,) = records(parcel([span]))
-        assert repr(expected) == repr(found.attributes["odd"])
-
-
-def test_a_block_is_encoded_though_another_transport_looks_at_it_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """
-    Either as the caller passed it or in its encoded form.
-    """
-    keeping, facts = Spans(), RecordingSpan.facts
-    with mttp.configure(keeping), mttp.episode() as episode, episode.step() as step:
-        step.tokens(ids=[1, 2, 3])
-
-    def looked_at(span: RecordingSpan) -> Any:
-        _ = span.values
-        return facts(span)
-
-    monkeypatch.setattr(RecordingSpan, "facts", looked_at)
-    check(keeping.spans)
+        frame = framed(replace(span, attributes={"odd": number}))
+        assert repr(expected) == repr(record(frame, full).attributes["odd"])
 
 
 # Steps with tokens.
@@ -373,7 +357,7 @@ def shown(form: RowSchema, value: Any) -> Any:
     return value if form.dtype is None else np.frombuffer(value, form.dtype).reshape(form.shape)
 
 
-def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> list[StepBatch]:
+def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> list[Frame]:
     """The span of these steps of an episode."""
     with mttp.configure("memory://", run_id="run", steps="packed") as session:
         spans = taken(session)
@@ -381,7 +365,7 @@ def steps_of(given: Sequence[tuple[Any, ...]], form: RowSchema = FLOAT32) -> lis
             buffer = episode._open_buffer(form, AT)
             assert buffer is not None
             buffer.rows += [(*row, None, None, AT + number) for number, row in enumerate(given, 1)]
-    return [span for span in spans if isinstance(span, StepBatch)]
+    return [span for span in spans if span.has_rows]
 
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1, -(2**31), 127, 128, -129])
@@ -476,37 +460,13 @@ def test_any_episodes_of_an_environment_are_encoded(
     check(spans_of(episodes, form, env=env, policy=policy, group=group))
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_span_that_was_read_has_what_was_added(place: int) -> None:
-    """
-    The steps' or the root's.
-    """
-    spans = spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])
-    spans[place].values["own"] = "said"
-
-    assert "said" == records(parcel(spans))[place].attributes["own"]
-    check(spans)
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_span_that_was_changed_for_a_transport_is_encoded_as_changed(place: int) -> None:
-    """
-    The other of the two is what it was.
-    """
-    spans = spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])
-    values = dict(record(spans_of([Played([(SHOWN, 1, 1.0)], SHOWN)])[place], full).attributes)
-    spans[place] = spans[place].with_values(values | {"own": "said"})
-
-    assert "said" == records(parcel(spans))[place].attributes["own"]
-
-
 def test_columns_of_what_environments_do_most_are_left_to_the_encoder() -> None:
     """
     Arrays, whole numbers and finite rewards.
     """
     for action, reward in ((1, 1.0), (np.int64(1), np.float64(0.5)), (None, 2)):
         (block,) = steps_of([(SHOWN, action, reward, False, False)] * 3)
-        assert block.facts()[1] is not None
+        assert TRANSITIONS in frames._decoded(block, SCOPES)[2][7]
         check([block])
 
 
@@ -527,5 +487,5 @@ def test_what_may_be_wrong_is_laid_out_where_it_is_counted(form: RowSchema, acti
     shown = np.zeros(2, np.float32)
     (block,) = steps_of([(shown.tobytes() if form.dtype else 1, action, reward, False, False)] * 2, form)
 
-    assert block.facts()[1] is None
+    assert TRANSITIONS not in frames._decoded(block, SCOPES)[2][7]
     check([block])

@@ -7,6 +7,7 @@ import signal
 import textwrap
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,14 @@ from programs import told
 from specimen import EVERYTHING
 
 import mttp
-from mttp.codec.profiles import full
+from mttp.codec.profiles import unpacked
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.processes import Process, can_start
 from mttp.otlp.protobuf import encode_span
-from mttp.otlp.spans.span_records import record
+from mttp.otlp.spans.span_records import framed
 from mttp.testing import OtlpReceiver
 from mttp.transports.file import FileTransport
-from mttp.transports.pipeline.disk_queue import restored
 
 pytestmark = pytest.mark.skipif(not can_start(), reason="no helper can be started here")
 
@@ -133,11 +133,10 @@ def test_spans_of_a_file_are_encoded_alike(helped: encoder._Encoding) -> None:
         session.record(EVERYTHING)
         play(2, steps=5)
     lines = Path("a.jsonl").read_bytes().splitlines()
-    spans = [restored(one) for line in lines for one in decode_line(line)]
+    records = [one for line in lines for one in decode_line(line)]
+    whole = [replace(one, attributes=unpacked(one.attributes)) for one in records]
 
-    messages = encoder.messages(spans)
-    assert messages is not None
-    assert [encode_span(record(span, full)) for span in spans] == messages
+    assert list(map(encode_span, whole)) == encoder.messages(list(map(framed, whole)))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -335,7 +334,9 @@ def test_an_encoding_process_that_is_ended_is_not_lost(
     stop(helped)
     play(2)
     asked = session.flush(0.1)
-    assert eventually(helped.is_waiting)
+    helper = helped._helper
+    assert helper is not None
+    assert eventually(lambda: helper.is_working)
 
     helped.close()
 

@@ -22,7 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 import mttp
-from mttp.codec.profiles import full, packed
+from mttp.codec.profiles import full
 from mttp.otlp.json import encode_records
 from mttp.otlp.spans import MAX_USER_ATTRIBUTES, RecordingSpan, SpanOrigin, Trace
 from mttp.otlp.spans.span_records import record
@@ -122,7 +122,7 @@ def test_the_record_keeps_arrays_where_the_profile_does(sink: Sink) -> None:
     span.set_status(StatusCode.ERROR, "broken")
     span.end(TIME + 2)
 
-    kept, arrays = span.as_record(full), span.as_record()
+    kept, arrays = record(span, full), record(span)
     assert isinstance(kept.attributes["array"], np.ndarray)
     assert [1.5, 2.5] == arrays.attributes["array"]
     assert (f"{1:032x}", f"{2:016x}", f"{1:016x}", TIME, TIME + 2, 2, "broken") == (
@@ -145,7 +145,7 @@ def test_flags_say_whether_the_parent_is_remote(parent: SpanContext | None, flag
     """
     As OTLP has it.
     """
-    assert flags == start(sink, parent=parent).as_record().flags
+    assert flags == record(start(sink, parent=parent)).flags
 
 
 def test_a_foreign_span_without_identity_is_no_record() -> None:
@@ -512,21 +512,6 @@ def test_of_threads_that_end_it_together_one_does(sink: Sink) -> None:
             thread.join()
 
     assert (50, 150) == (len(sink.spans), len(sink.faults))
-
-
-def test_its_size_is_that_of_its_line(sink: Sink) -> None:
-    """
-    Roughly: buffers are bounded by it.
-    """
-    ratios = []
-    for value in ("x" * 10_000, b"x" * 10_000, np.zeros(2000), list(range(500)), {"a": ["x" * 50] * 100}):
-        span = start(sink, values={"value": value})
-        span.add_event("e", {"text": "x" * 100})
-        span.end()
-        (line,) = encode_records([span.as_record(packed)])
-        ratios.append(len(line) / span.size)
-
-    assert all(0.3 < ratio < 3 for ratio in ratios)
 
 
 def test_faults_and_omissions_are_reported_on_the_span(sink: Sink) -> None:

@@ -208,7 +208,7 @@ def test_an_open_episode_stays_in_its_session(session: mttp.Session) -> None:
     assert ("outer", "left") == (outer.task, outer.steps[0].action)
     assert ["inner"] == tasks(captured)
     (root,) = [record for record in captured._memory.records() if record.name == "episode toy"]
-    assert [] == root.links
+    assert not root.links
 
 
 def test_an_instrumented_environment_records_where_its_episode_began(session: mttp.Session) -> None:

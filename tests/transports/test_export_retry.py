@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from exporters import Exporter, Receiver, raising
@@ -16,14 +16,12 @@ from polling import SECONDS, eventually
 
 import mttp
 from mttp.codec.redaction import ContentRule
-from mttp.codec.withholding import Kept, Withholding
+from mttp.codec.withholding import Kept
 from mttp.model import clock
-from mttp.otlp.spans import RecordingSpan
 from mttp.semconv import attributes as a
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.partial_export import PartialExport, RejectedSpans
-from mttp.transports.pipeline import content_filter, losses, pipeline
-from mttp.transports.pipeline.content_filter import ContentFilter
+from mttp.transports.pipeline import losses, pipeline
 from mttp.transports.stats import TransportStats
 
 
@@ -566,28 +564,6 @@ def test_other_transports_are_given_the_originals(monkeypatch: pytest.MonkeyPatc
                 session.flush()
 
     assert (["*"] * 10, ["secret"] * 10) == (shown(veiled), shown(plain))
-
-
-def test_a_limit_holds_though_another_transport_looks_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Which takes the tokens out of the block that they are kept in.
-    """
-    with mttp.configure(Exporter()), mttp.episode() as episode, episode.step() as step:
-        step.tokens(ids=[1, 2, 3], logprobs=[0.0, 0.0, 0.0])
-
-    only_tokens = content_filter._only_tokens
-
-    def looked_at(span: RecordingSpan) -> Any:
-        found = only_tokens(span)
-        assert span.values
-        return found
-
-    monkeypatch.setattr(content_filter, "_only_tokens", looked_at)
-    shown = ContentFilter(Withholding(max_elements=2), lambda kind, detail: None)(
-        cast(RecordingSpan, step.span)
-    )
-
-    assert a.TOKEN_IDS not in shown.values
 
 
 def test_what_can_not_be_judged_is_lost_rather_than_shown(

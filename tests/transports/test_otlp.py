@@ -25,10 +25,12 @@ import mttp
 from mttp import transports
 from mttp.codec.withholding import Withholding
 from mttp.model.values import differences
+from mttp.otlp.spans.span_records import EndedSpan
 from mttp.semconv import attributes as a
 from mttp.testing import OtlpReceiver
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.partial_export import RejectedSpans
+from mttp.transports.pipeline.content_filter import kept_of, with_kept
 
 MIB = 2**20
 WITHHOLDING = Withholding(content=False, max_elements=4096, max_episode_bytes=MIB)
@@ -45,10 +47,9 @@ def as_delivered(value: mttp.Episode, withholding: Withholding) -> list[Any]:
     """The spans of an episode, as a transport that withholds gets them."""
     delivered, spent = [], 0
     for one in recorded(value, config={"lr": 0.1}):
-        status, marks = one.texts
-        kept = withholding.keep(one.values, spent=spent, status=status, marks=marks)
+        kept = kept_of(withholding, one.record, spent)
         spent = kept.spent
-        delivered.append(one.with_values(dict(kept.values)).with_texts(kept.status, kept.marks))
+        delivered.append(EndedSpan(with_kept(one.record, kept)))
     return delivered
 
 

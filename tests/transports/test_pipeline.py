@@ -25,13 +25,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from polling import SECONDS, eventually
 
 import mttp
-from mttp.model import clock
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import EndedSpan, RecordingSpan
+from mttp.otlp.frames import Frame
 from mttp.semconv import attributes as a
+from mttp.transports.export_target import taking_frames
 from mttp.transports.file import FileTransport
 from mttp.transports.pipeline import pipeline as thread
-from mttp.transports.pipeline.span_queue import SpanQueue
+from mttp.transports.pipeline.frame_queue import FrameQueue
 from mttp.transports.stats import Stats
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
@@ -109,20 +109,21 @@ def test_a_flush_while_spans_are_sorted_loses_none(
     A signal's handler may ask for it at any time.
     """
     monkeypatch.setattr(thread, "INTERVAL", 3600.0)
-    asked: list[RecordingSpan] = []
+    asked: list[Any] = []
     with mttp.configure(exporter) as session:
         play(5)
         (pipeline,) = session._recorder.pipelines
 
-        def interrupted(step: RecordingSpan) -> int:
-            if not asked:
-                asked.append(step)
-                session.flush()
-            return 100
+        class Interrupted(deque[Any]):
+            def popleft(self) -> Any:
+                if not asked:
+                    asked.append(self)
+                    session.flush()
+                return super().popleft()
 
-        monkeypatch.setattr(RecordingSpan, "size", property(interrupted, lambda *_: None))
+        pipeline._inbox = session.stats.transports[pipeline.address].arrivals = Interrupted(pipeline._inbox)
         with pipeline._lock:
-            pipeline._gather()
+            pipeline._retry.queue.extend(pipeline._taken())
 
     assert 5 == exporter.names().count("step")
     assert balanced(session.stats)
@@ -548,40 +549,6 @@ def test_recording_goes_on_while_a_transport_hangs(exporter: Exporter) -> None:
     assert (0.0, 200) == (blocked, len(mttp.read(session)))
 
 
-def test_callers_give_way_to_a_thread_that_is_late(
-    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """
-    It may wait for the interpreter's lock, which a loop that releases it by itself gets back at once.
-    """
-    breaths: list[float] = []
-    monkeypatch.setattr(clock, "sleep", breaths.append)
-    monkeypatch.setattr(thread, "INTERVAL", 0.0)
-
-    def step() -> None:
-        with episode.step() as step:
-            step.reward(1.0)
-
-    monkeypatch.setattr(thread, "LATE", 1 << 62)
-    with mttp.configure(exporter) as session, mttp.episode() as episode:
-        exporter.open.clear()
-        step()
-        assert eventually(lambda: exporter.offers)
-        step()
-        in_time = list(breaths)
-        session._pipeline._due = 0
-        late = time.time_ns()
-        for _ in range(20):
-            step()
-        took, breaths = time.time_ns() - late, [*breaths]
-        exporter.open.set()
-
-    assert [] == in_time
-    assert thread.BREATH == min(breaths)
-    assert max(breaths) <= thread.BREATH * thread.BREATHS
-    assert len(breaths) <= 1 + took / thread.PACE
-
-
 def test_flushing_from_within_an_exporter_does_not_wait_for_itself(exporter: Exporter) -> None:
     """
     It answers that it could not.
@@ -655,7 +622,7 @@ def full_buffer(exporter: Exporter, max_block_seconds: float) -> Iterator[mttp.S
         exporter.open.clear()
         for _ in range(5):
             play(10, env="early")
-        session._pipeline.buffer_bytes = 20_000
+        session._pipeline.buffer_bytes = 8_000
         session._pipeline.max_block_seconds = max_block_seconds
         assert not session._pipeline._fits()
         yield session
@@ -811,22 +778,14 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     """
     A transport that was down for a while does not slow down what comes after: quadratic work takes minutes.
     """
-    backlog = SpanQueue()
-    for number in range(100_000):
-        backlog.add(ended_span(number // 5))
+    backlog = FrameQueue()
+    backlog.extend(Frame((number // 5).to_bytes(16, "big") + bytes(400)) for number in range(100_000))
     taken = 0
     while segment := backlog.take(1000):
-        backlog.put_back(segment)
-        taken += len(backlog.take(1000).spans)
+        backlog.extend(segment)
+        taken += len(backlog.take(1000))
 
     assert (100_000, 0) == (taken, backlog.bytes)
-
-
-def ended_span(trace_id: int) -> EndedSpan:
-    """As much of a span as a queue looks at."""
-    span = EndedSpan.__new__(EndedSpan)
-    span.trace_id, span.size = trace_id, 400
-    return span
 
 
 # Counting.
@@ -1038,8 +997,7 @@ def test_a_caller_encodes_what_waits_too_long(tmp_path: Path, monkeypatch: pytes
     gate, exporting = threading.Event(), threading.Event()
 
     class Stuck(FileTransport):
-        takes_frames = True
-
+        @taking_frames
         def export(self, spans: Any) -> SpanExportResult:
             exporting.set()
             gate.wait(SECONDS)

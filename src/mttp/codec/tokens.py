@@ -35,10 +35,8 @@ __all__ = [
     "Pair",
     "decode",
     "encode",
-    "extent",
     "fold",
     "fold_all",
-    "has_ids",
     "leave_out",
     "make",
     "pack",
@@ -87,7 +85,6 @@ _ITEM_BYTES = {name: dtype.itemsize for dtypes in (_INTEGERS, _FLOATS) for dtype
 _NAMES = {np.dtype(name): name for name in ("int64", "int32", "int8", "float64", "float32")}
 _LISTED, _NUMBERS = frozenset({list, tuple}), frozenset({float, int})
 _ndarray = np.ndarray
-_IDS = frozenset(_LENGTHS)
 
 
 def snapshot(ids: Any, logprobs: Any = None, facts: Mapping[str, Any] = MappingProxyType({})) -> Block | None:
@@ -174,30 +171,6 @@ def _packed(values: Sequence[Any], *, integer: bool) -> tuple[str, bytes] | None
 def _packers(count: int) -> tuple[Callable[..., bytes], Callable[..., bytes], Callable[..., bytes]]:
     """Return functions that pack `count` int64, int32 and float64 numbers."""
     return struct.Struct(f"{count}q").pack, struct.Struct(f"{count}i").pack, struct.Struct(f"{count}d").pack
-
-
-def has_ids(block: Block) -> bool:
-    """Return whether a block has token ids."""
-    return not _IDS.isdisjoint(block[3::3])
-
-
-def has_non_finite(block: Block) -> bool:
-    """Return whether an array of a block has NaN or an infinity."""
-    arrays = zip(block[4::3], block[5::3], strict=True)
-    return any(
-        dtype.startswith("float") and not np.isfinite(np.frombuffer(data, dtype)).all()
-        for dtype, data in arrays
-    )
-
-
-def extent(block: Block) -> tuple[int, int]:
-    """Return the longest array's length, and the total size of the encoded arrays in bytes."""
-    longest = taken = 0
-    for name, dtype, data in zip(block[3::3], block[4::3], block[5::3], strict=True):
-        length = len(data) // _ITEM_BYTES[dtype]
-        longest = max(longest, length)
-        taken += length * (4 if dtype == "float32" and name not in Tokens.INTEGER_ARRAYS else 8)
-    return longest, taken
 
 
 def unfold(block: Block) -> dict[str, Plain]:

@@ -158,25 +158,6 @@ class Withholding:
         changed = kept.changed or form is not kept.values
         return kept._replace(values=form, spent=spent + taken, changed=changed)
 
-    def spend(self, block: tokens.Block, spent: int) -> int | None:
-        """
-        Return the bytes spent after delivering a span with a pending token block and no content.
-
-        None if some of its values may have to be withheld.
-        """
-        if self.max_text_bytes is not None or self.max_trace_bytes is not None:
-            return None
-        if not self.non_finite and tokens.has_non_finite(block):
-            return None
-        if tokens.has_ids(block) and not self.rule.shows_all:
-            return None
-        longest, taken = tokens.extent(block)
-        if self.max_elements is not None and longest > self.max_elements:
-            return None
-        if self.max_episode_bytes is not None and taken and spent + taken > self.max_episode_bytes:
-            return None
-        return spent + taken
-
     def _keep_block(self, values: Mapping[str, Plain], spent: int) -> Kept:
         """Return the deliverable attributes of a block's steps and of the block itself."""
         limit = math.inf if self.max_elements is None else self.max_elements

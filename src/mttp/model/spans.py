@@ -63,8 +63,14 @@ def kept_columns(keys: Iterable[str]) -> list[str]:
     return columns if any(key.startswith(SCORE_COLUMN) for key in columns) else []
 
 
+class _Referable:
+    """Can be referred to weakly, which dataclasses with slots cannot before Python 3.11."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(_Referable):
     """The instrumentation scope and the resource of a span."""
 
     name: str = ""

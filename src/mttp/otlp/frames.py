@@ -7,74 +7,112 @@ This module imports nothing of OpenTelemetry, which would take a third of the st
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
 
-from mttp.codec import pending
+from mttp.codec import kinds, pending
 from mttp.codec.profiles import Profile, full, packed, unpacked
-from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
 from mttp.otlp import json as otlp_json
-from mttp.otlp.json import SpanRow, SpanText
+from mttp.otlp.json import SpanText
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_span
+from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
 __all__ = [
-    "UNFIT",
+    "IF_TAKEN",
+    "NEVER",
+    "SCOPES",
+    "WHEREVER",
     "Fields",
     "Frame",
     "Scopes",
+    "changed",
     "encoded",
+    "framed",
+    "joined",
     "lines",
     "messages",
-    "rare_fields",
+    "number_of",
     "record",
-    "joined",
     "split",
 ]
 
-UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
-"""Raised for a span with values that no frame holds, such as text with lone surrogates."""
-
 Fields: TypeAlias = tuple[Any, ...]
 """
-Span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, what is pending of
-these, and `rare_fields`; the last two are None for most.
+Span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, some of them pending, and
+what few spans have: events, links, status code and message, trace state and dropped items, or None.
 """
 Scopes: TypeAlias = Mapping[int, Scope]
 """The scopes of frames, by number."""
 
+SCOPES: Final[WeakValueDictionary[int, Scope]] = WeakValueDictionary()
+"""The scopes of this process's frames; whoever keeps frames for long keeps their scopes."""
+_numbers = count(1)
+_recent: deque[Scope] = deque(maxlen=4096)
+"""The latest scopes, which are kept for the frames of an export."""
+
+
+def number_of(scope: Scope) -> int:
+    """Return a new number that stands for a scope in frames, as long as the scope is kept."""
+    number = next(_numbers)
+    SCOPES[number] = scope
+    _recent.append(scope)
+    return number
+
+
 _HEAD: Final = struct.Struct("<16sBI")
-_LAST, _OF_EPISODE, _ENCODED = 1, 2, 4
+_LAST, _OF_EPISODE, _ENCODED, _SAMPLED = 1, 2, 4, 8
+NEVER, IF_TAKEN, WHEREVER = 0, 16, 32
+"""Whether steps may be in columns: never, where the transport takes columns, or always."""
+_ROWS: Final = 64
 _ARRAY: Final = 1
 """The code of an array in msgpack."""
+_UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""Raised for values that msgpack does not hold, such as text with lone surrogates."""
+_NOTHING_RARE: Final[Fields] = ([], [], 0, "", "", 0, 0, 0)
 
 
 class Frame(bytes):
-    """An ended span: what a queue asks for at fixed places, then its `Fields` as msgpack, or its JSON."""
+    """
+    An ended span: what a queue asks for at fixed places, then its `Fields` as msgpack.
+
+    Of a span with values that msgpack does not hold, and of one that a caller has encoded, it has the JSON.
+    """
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, trace_id: int, fields: Fields, *, scope: int, is_last: bool, of_episode: bool) -> Frame:
-        """Return a frame; raises one of `UNFIT`."""
-        marks = _LAST * is_last | _OF_EPISODE * of_episode
-        content = bytearray(_HEAD.pack(trace_id.to_bytes(16, "big"), marks, scope))
-        _encode_into(fields, content, _HEAD.size)
-        return cls(content)
+    def of(
+        cls,
+        trace_id: int,
+        fields: Fields,
+        *,
+        scope: int,
+        is_last: bool,
+        of_episode: bool,
+        is_sampled: bool = True,
+        columns: int = NEVER,
+        has_rows: bool = False,
+    ) -> Frame:
+        """Return a frame of a span; `has_rows` of a batch of steps."""
+        marks = _LAST * is_last | _OF_EPISODE * of_episode | _SAMPLED * is_sampled | columns
+        marks |= _ROWS * has_rows
+        head = _HEAD.pack(trace_id.to_bytes(16, "big"), marks, scope)
+        return cls(_content(head, trace_id, fields, scope))
 
     @property
     def trace_id(self) -> int:
         """Id of its trace."""
         return int.from_bytes(self[:16], "big")
-
-    @property
-    def size(self) -> int:
-        """Its size in bytes."""
-        return len(self)
 
     @property
     def is_last(self) -> bool:
@@ -88,13 +126,43 @@ class Frame(bytes):
 
     @property
     def is_encoded(self) -> bool:
-        """Whether it is the span's JSON by now."""
+        """Whether it is the span's JSON."""
         return bool(self[16] & _ENCODED)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether its trace is sampled."""
+        return bool(self[16] & _SAMPLED)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it is a batch of steps in columns."""
+        return bool(self[16] & _ROWS)
+
+    @property
+    def columns(self) -> int:
+        """Whether its step or steps may be in columns."""
+        return self[16] & (IF_TAKEN | WHEREVER)
 
     @property
     def scope(self) -> int:
         """The number of its scope."""
         return int.from_bytes(self[17 : _HEAD.size], "little")
+
+
+def _content(head: bytes, trace_id: int, fields: Fields, scope: int) -> bytes | bytearray:
+    content = bytearray(head)
+    try:
+        _encode_into(fields, content, _HEAD.size)
+    except _UNFIT:
+        values = pending.encoded(fields[7])
+        drafts = [(trace_id, SCOPES[scope], (*fields[:7], values, fields[8]))]
+        return _as_json(head, otlp_json.texts(_records(drafts, packed))[0])
+    return content
+
+
+def _as_json(head: bytes, text: bytes) -> bytes:
+    return b"%b%c%b%b" % (head[:16], head[16] | _ENCODED, head[17 : _HEAD.size], text)
 
 
 def _as_ext(value: Any) -> Any:
@@ -121,102 +189,157 @@ _encode_into = msgspec.msgpack.Encoder(enc_hook=_as_ext).encode_into
 _decode = msgspec.msgpack.Decoder(ext_hook=_as_array).decode
 
 
-def lines(frames: Sequence[Frame], scopes: Scopes) -> bytes:
+# Frames and records.
+
+
+def record(frame: Frame, profile: Profile = full, scopes: Scopes = SCOPES) -> SpanRecord:
+    """Return a frame as a record, with attributes converted by `profile`."""
+    if frame.is_encoded:
+        text = SpanText(scopes[frame.scope], frame.trace_id, frame[_HEAD.size :])
+        ((decoded,),) = map(decode_line, otlp_json.lines_of([text]))
+        return replace(decoded, attributes=profile(unpacked(decoded.attributes)), scope=text.scope)
+    (found,) = _records([_decoded(frame, scopes)], profile)
+    return found
+
+
+def framed(record: SpanRecord, scope: int, *, is_sampled: bool = True, columns: int = NEVER) -> Frame:
+    """Return a record as a frame; raises ValueError for an id that is not hexadecimal."""
+    is_root = not record.parent_id
+    return Frame.of(
+        int(record.trace_id or "0", 16),
+        _fields(record),
+        scope=scope,
+        is_last=is_root or kinds.of(record.name, record.attributes, is_root=False) == names.SEGMENT,
+        of_episode=a.EPISODE_ID in record.attributes,
+        is_sampled=is_sampled,
+        columns=columns,
+    )
+
+
+def changed(frame: Frame, record: SpanRecord) -> Frame:
+    """Return a frame with the fields of a record, and what queues ask for as in `frame`."""
+    marks = frame[16] & ~_ENCODED
+    head = b"%b%c%b" % (frame[:16], marks, frame[17 : _HEAD.size])
+    return Frame(_content(head, frame.trace_id, _fields(record), frame.scope))
+
+
+def _fields(record: SpanRecord) -> Fields:
+    rare = (
+        [(each.name, each.time, each.attributes, each.dropped_attributes) for each in record.events],
+        [
+            (each.trace_id, each.span_id, each.attributes, each.flags, each.dropped_attributes)
+            for each in record.links
+        ],
+        record.status_code,
+        record.status_message,
+        record.trace_state,
+        record.dropped_attributes,
+        record.dropped_events,
+        record.dropped_links,
+    )
+    return (
+        int(record.span_id or "0", 16),
+        int(record.parent_id or "0", 16),
+        record.name,
+        record.kind,
+        record.start_time,
+        record.end_time,
+        record.flags,
+        record.attributes,
+        None if rare == _NOTHING_RARE else rare,
+    )
+
+
+_Draft: TypeAlias = tuple[int, Scope, Fields]
+
+
+def _decoded(frame: Frame, scopes: Scopes) -> _Draft:
+    return frame.trace_id, scopes[frame.scope], _decode(memoryview(frame)[_HEAD.size :])
+
+
+def _records(drafts: Sequence[_Draft], profile: Profile) -> list[SpanRecord]:
+    attributes = pending.delivered([fields[7] for _, _, fields in drafts], profile)
+    return [
+        _record(trace_id, scope, fields, values)
+        for (trace_id, scope, fields), values in zip(drafts, attributes, strict=True)
+    ]
+
+
+def _record(trace_id: int, scope: Scope, fields: Fields, attributes: Mapping[str, Any]) -> SpanRecord:
+    span_id, parent_id, name, kind, start, end, flags, _, rare = fields
+    draft = Draft(
+        trace_id=f"{trace_id:032x}",
+        span_id=f"{span_id:016x}",
+        parent_id=f"{parent_id:016x}" if parent_id else "",
+        name=name,
+        kind=kind,
+        start_time=start,
+        end_time=end,
+        attributes=attributes,
+        flags=flags,
+        scope=scope,
+    )
+    if rare is not None:
+        events, links, draft.status_code, draft.status_message, draft.trace_state, *dropped = rare
+        draft.events = [SpanEvent(*event) for event in events]
+        draft.links = [Link(*link) for link in links]
+        draft.dropped_attributes, draft.dropped_events, draft.dropped_links = dropped
+    return frozen(draft)
+
+
+# Frames as bytes.
+
+
+def lines(frames: Sequence[Frame], scopes: Scopes = SCOPES) -> bytes:
     """Encode frames as OTLP JSON lines, arrays packed."""
     return b"".join(otlp_json.lines_of(_texts(frames, scopes)))
 
 
+_PIECE = 2**18
+"""Bytes of frames that are encoded at once: they stay in the processor's cache."""
+
+
 def _texts(frames: Sequence[Frame], scopes: Scopes) -> Iterator[SpanText]:
-    """Yield spans as JSON; those of frames that are JSON already come first."""
-    waiting: list[Frame] = []
-    for frame in frames:
-        if frame.is_encoded:
-            yield SpanText(scopes[frame.scope], frame.trace_id, frame[_HEAD.size :])
-        else:
-            waiting.append(frame)
-    rows = _rows(waiting, scopes, packed)
-    for row, text in zip(rows, otlp_json.texts(rows), strict=True):
-        yield SpanText(row.scope, row.trace_id, text)
+    for piece in _pieces(frames):
+        waiting = [_decoded(frame, scopes) for frame in piece if not frame.is_encoded]
+        texts = iter(otlp_json.texts(_records(waiting, packed)))
+        for frame in piece:
+            text = frame[_HEAD.size :] if frame.is_encoded else next(texts)
+            yield SpanText(scopes[frame.scope], frame.trace_id, text)
 
 
-def encoded(frames: Sequence[Frame], scopes: Scopes) -> Sequence[Frame]:
-    """Return frames as JSON, arrays packed."""
-    waiting = [frame for frame in frames if not frame.is_encoded]
-    texts = iter(otlp_json.texts(_rows(waiting, scopes, packed)))
-    return [frame if frame.is_encoded else _with_text(frame, next(texts)) for frame in frames]
+def _pieces(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
+    start = size = 0
+    for place, frame in enumerate(frames, 1):
+        size += len(frame)
+        if size >= _PIECE:
+            yield frames[start:place]
+            start, size = place, 0
+    if start < len(frames):
+        yield frames[start:]
 
 
-def _with_text(frame: Frame, text: bytes) -> Frame:
-    return Frame(b"%b%c%b%b" % (frame[:16], frame[16] | _ENCODED, frame[17 : _HEAD.size], text))
-
-
-def messages(frames: Sequence[Frame], scopes: Scopes) -> list[bytes]:
-    """Encode each frame as an OTLP protobuf message."""
-    return [encode_span(_record(row)) for row in _rows(frames, scopes, full)]
-
-
-def record(frame: Frame, scope: Scope, profile: Profile) -> SpanRecord:
-    """Return a frame as a record."""
-    if frame.is_encoded:
-        (line,) = otlp_json.lines_of([SpanText(scope, frame.trace_id, frame[_HEAD.size :])])
-        (decoded,) = decode_line(line)
-        return replace(decoded, attributes=profile(unpacked(decoded.attributes)))
-    (row,) = _rows([frame], {frame.scope: scope}, profile)
-    return _record(row)
-
-
-def _rows(frames: Sequence[Frame], scopes: Scopes, profile: Profile) -> list[SpanRow]:
-    fields = [_decode(memoryview(frame)[_HEAD.size :]) for frame in frames]
-    attributes = pending.delivered([(each[7], each[8]) for each in fields], profile)
+def encoded(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Return frames as JSON, arrays packed, but for steps that may become columns."""
+    chosen = [not frame.is_encoded and (frame.has_rows or not frame.columns) for frame in frames]
+    waiting = [_decoded(frame, SCOPES) for frame, is_chosen in zip(frames, chosen, strict=True) if is_chosen]
+    texts = iter(otlp_json.texts(_records(waiting, packed)))
     return [
-        SpanRow._make((scopes[frame.scope], frame.trace_id, *each[:7], values, _rest(each[9])))
-        for frame, each, values in zip(frames, fields, attributes, strict=True)
+        Frame(_as_json(frame, next(texts))) if is_chosen else frame
+        for frame, is_chosen in zip(frames, chosen, strict=True)
     ]
 
 
-def _record(row: SpanRow) -> SpanRecord:
-    known: dict[str, Any] = {}
-    if row.rest is not None:
-        known = row.rest._asdict()
-    return SpanRecord(
-        trace_id=f"{row.trace_id:032x}",
-        span_id=f"{row.span_id:016x}",
-        parent_id=f"{row.parent_id:016x}" if row.parent_id else "",
-        name=row.name,
-        kind=row.kind,
-        start_time=row.start_time,
-        end_time=row.end_time,
-        attributes=row.attributes,
-        flags=row.flags,
-        scope=row.scope,
-        **known,
-    )
-
-
-def rare_fields(rest: otlp_json.RareFields) -> Fields:
-    """Return events, links, status and what few spans have as plain data."""
-    events = [(each.name, each.time, dict(each.attributes), each.dropped_attributes) for each in rest.events]
-    links = [
-        (each.trace_id, each.span_id, dict(each.attributes), each.flags, each.dropped_attributes)
-        for each in rest.links
-    ]
-    return events, links, *rest[2:]
-
-
-def _rest(fields: Sequence[Any] | None) -> otlp_json.RareFields | None:
-    if fields is None:
-        return None
-    events, links, *others = fields
-    return otlp_json.RareFields(
-        [SpanEvent(*event) for event in events], [Link(*link) for link in links], *others
-    )
+def messages(frames: Sequence[Frame], scopes: Scopes = SCOPES) -> list[bytes]:
+    """Encode each frame as an OTLP protobuf message."""
+    return [encode_span(record(frame, full, scopes)) for frame in frames]
 
 
 # Between processes.
 
 
-def joined(frames: Sequence[Frame], scopes: Scopes) -> bytes:
-    """Return frames and their scopes as one message; raises one of `UNFIT`."""
+def joined(frames: Sequence[Frame], scopes: Scopes = SCOPES) -> bytes:
+    """Return frames and their scopes as one message."""
     numbers = dict.fromkeys(frame.scope for frame in frames)
     known = {number: _parts(scopes[number]) for number in numbers}
     return _encode((known, list(map(len, frames)), b"".join(frames)))

@@ -18,20 +18,16 @@ import msgspec
 import numpy as np
 from pybase64 import b64encode
 
-from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
+from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.numbers import Array, as_numbers
 from mttp.otlp.span_fields import by_identity, pairs
 
 __all__ = [
     "MAX_LINE_BYTES",
-    "RareFields",
-    "SpanRow",
     "SpanText",
     "decimal",
     "encode_records",
-    "lines",
     "lines_of",
-    "row_of",
     "texts",
 ]
 
@@ -43,82 +39,21 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _json = msgspec.json.Encoder().encode
 
 
-class RareFields(NamedTuple):
-    """Fields that few spans have."""
-
-    events: Sequence[SpanEvent] = ()
-    links: Sequence[Link] = ()
-    status_code: int = 0
-    status_message: str = ""
-    trace_state: str = ""
-    dropped_attributes: int = 0
-    dropped_events: int = 0
-    dropped_links: int = 0
-
-
-class SpanRow(NamedTuple):
-    """A span to write; ids are integers, 0 for none."""
-
-    scope: Scope
-    trace_id: int
-    span_id: int
-    parent_id: int
-    name: str
-    kind: int
-    start_time: int
-    end_time: int
-    flags: int
-    attributes: Mapping[str, Any]
-    rest: RareFields | None = None
-
-
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """
     Lines, each ending in a newline, that hold the spans in order, side by side where they share a scope.
 
     Spans of one trace that come together are on one line where they fit on one.
     """
-    return lines(map(row_of, records), max_bytes)
-
-
-def row_of(record: SpanRecord) -> SpanRow:
-    """Return a record as a row; raises ValueError for an id that is not hexadecimal."""
-    rest = RareFields(
-        record.events,
-        record.links,
-        record.status_code,
-        record.status_message,
-        record.trace_state,
-        record.dropped_attributes,
-        record.dropped_events,
-        record.dropped_links,
-    )
-    return SpanRow(
-        record.scope,
-        int(record.trace_id or "0", 16),
-        int(record.span_id or "0", 16),
-        int(record.parent_id or "0", 16),
-        record.name,
-        record.kind,
-        record.start_time,
-        record.end_time,
-        record.flags,
-        record.attributes,
-        rest if any(rest) else None,
-    )
+    return lines_of(_written(records), max_bytes)
 
 
 class SpanText(NamedTuple):
     """A span as JSON, with what its line depends on."""
 
     scope: Scope
-    trace_id: int
+    trace_id: int | str
     text: bytes
-
-
-def lines(rows: Iterable[SpanRow], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Like `encode_records`, for rows."""
-    return lines_of(_written(rows), max_bytes)
 
 
 def lines_of(spans: Iterable[SpanText], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
@@ -140,14 +75,14 @@ _TOGETHER = 1024
 """Number of spans that are written at once."""
 
 
-def _written(rows: Iterable[SpanRow]) -> Iterator[SpanText]:
-    left = iter(rows)
+def _written(records: Iterable[SpanRecord]) -> Iterator[SpanText]:
+    left = iter(records)
     while some := list(islice(left, _TOGETHER)):
-        for row, text in zip(some, texts(some), strict=True):
-            yield SpanText(row.scope, row.trace_id, text)
+        for record, text in zip(some, texts(some), strict=True):
+            yield SpanText(record.scope, record.trace_id, text)
 
 
-def _trace_of(span: SpanText) -> int:
+def _trace_of(span: SpanText) -> int | str:
     return span.trace_id
 
 
@@ -209,32 +144,43 @@ _Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tupl
 """Name, kind and flags of a span, presence of parent, start and end, and names and types of attributes."""
 
 
-def texts(rows: Sequence[SpanRow]) -> list[bytes]:
-    """Return each span as JSON."""
+_Ids: TypeAlias = tuple[int, int, int]
+"""Of the trace, the span and the parent; 0 for none."""
+
+
+def texts(records: Sequence[SpanRecord]) -> list[bytes]:
+    """Return each span as JSON; raises ValueError for an id that is not hexadecimal."""
     alike: dict[_Shape, list[int]] = {}
-    for place, row in enumerate(rows):
-        alike.setdefault(_shape(row), []).append(place)
-    found = [b""] * len(rows)
+    ids = [
+        (int(each.trace_id or "0", 16), int(each.span_id or "0", 16), int(each.parent_id or "0", 16))
+        for each in records
+    ]
+    for place, record in enumerate(records):
+        alike.setdefault(_shape(record, has_parent=ids[place][2] != 0), []).append(place)
+    found = [b""] * len(records)
     for shape, places in alike.items():
-        for place, text in zip(places, _alike(shape, [rows[place] for place in places]), strict=True):
+        written = _alike(shape, [records[place] for place in places], [ids[place] for place in places])
+        for place, text in zip(places, written, strict=True):
             found[place] = text
     return found
 
 
-def _shape(row: SpanRow) -> _Shape:
-    attributes = row.attributes
-    has = row.parent_id != 0, row.start_time != 0, row.end_time != 0
-    return (row.name, row.kind, row.flags, *has, tuple(attributes), tuple(map(type, attributes.values())))
+def _shape(record: SpanRecord, *, has_parent: bool) -> _Shape:
+    attributes = record.attributes
+    has = has_parent, record.start_time != 0, record.end_time != 0
+    kinds = tuple(map(type, attributes.values()))
+    return (record.name, record.kind, record.flags, *has, tuple(attributes), kinds)
 
 
-def _alike(shape: _Shape, rows: Sequence[SpanRow]) -> Iterator[bytes]:
+def _alike(shape: _Shape, records: Sequence[SpanRecord], ids: Sequence[_Ids]) -> Iterator[bytes]:
     """Return spans of one shape as JSON."""
-    _, traces, ids, parents, _, _, starts, ends, _, attributes, rests = zip(*rows, strict=True)
-    values = zip(*[each.values() for each in attributes], strict=True)
+    traces, own, parents = zip(*ids, strict=True)
+    starts, ends = [each.start_time for each in records], [each.end_time for each in records]
+    values = zip(*[each.attributes.values() for each in records], strict=True)
     writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
     written = [map(write, column) for write, column in zip(writers, values, strict=True)]
     known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
-    columns = zip(traces, ids, *known, *written, map(_rest, rests), strict=True)
+    columns = zip(traces, own, *known, *written, map(_rest, records), strict=True)
     return map(_template(shape).__mod__, columns)
 
 
@@ -261,9 +207,11 @@ def _literal(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")
 
 
-def _rest(rest: RareFields | None) -> bytes:
+def _rest(rest: SpanRecord) -> bytes:
     """Return the status, and the fields that few spans have."""
-    if rest is None:
+    dropped = rest.dropped_attributes, rest.dropped_events, rest.dropped_links
+    is_rare = rest.events or rest.links or rest.trace_state or dropped != (0, 0, 0)
+    if not (is_rare or rest.status_code or rest.status_message):
         return b',"status":{}'
     state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
     events = [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in rest.events]
@@ -271,7 +219,6 @@ def _rest(rest: RareFields | None) -> bytes:
         _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
         for one in rest.links
     ]
-    dropped = rest.dropped_attributes, rest.dropped_events, rest.dropped_links
     status = _object(message=_named(rest.status_message), code=_number(rest.status_code))
     return state + _marks(events, links, dropped) + b',"status":' + status
 

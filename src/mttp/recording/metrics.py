@@ -17,6 +17,7 @@ from mttp.model.episodes import Update
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.span_records import EndedSpan
 from mttp.recording.self_metrics import current_provider
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics, registry
@@ -80,14 +81,14 @@ class _MetricsRecorder(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         """Record the metrics of a span of mttp."""
-        if not isinstance(span, RecordingSpan):
+        if not isinstance(span, (RecordingSpan, EndedSpan)):
             return
-        if span.name == names.STEP:  # `values` would decode the token block
-            self._step(span)
+        if span.name == names.STEP and isinstance(span, RecordingSpan):
+            self._step(span, span.encoded)  # `values` would decode the token block
             return
         kind = kinds.of(span.name, span.values, is_root=span.parent is None)
         if kind == names.STEP:
-            self._step(span)
+            self._step(span, span.values)
         elif kind == names.EPISODE:
             self._episode(span)
         elif kind == names.UPDATE:
@@ -97,7 +98,7 @@ class _MetricsRecorder(SpanProcessor):
         elif kind == names.GRADE and a.REWARD_STATUS in span.values:
             self._score(span.values.get(a.GRADER_NAME, ""), span.values.get(a.REWARD_VALUE), span.values)
 
-    def _episode(self, span: RecordingSpan) -> None:
+    def _episode(self, span: RecordingSpan | EndedSpan) -> None:
         attributes, dimensions = span.values, self._dimensions(span.values, _EPISODE)
         self._instruments[metrics.EPISODES_FINISHED].add(1, dimensions)
         if not is_counted(attributes.get(a.EPISODE_STATUS, COMPLETED)):
@@ -109,14 +110,14 @@ class _MetricsRecorder(SpanProcessor):
         if attributes.get(a.EPISODE_TIMING) != "batch":
             self._record(metrics.EPISODES_DURATION, _seconds(span), dimensions)
 
-    def _step(self, span: RecordingSpan) -> None:
-        block = (span.pending or {}).get(TOKENS)  # not decoded: only its length is needed
-        count = span.encoded.get(a.TOKEN_COUNT, 0) if block is None else block[0]
+    def _step(self, span: RecordingSpan | EndedSpan, attributes: Mapping[str, Any]) -> None:
+        block = attributes.get(TOKENS)  # not decoded: only its length is needed
+        count = attributes.get(a.TOKEN_COUNT, 0) if block is None else block[0]
         if count:
             self._instruments[metrics.TOKENS_GENERATED].add(count, self._kind)
-        if span.encoded.get(a.STEP_REWARD_STATUS) == "error":
+        if attributes.get(a.STEP_REWARD_STATUS) == "error":
             self._instruments[metrics.REWARDS_INVALID].add(1, {a.REWARD_STATUS: "error", **self._kind})
-        if scoring := components.of_step(span.encoded):
+        if scoring := components.of_step(attributes):
             self._reward(scoring)
         if span.is_timed:
             self._record(metrics.STEPS_DURATION, _seconds(span), self._kind)
@@ -169,5 +170,5 @@ def _subset(attributes: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, A
     return {key: attributes[key] for key in keys if key in attributes}
 
 
-def _seconds(span: RecordingSpan) -> float:
-    return ((span.end_time or 0) - span.started) / 1e9
+def _seconds(span: ReadableSpan) -> float:
+    return ((span.end_time or 0) - (span.start_time or 0)) / 1e9

@@ -347,7 +347,6 @@ class OpenEpisode(Trajectory):
         attributes = span.encoded.copy()
         attributes.pop(a.SPAN_TYPE, None)  # a marker has a type of its own
         marker.encoded.update(attributes)
-        marker.pending = span.pending and {**span.pending}
         return marker
 
 

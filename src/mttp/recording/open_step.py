@@ -148,7 +148,7 @@ class OpenStep(ScoredHandle):
         if not self._accepts("tokens"):
             return
         span = cast(RecordingSpan, self._span)
-        if a.TOKEN_ENCODING in span.encoded or (span.pending is not None and span.has(TOKENS)):
+        if a.TOKEN_ENCODING in span.encoded or span.has(TOKENS):
             span.fault("tokens_replaced", "a step has one token block")
             span.forget(tokens.KEYS)
         block = tokens.snapshot(ids, logprobs, facts)

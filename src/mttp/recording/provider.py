@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures.thread  # noqa: F401 - see _provider
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opentelemetry import trace
@@ -24,7 +24,8 @@ from mttp.errors import ConfigureError
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
-from mttp.otlp.spans import RecordingSpan, SpanOrigin
+from mttp.model.spans import Scope
+from mttp.otlp.spans.span_records import EndedSpan
 from mttp.recording.session import Session
 from mttp.semconv import attributes as a
 from mttp.transports.partial_export import PartialExport, RejectedSpans
@@ -358,7 +359,7 @@ class Mirror(SpanExporter):
         self._processor = processor
         self._resource = resource
         self._owner = owner
-        self._origin: SpanOrigin | None = None
+        self._scope: Scope | None = None
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """
@@ -381,12 +382,16 @@ class Mirror(SpanExporter):
 
     def _with_their_resource(self, span: ReadableSpan) -> ReadableSpan:
         """Return the span with the other provider's resource and this run's id and kind."""
-        if not isinstance(span, RecordingSpan):
+        if not isinstance(span, EndedSpan) or span.record.scope.name != "mttp":
             return span
-        if self._origin is None:
-            run = Resource({key: span.resource.attributes[key] for key in (a.RUN_ID, a.RUN_KIND)})
-            self._origin = SpanOrigin(self._resource.merge(run), span.instrumentation_scope)
-        return span.with_origin(self._origin)
+        scope = span.record.scope
+        if self._scope is None:
+            run = Resource({key: scope.resource[key] for key in (a.RUN_ID, a.RUN_KIND)})
+            theirs = self._resource.merge(run)
+            self._scope = replace(
+                scope, resource=dict(theirs.attributes), resource_schema_url=theirs.schema_url
+            )
+        return EndedSpan(replace(span.record, scope=self._scope))
 
     def shutdown(self) -> None:
         """Do nothing: the other provider belongs to the program."""

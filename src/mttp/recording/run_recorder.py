@@ -17,7 +17,8 @@ from mttp.model.clock import Clock
 from mttp.model.counters import given, numbers, take
 from mttp.model.log import log
 from mttp.otlp.encoding import encoder
-from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, SpanSink, Trace
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans import Ended, RecordingSpan, SpanOrigin, SpanSink, Trace
 from mttp.recording import provenance
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_group import OpenGroup
@@ -85,7 +86,7 @@ class RunRecorder:
         ]
         self.next_step_id = self.stats.stepped.__next__
         """Returns the next step's span id."""
-        self.take: Callable[[EndedSpan], None] = self.ended
+        self.take: Callable[[Ended], None] = self.ended
         """Takes an ended span."""
         if len(self.pipelines) == 1:
             self.take = self.pipelines[0].take
@@ -153,20 +154,21 @@ class RunRecorder:
 
     # Called by handles.
 
-    def ended(self, span: EndedSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span."""
         if self._child is None:
-            last = self._marker_thread != 0 and self._marker_thread == threading.get_ident()
-            full = None
-            for pipeline in self.pipelines:
-                if not pipeline.put(span, last=last):
-                    full = [*(full or ()), pipeline]
-            if full is not None:
-                since = clock.seconds()
-                for pipeline in full:  # after each has the span: none waits for another's space
-                    pipeline.hold_up(span, since)
+            self.put(span.frame())
         else:
             self._child.fault("episode_of_parent", f"{span.name!r} belongs to the parent process")
+
+    def put(self, frame: Frame) -> None:
+        """Pass an ended span to all pipelines."""
+        last = self._marker_thread != 0 and self._marker_thread == threading.get_ident()
+        full = [pipeline for pipeline in self.pipelines if not pipeline.put(frame, last=last)]
+        if full:
+            since = clock.seconds()
+            for pipeline in full:  # after each has the span: none waits for another's space
+                pipeline.hold_up(frame, since)
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault, and log the first of its kind for each grader, component or metric."""
@@ -445,10 +447,11 @@ class _PipelineTargets:
         self._recorder = recorder
         self._pipelines = pipelines
 
-    def ended(self, span: RecordingSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span."""
+        frame = span.frame()
         for pipeline in self._pipelines:
-            pipeline.put(span, last=True)
+            pipeline.put(frame, last=True)
 
     def fault(self, kind: str, detail: str = "") -> None:
         """Count a fault."""

@@ -13,7 +13,7 @@ from mttp.codec.plain import Faults
 from mttp.model.clock import offset
 from mttp.model.episodes import Call, Grade, Reward
 from mttp.model.interrupts import raise_interrupt
-from mttp.otlp.spans import SAMPLED, SPANS, RecordingSpan, Trace
+from mttp.otlp.spans import SAMPLED, SPANS, Ended, RecordingSpan, Trace
 from mttp.recording.open_call import OpenCall
 from mttp.semconv import attributes as a
 
@@ -154,7 +154,7 @@ class Segment(Trace):
         start_span = partial(self.span, parent=parent, place=place)
         OpenCall._record_finished(self.host, call, start_span, start_time=start_time, end_time=end_time)
 
-    def ended(self, span: RecordingSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Count an ended span and pass it to the session."""
         self.spans += span.count
         self.host.take(span)

@@ -20,6 +20,7 @@ from typing_extensions import Self, Unpack
 
 from mttp.codec import runs
 from mttp.codec.plain import Faults
+from mttp.codec.profiles import full
 from mttp.codec.redaction import ContentRule
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.codec.withholding import Withholding
@@ -32,8 +33,9 @@ from mttp.model.live import Live
 from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.model.version import __version__
-from mttp.otlp.spans import EndedSpan, ForeignSpan, SpanOrigin
+from mttp.otlp.spans import RecordingSpan, SpanOrigin
 from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
+from mttp.otlp.spans.span_records import EndedSpan, foreign, record
 from mttp.recording import record_value
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import inert_episode
@@ -104,13 +106,15 @@ class Session(Live):
         self._after_close_callbacks = ExitStack()
         self._close_seconds = max((target.close_timeout for target in targets), default=PROCESSOR_SECONDS)
         faults: Faults = []
-        self._observers = Observers(processors, self._fault, _redactor(withholding, secrets, self._fault))
+        origin = SpanOrigin(resource, _scope(), secrets=secrets)
+        self._observers = Observers(processors, self._fault, _redactor(withholding, origin, self._fault))
         watch_with(watch)
-        observers = self._observers if processors else None
+        if processors:
+            origin.observers = self._observers
         self._recorder = RunRecorder(
             RunConfig(
                 targets=targets,
-                origin=SpanOrigin(resource, _scope(), observers, secrets),
+                origin=origin,
                 run_id=run_id,
                 facts=facts,
                 config=_config(config, faults, secrets),
@@ -403,11 +407,11 @@ class Session(Live):
         """Record an ended span of another library."""
         self._observers.ended(span)
         faults: Faults = []
-        foreign = ForeignSpan(span, faults, self._recorder.origin.secrets)
+        frame = foreign(span, faults, self._recorder.origin)
         for fault in faults:
             kind, _, detail = fault.partition(": ")
             self._fault(kind, detail)
-        self._recorder.ended(foreign)
+        self._recorder.put(frame)
 
 
 _HANDLE_OPTIONS = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
@@ -430,13 +434,20 @@ def _start_episode(
 
 
 def _redactor(
-    withholding: Withholding, secrets: Secrets, fault: Callable[[str, str], None]
+    withholding: Withholding, origin: SpanOrigin, fault: Callable[[str, str], None]
 ) -> Callable[[ReadableSpan], ReadableSpan] | None:
     """Return the function that redacts a span for span processors; None if nothing is withheld."""
     if withholding == Withholding():
         return None
     redacted = ContentFilter(withholding, fault)
-    return lambda span: redacted(span if isinstance(span, EndedSpan) else ForeignSpan(span, [], secrets))
+
+    def view(span: ReadableSpan) -> ReadableSpan:
+        frame = span.frame() if isinstance(span, RecordingSpan) else foreign(span, [], origin)
+        shown = EndedSpan(record(redacted(frame), full))
+        shown.is_timed = getattr(span, "is_timed", True)
+        return shown
+
+    return view
 
 
 def _log_rule(withholdings: Sequence[Withholding]) -> ContentRule:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,7 @@ from mttp import transports
 from mttp.codec import kinds
 from mttp.errors import MttpError
 from mttp.model import ids
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans.span_records import EndedSpan
 from mttp.recording import configuration
 from mttp.recording.isolation import IsolatedRecording
 from mttp.semconv import attributes as a
@@ -141,11 +140,9 @@ class _LabellingTransport:
         self._inner.shutdown()
 
     def _labelled(self, span: ReadableSpan) -> ReadableSpan:
-        if not isinstance(span, RecordingSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
+        if not isinstance(span, EndedSpan) or _type(span) not in (names.EPISODE, names.EPISODE_START):
             return span
-        labelled = copy.copy(span)  # the same span also goes to the test's own transport, without the label
-        labelled.values = {**span.values, a.TEST_CASE_NAME: self.test}
-        return labelled
+        return span.with_values({**span.values, a.TEST_CASE_NAME: self.test})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -159,9 +156,9 @@ def _has_counting_id(span: ReadableSpan) -> bool:
     return context is not None and context.trace_id < 2**64
 
 
-def _is_root(span: ReadableSpan) -> TypeGuard[RecordingSpan]:
-    return isinstance(span, RecordingSpan) and span.parent is None and _type(span) == names.EPISODE
+def _is_root(span: ReadableSpan) -> TypeGuard[EndedSpan]:
+    return isinstance(span, EndedSpan) and span.parent is None and _type(span) == names.EPISODE
 
 
-def _type(span: RecordingSpan) -> str:
+def _type(span: EndedSpan) -> str:
     return kinds.of(span.name, span.values, is_root=span.parent is None)

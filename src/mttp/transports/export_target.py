@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -14,7 +14,15 @@ from mttp.codec.withholding import Withholding
 if TYPE_CHECKING:
     from mttp.transports.spool import Spool
 
-__all__ = ["BUFFER_BYTES", "CLOSE_TIMEOUT", "MAX_BLOCK_SECONDS", "SEGMENT_BYTES", "ExportTarget", "Transport"]
+__all__ = [
+    "BUFFER_BYTES",
+    "CLOSE_TIMEOUT",
+    "MAX_BLOCK_SECONDS",
+    "SEGMENT_BYTES",
+    "ExportTarget",
+    "Transport",
+    "taking_frames",
+]
 
 BUFFER_BYTES = 256 * 1024 * 1024
 """Bytes that the queue of a transport may hold in memory."""
@@ -38,6 +46,19 @@ class Transport(Protocol):
 
     def shutdown(self) -> None:
         """Release resources; `export` is not called afterwards."""
+
+
+_Export = TypeVar("_Export", bound=Callable[..., SpanExportResult])
+
+
+def taking_frames(export: _Export) -> _Export:
+    """
+    Mark an `export` that takes spans as frames, too, see `mttp.otlp.frames`.
+
+    A subclass with an `export` of its own gets spans, and so does an object that stands before a transport.
+    """
+    export.takes_frames = True  # type: ignore[attr-defined]
+    return export
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +86,9 @@ class ExportTarget:
     takes_columns: bool = False
     """Whether it takes steps without handles packed in columns."""
     takes_frames: bool = False
-    """Whether it takes spans as frames, see `mttp.otlp.frames`."""
+    """Whether it takes spans as frames; all others get spans."""
+    writes_lines: bool = False
+    """Whether it writes frames as JSON, which callers then encode, too."""
     names_outcomes: bool = False
     """Whether names of spans say an episode's outcome and a step's index."""
     spool: Spool | None = None
@@ -95,14 +118,14 @@ class ExportTarget:
                 "segment_bytes",
                 "close_timeout",
                 "takes_columns",
+                "writes_lines",
                 "names_outcomes",
                 "spool",
             )
             if hasattr(transport, name)
         }
-        # An object that stands before a transport and passes on its attributes receives spans.
-        attributes["takes_frames"] = getattr(type(transport), "takes_frames", False)
-        target = cls(transport, _address(transport), **attributes)
+        takes_frames = getattr(getattr(type(transport), "export", None), "takes_frames", False)
+        target = cls(transport, _address(transport), takes_frames=takes_frames, **attributes)
         withholding = replace(
             target.withholding,
             content=target.withholding.content if content is None else content,

@@ -30,8 +30,10 @@ from mttp.otlp.descriptors import Descriptor
 from mttp.otlp.encoding import encoder
 from mttp.otlp.frames import Frame
 from mttp.otlp.json import encode_records
+from mttp.otlp.spans.span_records import framed
 from mttp.otlp.streams import READABLE_LINE_BYTES, ends_cleanly
 from mttp.transports.append_stream import AppendStream, CutStreamError, is_stream
+from mttp.transports.export_target import taking_frames
 from mttp.transports.options import ByteCount, path_of, take, with_query
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.shrinking import smaller
@@ -92,12 +94,8 @@ class FileTransport(SpanExporter):
     takes_columns = True
     """Whether steps without handles are exported as columns, unless their episode has `steps="spans"`."""
 
-    takes_frames = True
-    """Whether spans are exported as frames, to a subclass with an `export` of its own only if it says so."""
-
-    def __init_subclass__(cls) -> None:
-        if "export" in cls.__dict__ and "takes_frames" not in cls.__dict__:
-            cls.takes_frames = False
+    writes_lines = True
+    """Whether frames are written as JSON."""
 
     def __init__(
         self,
@@ -141,6 +139,7 @@ class FileTransport(SpanExporter):
         path = f"file://{quote(str(self.path))}{'/' if self.directory else ''}"
         return with_query(path, options)
 
+    @taking_frames
     def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """
         Append the spans; raises OSError if writing fails, and then the file has none of them.
@@ -148,21 +147,21 @@ class FileTransport(SpanExporter):
         A span that exceeds `READABLE_LINE_BYTES` is written without its long values.
         Raises PartialExport if a span is still too long; the others are written.
         """
-        lines = encoder.lines(spans)
+        frames = list(map(framed, spans))
+        lines = encoder.lines(frames)
         try:
             if len(lines) > READABLE_LINE_BYTES:
-                self._append_readable(spans)
+                self._append_readable(frames)
             else:
                 self.append(lines)
         except CutStreamError as error:
-            episodes = len(set(map(_trace_of, spans)))
-            lost = RejectedSpans("write_failed", len(spans), episodes)
+            lost = RejectedSpans("write_failed", len(frames), len({frame.trace_id for frame in frames}))
             raise PartialExport(str(error), rejections=[lost]) from error
         return SpanExportResult.SUCCESS
 
-    def _append_readable(self, spans: Sequence[ReadableSpan | Frame]) -> None:
+    def _append_readable(self, frames: Sequence[Frame]) -> None:
         """Append each span as its own line; raises PartialExport for spans that are too long for readers."""
-        lines = list(map(readable_line, spans))
+        lines = list(map(readable_line, frames))
         self.append(b"".join(lines))
         if too_large := lines.count(b""):
             message = f"{too_large} spans exceed the longest readable line, {READABLE_LINE_BYTES} bytes"
@@ -366,16 +365,10 @@ def process_name() -> str:
     return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
-def _trace_of(span: ReadableSpan | Frame) -> int:
-    if isinstance(span, Frame):
-        return span.trace_id
-    return 0 if span.context is None else span.context.trace_id
-
-
-def readable_line(span: ReadableSpan | Frame) -> bytes:
+def readable_line(frame: Frame) -> bytes:
     """Return the line of the span, reduced until readers accept it; empty if it stays too long."""
-    line = encoder.lines([span])
-    forms = smaller(span, f"the span has {len(line)} bytes, more than a line may have")
+    line = encoder.lines([frame])
+    forms = smaller(frame, f"the span has {len(line)} bytes, more than a line may have")
     while len(line) > READABLE_LINE_BYTES:
         form = next(forms, None)
         line = b"" if form is None else b"".join(encode_records([form]))

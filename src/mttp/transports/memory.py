@@ -11,12 +11,11 @@ from urllib.parse import unquote
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.profiles import full
 from mttp.errors import TransportError
-from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import RecordingSpan
-from mttp.otlp.spans.span_records import record
-from mttp.semconv import attributes as a
+from mttp.model.spans import Scope, SpanRecord
+from mttp.otlp.frames import SCOPES, Frame, record
+from mttp.otlp.spans.span_records import framed
+from mttp.transports.export_target import taking_frames
 from mttp.transports.options import Positive, path_of, take, with_query
 
 __all__ = ["MemoryTransport", "open"]
@@ -39,40 +38,41 @@ class MemoryTransport(SpanExporter):
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._traces: dict[int, list[SpanRecord | RecordingSpan]] = {}
+        self._traces: dict[int, list[Frame | SpanRecord]] = {}
+        self._scopes: dict[int, Scope] = {}
+        """The scopes of frames, which are kept with them."""
         self._open: OrderedDict[int, None] = OrderedDict()
         self._finished: OrderedDict[int, None] = OrderedDict()
         self._others: OrderedDict[int, None] = OrderedDict()
         self._refused: set[int] = set()
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Keep the spans; those of mttp are converted to records on reading."""
-        kept = [span if isinstance(span, RecordingSpan) else record(span, full) for span in spans]
+    @taking_frames
+    def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
+        """Keep the spans as frames, which are converted to records on reading."""
+        kept = list(map(framed, spans))
         with self._lock:
-            for each in kept:
-                self._keep(each)
+            for frame in kept:
+                self._keep(frame)
             while self.max_episodes is not None and len(self._others) > self.max_episodes:
                 del self._traces[self._others.popitem(last=False)[0]]
         return SpanExportResult.SUCCESS
 
-    def _keep(self, kept: SpanRecord | RecordingSpan) -> None:
-        if isinstance(kept, SpanRecord):
-            trace_id, is_root, attributes = int(kept.trace_id, 16), not kept.parent_id, kept.attributes
-        else:
-            trace_id, is_root, attributes = kept.trace_id, kept.parent is None, kept.encoded
+    def _keep(self, frame: Frame) -> None:
+        trace_id = frame.trace_id
+        scope = self._scopes.setdefault(frame.scope, SCOPES[frame.scope])
         if trace_id in self._refused:
-            self._refused -= {trace_id} if is_root else set()
+            self._refused -= {trace_id} if frame.is_last else set()
             return
-        self._traces.setdefault(trace_id, []).append(kept)
+        self._traces.setdefault(trace_id, []).append(frame)
         if trace_id in self._finished:
             return
-        if a.EPISODE_ID in attributes:
+        if frame.of_episode:
             self._others.pop(trace_id, None)
             self._open[trace_id] = None
-            if is_root:
+            if frame.is_last:
                 self._finished[trace_id] = self._open.pop(trace_id)
             self._evict()
-        elif a.RUN_ID not in attributes and trace_id not in self._open:
+        elif scope.name != "mttp" and trace_id not in self._open:
             self._others[trace_id] = None
 
     def _evict(self) -> None:
@@ -89,7 +89,7 @@ class MemoryTransport(SpanExporter):
         """Iterate over the kept spans, trace by trace."""
         with self._lock:
             for trace in self._traces.values():
-                trace[:] = [each if isinstance(each, SpanRecord) else each.as_record(full) for each in trace]
+                trace[:] = [record(each) if isinstance(each, Frame) else each for each in trace]
             kept = [cast(SpanRecord, each) for trace in self._traces.values() for each in trace]
         return iter(kept)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from opentelemetry.sdk.trace import ReadableSpan
 
+from mttp.otlp.frames import Frame
+
 __all__ = ["PartialExport", "RejectedSpans"]
 
 
@@ -34,7 +36,7 @@ class PartialExport(Exception):  # noqa: N818 - reads as what it says
         self,
         message: str,
         *,
-        kept: Sequence[ReadableSpan] = (),
+        kept: Sequence[ReadableSpan | Frame] = (),
         rejections: Sequence[RejectedSpans] = (),
         retry_after: float | None = None,
     ) -> None:

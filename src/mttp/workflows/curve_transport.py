@@ -18,9 +18,11 @@ from mttp.model.episodes import Episode, Update
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.printable import visible
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans.span_records import record
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
+from mttp.transports.export_target import taking_frames
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 
 __all__ = ["CurveTransport", "CurveWriter"]
@@ -76,19 +78,20 @@ class CurveTransport(SpanExporter):
         """Ids of the runs that train, as far as they are known, see `mttp.model.counting`."""
         self._names: dict[str, str] = {}
         self._numbers: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self._scorings: OrderedDict[int, list[SpanRecord]] = OrderedDict()
+        self._scorings: OrderedDict[str, list[SpanRecord]] = OrderedDict()
         self._unnamed: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
         """Writes by run id, each called with the run's name once that is known."""
 
     def __repr__(self) -> str:
         return self.address
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    @taking_frames
+    def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """Write the curves of episodes and updates among the spans; raises PartialExport if that fails."""
         failed: list[Exception] = []
         for span in spans:
             try:
-                self._add(span)
+                self._add(record(span, full))
             except Exception as error:
                 raise_interrupt(error)
                 failed.append(error)
@@ -105,24 +108,25 @@ class CurveTransport(SpanExporter):
             )
         return SpanExportResult.SUCCESS
 
-    def _add(self, span: ReadableSpan) -> None:
-        if not isinstance(span, RecordingSpan) or span.name in _IGNORED:
+    def _add(self, span: SpanRecord) -> None:
+        if span.scope.name != "mttp" or span.name in _IGNORED:
             return
-        kind = kinds.of(span.name, span.values, is_root=span.parent is None)
+        attributes = span.attributes
+        kind = kinds.of(span.name, attributes, is_root=not span.parent_id)
         if kind in (names.RUN_START, names.RUN):
-            run_id = str(span.values[a.RUN_ID])
-            if span.values.get(a.RUN_KIND) == "train":
+            run_id = str(attributes[a.RUN_ID])
+            if attributes.get(a.RUN_KIND) == "train":
                 self.training.add(run_id)
-            self.name_run(run_id, span.values.get(a.RUN_NAME))
-        elif kind == names.REWARD and a.STEP_INDEX not in span.values:
-            self._scorings.setdefault(span.trace_id, []).append(span.as_record(full))
+            self.name_run(run_id, attributes.get(a.RUN_NAME))
+        elif kind == names.REWARD and a.STEP_INDEX not in attributes:
+            self._scorings.setdefault(span.trace_id, []).append(span)
             if len(self._scorings) > _MOST_OPEN:
                 self._scorings.popitem(last=False)
         elif kind == names.EPISODE:
             scorings = self._scorings.pop(span.trace_id, [])
-            self.add_episode(episodes.decode([*scorings, span.as_record(full)]))
+            self.add_episode(episodes.decode([*scorings, span]))
         elif kind == names.UPDATE:
-            update = updates.decode(span.as_record(full))
+            update = updates.decode(span)
             self.training.add(update.run_id)
             self.add_update(update)
 

@@ -9,24 +9,26 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from mttp.codec import blocks, episodes
 from mttp.codec.conformity import Conformity
+from mttp.codec.fitting import wire_bytes
 from mttp.codec.profiles import DAMAGE, unpacked
 from mttp.codec.withholding import Kept, Withholding
 from mttp.errors import ConfigureError, TransportError
-from mttp.model.spans import Link, SpanEvent, SpanRecord
+from mttp.model.spans import SpanRecord
 from mttp.otlp import regular_files
-from mttp.otlp.spans.span_records import Restored
+from mttp.otlp.spans.span_records import framed
 from mttp.otlp.whole_files import replacing
 from mttp.semconv import attributes as a
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.otlp.batches import Export
 from mttp.transports.partial_export import PartialExport
+from mttp.transports.pipeline.content_filter import kept_of, with_kept
 from mttp.transports.spool import SpoolFolder
 
 __all__ = ["Push", "Pushed", "PushState", "latest", "shifted"]
@@ -37,7 +39,6 @@ BATCH_BYTES = 2 * 2**20
 """Approximate size of a batch."""
 PAUSE, LONGEST_PAUSE = 0.5, 8.0
 """First and longest delay between retries, in seconds; each delay is twice the one before."""
-_Mark = TypeVar("_Mark", SpanEvent, Link)
 _MAX_STATE = 64 << 20
 """Maximum size of a state file, in bytes."""
 _TIMES = (a.STEPS_START_TIMES, a.STEPS_END_TIMES)
@@ -119,7 +120,7 @@ class Push:
                 folder.remove()
         return self.pushed
 
-    def _send_all(self, spans: Iterator[Restored]) -> None:
+    def _send_all(self, spans: Iterator[SpanRecord]) -> None:
         began = self._began = monotonic() if self._began is None else self._began
         for batch in _batches(spans, self._batch_spans()):
             if self.rate is not None and not self.dry:
@@ -133,7 +134,7 @@ class Push:
         """Return the batch size, which is at most one second's spans if the rate is limited."""
         return BATCH_SPANS if self.rate is None else min(BATCH_SPANS, max(int(self.rate), 1))
 
-    def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[Restored]:
+    def _prepared(self, records: Iterable[SpanRecord]) -> Iterator[SpanRecord]:
         """Yield spans with arrays unpacked, times shifted, and unsupported attributes omitted."""
         spent: dict[str, int] = {}
         conformity = Conformity()
@@ -149,42 +150,35 @@ class Push:
             spent[record.trace_id] = kept.spent
             if self.transport.names_outcomes:
                 record = replace(record, name=episodes.telling_name(record.name, record.attributes))
-            yield Restored(shifted(_with(record, kept), self.shift))
+            yield shifted(with_kept(record, kept), self.shift)
 
     def _kept(self, record: SpanRecord, spent: int) -> Kept:
-        return self.withholding.keep(
-            unpacked(record.attributes),
-            spent=spent,
-            status=record.status_message,
-            marks=[
-                *(event.attributes for event in record.events),
-                *(link.attributes for link in record.links),
-            ],
-        )
+        whole = replace(record, attributes=unpacked(record.attributes))
+        return kept_of(self.withholding, whole, spent)
 
-    def _send(self, batch: list[Restored]) -> None:
+    def _send(self, batch: list[SpanRecord]) -> None:
         self._count(batch)
         if self.dry:
             export = Export(self._would_send, self.transport.settings.max_bytes)
-            export.run(batch)
+            export.run(list(map(framed, batch)))
             self.pushed.lost.update({cause: len(traces) for cause, traces in export.lost.items()})
         else:
             self._deliver(batch)
         self.pushed.spans += len(batch)
 
-    def _count(self, batch: list[Restored]) -> None:
+    def _count(self, batch: list[SpanRecord]) -> None:
         for span in batch:
-            self.pushed.traces.add(span.record.trace_id)
-            for omission in span.record.attributes.get(a.OMISSIONS) or ():
+            self.pushed.traces.add(span.trace_id)
+            for omission in span.attributes.get(a.OMISSIONS) or ():
                 self.pushed.omitted[_omission(str(omission))] += 1
 
     def _would_send(self, request: bytes, _: int) -> ExportResponse:
         self.pushed.bytes += len(request)
         return ExportResponse(verdict="taken")
 
-    def _deliver(self, batch: list[Restored]) -> None:
+    def _deliver(self, batch: list[SpanRecord]) -> None:
         """Send the spans, and retry those that the receiver may accept later."""
-        left: list[Any] = list(batch)
+        left: list[Any] = list(map(framed, batch))
         pause, until = PAUSE, monotonic() + self.max_retry_seconds
         while left:
             try:
@@ -222,34 +216,18 @@ class Push:
         sleep(seconds)
 
 
-def _with(record: SpanRecord, kept: Kept) -> SpanRecord:
-    """Return the span with only the kept attributes and status message."""
-    count = len(record.events)
-    return replace(
-        record,
-        attributes=kept.values,
-        status_message=kept.status,
-        events=list(map(_marked, record.events, kept.marks[:count])),
-        links=list(map(_marked, record.links, kept.marks[count:])),
-    )
-
-
-def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
-    return replace(mark, attributes=attributes)
-
-
 def _omission(text: str) -> tuple[str, str]:
     """Return the omitted attribute and the reason, whose digits are replaced so that equal reasons add up."""
     key, _, why = text.partition(": ")
     return key, "".join("#" if character.isdigit() else character for character in why)
 
 
-def _batches(spans: Iterator[Restored], count: int) -> Iterator[list[Restored]]:
-    batch: list[Restored] = []
+def _batches(spans: Iterator[SpanRecord], count: int) -> Iterator[list[SpanRecord]]:
+    batch: list[SpanRecord] = []
     taken = 0
     for span in spans:
         batch.append(span)
-        taken += span.size
+        taken += wire_bytes(span.attributes)
         if len(batch) >= count or taken >= BATCH_BYTES:
             yield batch
             batch, taken = [], 0

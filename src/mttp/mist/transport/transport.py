@@ -11,15 +11,16 @@ from urllib.parse import urlencode
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from mttp.codec.profiles import full
 from mttp.codec.withholding import Withholding
 from mttp.errors import EnvelopeError, SendError
 from mttp.mist import span_messages
 from mttp.mist.messages import Message
 from mttp.mist.transport.outlets import Outlet
 from mttp.model.spans import SpanRecord
-from mttp.otlp.spans.span_records import record
+from mttp.otlp.frames import Frame, record
+from mttp.otlp.spans.span_records import framed
 from mttp.transports import backoff
+from mttp.transports.export_target import taking_frames
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.shrinking import smaller
 
@@ -56,16 +57,17 @@ class NativeTransport(SpanExporter):
             return address
         return f"{address}{'&' if '?' in address else '?'}{urlencode({'source': self._source})}"
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    @taking_frames
+    def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """Send the spans; raises PartialExport if not all were accepted, and OSError if writing fails."""
         lines: list[Message] = []
         send = lines.extend if self._outlet.is_stream else self._outlet.send
         lost: defaultdict[str, list[int]] = defaultdict(list)
         first = temporary = None
-        kept: Sequence[ReadableSpan] = ()
+        kept: Sequence[ReadableSpan | Frame] = ()
         for place, span in enumerate(spans):
             try:
-                self._send(span, send)
+                self._send(_framed(span), send)
             except SendError as error:
                 first = first or error
                 if error.may_pass or error.cause == "closed":
@@ -99,10 +101,10 @@ class NativeTransport(SpanExporter):
     def __repr__(self) -> str:
         return repr(self._outlet)
 
-    def _send(self, span: ReadableSpan, send: Callable[[Sequence[Message]], None]) -> None:
+    def _send(self, frame: Frame, send: Callable[[Sequence[Message]], None]) -> None:
         """Send a span, reduced until it is small enough; raises SendError if it stays too large."""
         too_large: SendError | None = None
-        for form in _forms(span):
+        for form in _forms(frame):
             try:
                 send(self._messages(form))
                 return
@@ -112,10 +114,10 @@ class NativeTransport(SpanExporter):
                 too_large = too_large or error
         assert too_large is not None
         raise SendError(
-            f"span {span.name!r} is too large even when reduced: {too_large}", cause=too_large.cause
+            f"span {form.name!r} is too large even when reduced: {too_large}", cause=too_large.cause
         )
 
-    def _write(self, lines: Sequence[Message], spans: Sequence[ReadableSpan]) -> None:
+    def _write(self, lines: Sequence[Message], spans: Sequence[ReadableSpan | Frame]) -> None:
         try:
             self._outlet.send(lines)
         except SendError as error:
@@ -147,19 +149,20 @@ class RemoteTransport(NativeTransport):
     """The attributes that are withheld from every span."""
 
 
-def _forms(span: ReadableSpan) -> Iterator[SpanRecord]:
+def _forms(frame: Frame) -> Iterator[SpanRecord]:
     """Yield the span, then smaller and smaller forms."""
-    yield _record(span)
-    yield from smaller(span, "the span is larger than a message may be")
+    yield record(frame)
+    yield from smaller(frame, "the span is larger than a message may be")
 
 
-def _record(span: ReadableSpan) -> SpanRecord:
+def _framed(span: ReadableSpan | Frame) -> Frame:
     try:
-        return record(span, full)
+        return framed(span)
     except Exception as error:
-        raise SendError(f"span {span.name!r} can't be a message: {error!r}", cause="invalid") from error
+        name = span.name if isinstance(span, ReadableSpan) else ""
+        raise SendError(f"span {name!r} can't be a message: {error!r}", cause="invalid") from error
 
 
-def _trace_of(span: ReadableSpan) -> int:
-    context = span.get_span_context()
+def _trace_of(span: ReadableSpan | Frame) -> int:
+    context = span.context if isinstance(span, ReadableSpan) else span
     return 0 if context is None else context.trace_id

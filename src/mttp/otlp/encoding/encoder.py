@@ -12,32 +12,23 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Sequence
 
 import msgspec
-from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.codec.profiles import full, packed
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
-from mttp.model.spans import Scope
 from mttp.otlp import frames
 from mttp.otlp.encoding.tasks import LINES, MESSAGES
-from mttp.otlp.frames import UNFIT, Frame, rare_fields
-from mttp.otlp.json import encode_records, row_of
+from mttp.otlp.frames import Frame
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start_children, own_environment
-from mttp.otlp.spans import RecordingSpan, scope_of
-from mttp.otlp.spans.span_records import record
 
 __all__ = [
     "HELPER_VARIABLE",
-    "encoded",
     "here",
     "hurry",
     "is_off",
-    "is_waiting",
     "lines",
     "losses",
     "messages",
@@ -60,90 +51,24 @@ REST_SECONDS = 120.0
 _OFF = ("off", "0", "false")
 
 
-def lines(spans: Sequence[ReadableSpan | Frame]) -> bytes:
-    """Encode spans as OTLP JSON lines, arrays packed; raises ValueError for a span without a context."""
-    try:
-        framed = _framed(spans)
-    except UNFIT:
-        with _encoding:
-            return b"".join(encode_records(record(span, packed) for span in spans))
-    waiting = [frame for frame in framed[0] if not frame.is_encoded]
-    if len(waiting) < len(framed[0]):
-        done = [frame for frame in framed[0] if frame.is_encoded]
-        return frames.lines(done, framed[1]) + lines(waiting)
-    content = _encoding.by_helper(LINES, framed)
+def lines(given: Sequence[Frame]) -> bytes:
+    """Encode frames as OTLP JSON lines, arrays packed."""
+    content = _encoding.by_helper(LINES, given)
     if content is None:
         with _encoding:
-            content = frames.lines(*framed)
+            content = frames.lines(given)
     return content
 
 
-def encoded(arrivals: Sequence[object]) -> Sequence[Frame] | None:
-    """Return frames as JSON; None if there are others among them."""
-    if {*map(type, arrivals)} != {Frame}:
-        return None
-    given = cast("Sequence[Frame]", arrivals)
-    return frames.encoded(given, {frame.scope: scope_of(frame.scope) for frame in given})
-
-
-def messages(spans: Sequence[ReadableSpan | Frame]) -> list[bytes] | None:
-    """Encode each span as protobuf; None without an encoding process: they are encoded when sent."""
-    try:
-        content = _encoding.by_helper(MESSAGES, _framed(spans)) if _encoding.is_worth(spans) else None
-    except UNFIT:
-        return None
+def messages(given: Sequence[Frame]) -> list[bytes] | None:
+    """Encode each frame as protobuf; None without an encoding process: they are encoded when sent."""
+    content = _encoding.by_helper(MESSAGES, given)
     return None if content is None else list(msgspec.msgpack.decode(content))
-
-
-_Framed: TypeAlias = tuple[Sequence[Frame], Mapping[int, Scope]]
-
-
-def _framed(spans: Sequence[ReadableSpan | Frame]) -> _Framed:
-    """Return spans as frames, with their scopes by number; raises one of `UNFIT`."""
-    framed: list[Frame] = []
-    scopes: dict[int, Scope] = {}
-    for span in spans:
-        if not isinstance(span, Frame):
-            framed.append(_frame_of(span, scopes))
-            continue
-        framed.append(span)
-        if span.scope not in scopes:
-            scopes[span.scope] = scope_of(span.scope)
-    return framed, scopes
-
-
-def _frame_of(span: ReadableSpan, scopes: dict[int, Scope]) -> Frame:
-    """Return a frame of a span that is none; adds its scope."""
-    if isinstance(span, RecordingSpan):
-        frame = span.frame()
-        if frame is not None:
-            scopes[frame.scope] = span.scope
-            return frame
-    whole = record(span, full)
-    number = next((key for key, scope in scopes.items() if scope is whole.scope), _OTHERS + len(scopes))
-    scopes[number] = whole.scope
-    _, trace_id, *fields, rest = row_of(whole)
-    return Frame.of(
-        trace_id,
-        (*fields, None, None if rest is None else rare_fields(rest)),
-        scope=number,
-        is_last=False,
-        of_episode=False,
-    )
-
-
-_OTHERS = 2**31
-"""Numbers from here on are of scopes that no session has."""
 
 
 def is_off() -> bool:
     """Whether a variable keeps encoding in this process."""
     return os.environ.get(HELPER_VARIABLE, "").strip().lower() in _OFF
-
-
-def is_waiting() -> bool:
-    """Whether a request to the encoding process is pending."""
-    return _encoding.is_waiting()
 
 
 def hurry(seconds: float) -> None:
@@ -187,11 +112,6 @@ class _Encoding:
         lost_at = self._lost_at
         return len(lost_at) == DEATHS and clock.seconds() - lost_at[0] < REST_SECONDS
 
-    def is_waiting(self) -> bool:
-        """Whether a request is pending; callable from any thread."""
-        helper = self._helper
-        return helper is not None and helper.is_working
-
     def _start(self) -> None:
         with self._lock:
             if self._helper is None:
@@ -202,27 +122,23 @@ class _Encoding:
                     self._may_help = False
                     log.info("mttp: encoding stays in this process: %s", error)
 
-    def is_worth(self, spans: Sequence[object]) -> bool:
-        """Return whether the encoding process may encode so many spans."""
-        return self._helper is not None and len(spans) >= FEW
-
-    def by_helper(self, work: int, framed: _Framed) -> bytes | None:
-        """Return the reply of the encoding process; None without one, or if it failed."""
-        if not self.is_worth(framed[0]):
+    def by_helper(self, work: int, given: Sequence[Frame]) -> bytes | None:
+        """Return the reply of the encoding process; None without one, for few frames, or if it failed."""
+        if self._helper is None or len(given) < FEW:
             return None
         with self._lock:
             if self._helper is None:
                 return None
             try:
-                return self._asked(self._helper, work, framed) if self._helper.is_ready else None
+                return self._asked(self._helper, work, given) if self._helper.is_ready else None
             except ProcessLostError as error:
                 self._lose(error)
-            except UNFIT:  # too long, or a resource that no message holds
+            except (TypeError, ValueError, OverflowError):  # too long, or a resource that no message holds
                 pass
         return None
 
-    def _asked(self, helper: Process, work: int, framed: _Framed) -> bytes | None:
-        status, answer = helper.ask(frames.joined(*framed), TIMEOUT_SECONDS, kind=work)
+    def _asked(self, helper: Process, work: int, given: Sequence[Frame]) -> bytes | None:
+        status, answer = helper.ask(frames.joined(given), TIMEOUT_SECONDS, kind=work)
         return answer if status == DONE else None
 
     def _lose(self, error: ProcessLostError) -> None:

@@ -13,7 +13,7 @@ from mttp.codec.profiles import arrays
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 
-__all__ = ["as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
+__all__ = ["CountedEvent", "CountedLink", "as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
 
 _EXACT = frozenset({str, bool, int, float, bytes, type(None)})
 _T = TypeVar("_T")
@@ -142,7 +142,7 @@ def _attributes(given: object, faults: Faults) -> Mapping[str, Any]:
 
 def _event(event: Event, otherwise: int, faults: Faults) -> Event:
     when = _time("event's time", event.timestamp, otherwise, faults)
-    return _Event(
+    return CountedEvent(
         _string("event", event.name, faults),
         _attributes(event.attributes, faults),
         when,
@@ -151,7 +151,7 @@ def _event(event: Event, otherwise: int, faults: Faults) -> Event:
 
 
 def _link(link: Link, faults: Faults) -> Link:
-    return _Link(
+    return CountedLink(
         link.context, _attributes(link.attributes, faults), dropped=left_out(link.dropped_attributes)
     )
 
@@ -163,7 +163,7 @@ def _is_link(link: Link, faults: Faults) -> bool:
     return False
 
 
-class _Event(Event):
+class CountedEvent(Event):
     """An event with the number of attributes that its library dropped."""
 
     def __init__(self, name: str, attributes: Mapping[str, Any], timestamp: int, *, dropped: int) -> None:
@@ -172,10 +172,11 @@ class _Event(Event):
 
     @property
     def dropped_attributes(self) -> int:
+        """Their number."""
         return self._dropped
 
 
-class _Link(Link):
+class CountedLink(Link):
     """A link with the number of attributes that its library dropped."""
 
     def __init__(self, context: SpanContext, attributes: Mapping[str, Any], *, dropped: int) -> None:
@@ -184,4 +185,5 @@ class _Link(Link):
 
     @property
     def dropped_attributes(self) -> int:
+        """Their number."""
         return self._dropped

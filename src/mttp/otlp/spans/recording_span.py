@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
+from msgspec import Raw
 from opentelemetry.context import Context, get_current
-from opentelemetry.sdk.trace import Event
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
@@ -24,17 +27,22 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AnyValue, Attributes
 from typing_extensions import Self
 
-from mttp.codec import kinds, pictures
-from mttp.codec.pending import names_of
+from mttp.codec import kinds, pictures, tokens
+from mttp.codec.pending import TOKENS, TRANSITIONS, encoded, is_pending
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
+from mttp.codec.profiles import arrays
 from mttp.model import clock, ids
-from mttp.otlp.spans.conversion import frozen, is_context, pairs
+from mttp.otlp import step_columns
+from mttp.otlp.frames import IF_TAKEN, NEVER, WHEREVER, Frame
+from mttp.otlp.spans.conversion import as_tuple, frozen, is_context, pairs
 from mttp.otlp.spans.exceptions import error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
 from mttp.otlp.spans.outlasted import Outlasted
-from mttp.otlp.spans.span_data import SpanData
-from mttp.otlp.spans.trace import SpanObserver, Trace
+from mttp.otlp.spans.printing import printed
+from mttp.otlp.spans.records import KINDS, STATUSES, event_record, flags, link_record
+from mttp.otlp.spans.trace import AUTO, SPANS, SpanObserver, Trace
 from mttp.semconv import attributes as a
+from mttp.semconv import spans as names
 
 __all__ = ["MAX_USER_ATTRIBUTES", "RecordingSpan"]
 
@@ -43,14 +51,35 @@ MAX_USER_ATTRIBUTES = 64
 
 _OURS = "mttp."
 _LAST_TIME = 2**63
+_DOCUMENTS = frozenset({a.OBSERVATION_VALUE, a.ACTION_VALUE})
 
 
-class RecordingSpan(Outlasted, SpanData):
+UNSET = Status(StatusCode.UNSET)
+"""The status of most spans."""
+
+
+class RecordingSpan(Outlasted, ReadableSpan):
     """
     A span of mttp from its start to its end.
 
     Its methods never raise: errors are counted as faults of the span and of its session.
+    `encoded` holds the attributes, some of them as `codec.pending` encodes them later; `values` encodes them.
     """
+
+    # Defaults are class attributes, because spans are created in the training loop.
+    _instrumentation_info = None
+    _kind = SpanKind.INTERNAL
+    _status = UNSET
+    _context: SpanContext | None = None
+    _events: Sequence[Event] = ()
+    _links: Sequence[Link] = ()
+    _faults: Faults | None = None
+    _omissions: list[str] | None = None
+    _user_keys: set[str] | None = None
+    count = 1
+    """Number of spans that it represents."""
+    is_timed = True
+    """Whether start and end are its own, and not those of the whole episode or batch."""
 
     def __init__(
         self,
@@ -92,6 +121,166 @@ class RecordingSpan(Outlasted, SpanData):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+    # What was recorded.
+
+    @property
+    def trace_id(self) -> int:
+        """Id of its trace."""
+        return self._trace.trace_id
+
+    @property
+    def identity(self) -> SpanContext:
+        """Its span context, created on first use."""
+        if self._context is None:
+            trace = self._trace
+            self._context = SpanContext(
+                trace.trace_id, self._span_id, is_remote=False, trace_flags=trace.flags
+            )
+        return self._context
+
+    @property
+    def started(self) -> int:
+        """Start time, in nanoseconds since the Unix epoch."""
+        return self._start_time
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All attributes, encoded; the caller may change the mapping."""
+        attributes = self.encoded
+        for key, value in attributes.copy().items():
+            if is_pending(key, value):
+                attributes.update(encoded({key: value}))
+                if key in (TOKENS, TRANSITIONS):
+                    attributes.pop(key, None)  # another thread may have removed it
+        return attributes
+
+    @values.setter
+    def values(self, values: dict[str, Any]) -> None:
+        self.encoded = values
+
+    def set_pending(self, key: str, given: Any) -> None:
+        """Set an attribute or a group that is encoded later, see `codec.pending`."""
+        self.encoded[key] = Raw(given) if key in _DOCUMENTS else given
+
+    def has(self, key: str) -> bool:
+        """Whether an attribute, or a group of attributes, is set, pending or encoded."""
+        return key in self.encoded
+
+    @property
+    def faults(self) -> Faults:
+        """Faults of recorded values, as `kind: detail`."""
+        if self._faults is None:
+            self._faults = []
+        return self._faults
+
+    @property
+    def omissions(self) -> list[str]:
+        """Omitted attributes, as `attribute: reason`."""
+        if self._omissions is None:
+            self._omissions = []
+        return self._omissions
+
+    def frame(self) -> Frame:
+        """Return the span as a frame; one that has not ended ends when it starts."""
+        parent, state, context = self._parent, "", self._context
+        if context is not None and context.trace_state:
+            state = context.trace_state.to_header()
+        return Frame.of(
+            self._trace.trace_id,
+            (
+                self._span_id,
+                0 if parent is None else parent.span_id,
+                self._name,
+                1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
+                self._start_time,
+                self._start_time if self._end_time is None else self._end_time,
+                flags(parent),
+                self.encoded,
+                self._rare(state),
+            ),
+            scope=self._trace.origin.number,
+            is_last=parent is None or self._is_segment(),
+            of_episode=a.EPISODE_ID in self.encoded,
+            is_sampled=self._trace.flags.sampled,
+            columns=self._columns() if self._name == names.STEP else NEVER,
+        )
+
+    def _is_segment(self) -> bool:
+        return self._name is not names.STEP and (
+            kinds.of(self._name, self.encoded, is_root=False) == names.SEGMENT
+        )
+
+    def _rare(self, state: str) -> tuple[Any, ...] | None:
+        """Return events, links, status and trace state; None for a span without them."""
+        if not self._events and not self._links and self._status is UNSET and not state:
+            return None
+        events, links = map(event_record, self._events), map(link_record, self._links)
+        return (
+            [(each.name, each.time, each.attributes, each.dropped_attributes) for each in events],
+            [
+                (each.trace_id, each.span_id, each.attributes, each.flags, each.dropped_attributes)
+                for each in links
+            ],
+            STATUSES[self._status.status_code],
+            self._status.description or "",
+            state,
+            *(0, 0, 0),
+        )
+
+    def _columns(self) -> int:
+        """
+        Return whether columns can hold the step.
+
+        It stays a span if others may refer to it, because it has children or its id is known, and if it has
+        tokens, events, links or an error.
+        """
+        trace, attributes = self._trace, self.encoded
+        if trace.steps == SPANS or self._context is not None or trace.origin.observers is not None:
+            return NEVER
+        is_early = trace.steps == AUTO and attributes[a.STEP_INDEX] < step_columns.SPAN_STEPS
+        if is_early and not trace.of_environment:
+            return NEVER
+        if a.TOKEN_ENCODING in attributes or TOKENS in attributes or self._events or self._links:
+            return NEVER
+        if self._status.status_code is not StatusCode.UNSET:
+            return NEVER
+        return IF_TAKEN if is_early else WHEREVER
+
+    # The interface of `ReadableSpan`.
+
+    @property
+    def attributes(self) -> Attributes:
+        """All attributes, in OpenTelemetry's types."""
+        values = dict(self.values)  # a copy: another thread may add attributes
+        return MappingProxyType({key: as_tuple(value) for key, value in arrays(values).items()})
+
+    @property
+    def resource(self) -> Resource:
+        """The resource of the session."""
+        return self._trace.origin.resource
+
+    @property
+    def instrumentation_scope(self) -> InstrumentationScope:
+        """The scope of mttp, with the version of the convention."""
+        return self._trace.origin.scope
+
+    @property
+    def dropped_attributes(self) -> int:
+        """Always 0: rejected attributes are listed in `mttp.faults`."""
+        return 0
+
+    dropped_events = dropped_attributes
+    dropped_links = dropped_attributes
+
+    @property
+    def context(self) -> SpanContext:
+        """Its span context."""
+        return self.identity
+
+    def to_json(self, indent: int | None = 4) -> str:
+        """Return the span as JSON text like the SDK, with bytes as base64."""
+        return printed(self, indent)
 
     # The interface of `Span`.
 
@@ -229,8 +418,7 @@ class RecordingSpan(Outlasted, SpanData):
 
     def forget(self, keys: frozenset[str]) -> None:
         """Remove attributes, before they are recorded again."""
-        pending = self.pending
-        is_pending = pending is not None and not keys.isdisjoint(names_of(pending))
+        is_pending = TOKENS in self.encoded and not keys.isdisjoint(tokens.KEYS)
         values = self.values if is_pending else self.encoded
         for key in keys & values.keys():
             del values[key]

@@ -1,93 +1,201 @@
-"""Converts OpenTelemetry spans to records."""
+"""OpenTelemetry spans as frames and records, and frames as spans."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceState
+from typing_extensions import Self
 
-from mttp.codec import kinds
-from mttp.codec.fitting import wire_bytes
+from mttp.codec.plain import Faults
 from mttp.codec.profiles import Profile, arrays
-from mttp.model.spans import Scope, SpanRecord
+from mttp.model import spans
+from mttp.model.spans import SpanRecord
 from mttp.otlp import frames
 from mttp.otlp.frames import Frame
-from mttp.otlp.spans import EndedSpan, RecordingSpan, SpanOrigin, scope_of
+from mttp.otlp.span_fields import by_identity
+from mttp.otlp.spans.conversion import CountedEvent, CountedLink, as_tuple, left_out, mended
+from mttp.otlp.spans.printing import printed
+from mttp.otlp.spans.recording_span import RecordingSpan
 from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
-from mttp.semconv import spans as names
+from mttp.otlp.spans.trace import SAMPLED, SpanOrigin
+from mttp.semconv import attributes as a
 
-__all__ = ["Restored", "record"]
+__all__ = ["EndedSpan", "foreign", "framed", "record"]
 
-_NO_RESOURCE = Resource.get_empty()
-"""An explicit resource; without one the SDK would detect the machine's for each span."""
+_KINDS = {number: kind for kind, number in KINDS.items()}
 
 
-class Restored(EndedSpan):
-    """A record as a span, which mttp's transports can export."""
+class EndedSpan(ReadableSpan):
+    """An ended span for exporters and span processors: a read-only view of a record."""
+
+    is_timed = True
+    """Whether start and end are its own, and not those of the whole episode or batch."""
 
     def __init__(self, record: SpanRecord) -> None:
-        self._identity = SpanContext(int(record.trace_id, 16), int(record.span_id, 16), is_remote=False)
-        super().__init__(record.name, self._identity, resource=_NO_RESOURCE)
         self.record = record
-        """The record; of OpenTelemetry's properties only name and ids are set."""
-        self.trace_id = self._identity.trace_id
-        self.size = wire_bytes(record.attributes)
+        """The record; its attributes may be numpy arrays."""
+        self.trace_id = int(record.trace_id, 16)
+        """Id of its trace."""
+        state = TraceState.from_header([record.trace_state]) if record.trace_state else None
+        parent = _context(self.trace_id, record.parent_id, is_remote=bool(record.flags & 0x200))
+        super().__init__(
+            record.name,
+            _context(self.trace_id, record.span_id, state),
+            parent if record.parent_id else None,
+            _resource(record.scope),
+            _shown(record.attributes),
+            list(map(_event, record.events)),
+            list(map(_link, record.links)),
+            _KINDS.get(record.kind, _KINDS[1]),
+            None,
+            Status(StatusCode(record.status_code), record.status_message or None),
+            record.start_time,
+            record.end_time,
+            _scope(record.scope),
+        )
 
     @property
-    def identity(self) -> SpanContext:
-        """Its span context."""
-        return self._identity
+    def values(self) -> Mapping[str, Any]:
+        """Its attributes, which may be numpy arrays."""
+        return self.record.attributes
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Return the span with other attributes."""
+        return type(self)(replace(self.record, attributes=values))
 
     @property
-    def scope(self) -> Scope:
-        """Its scope, with the resource."""
-        return self.record.scope
+    def dropped_attributes(self) -> int:
+        """Number of attributes that its library dropped."""
+        return self.record.dropped_attributes
 
     @property
-    def values(self) -> dict[str, Any]:
-        """Its attributes."""
-        return dict(self.record.attributes)
+    def dropped_events(self) -> int:
+        """Number of events that its library dropped."""
+        return self.record.dropped_events
 
     @property
-    def is_last(self) -> bool:
-        """Whether it is the last span of its trace, or of a process's part of the trace."""
-        is_root = not self.record.parent_id
-        return is_root or kinds.of(self.name, self.values, is_root=False) == names.SEGMENT
+    def dropped_links(self) -> int:
+        """Number of links that its library dropped."""
+        return self.record.dropped_links
+
+    def to_json(self, indent: int | None = 4) -> str:
+        """Return the span as JSON text like the SDK, with bytes as base64."""
+        return printed(self, indent)
 
 
-def record(span: ReadableSpan | Frame, profile: Profile = arrays) -> SpanRecord:
-    """Convert a span; `profile` converts the attributes of mttp's spans."""
+def _shown(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return attributes in OpenTelemetry's types."""
+    return MappingProxyType({key: as_tuple(value) for key, value in arrays(attributes).items()})
+
+
+def _context(
+    trace_id: int, span_id: str, state: TraceState | None = None, *, is_remote: bool = False
+) -> SpanContext:
+    return SpanContext(trace_id, int(span_id or "0", 16), is_remote, SAMPLED, state)
+
+
+def _event(event: spans.SpanEvent) -> Event:
+    return CountedEvent(event.name, _shown(event.attributes), event.time, dropped=event.dropped_attributes)
+
+
+def _link(link: spans.Link) -> Link:
+    context = _context(int(link.trace_id, 16), link.span_id, is_remote=bool(link.flags & 0x200))
+    return CountedLink(context, _shown(link.attributes), dropped=link.dropped_attributes)
+
+
+@by_identity
+def _resource(scope: spans.Scope) -> Resource:
+    return Resource(dict(scope.resource), scope.resource_schema_url)
+
+
+@by_identity
+def _scope(scope: spans.Scope) -> InstrumentationScope:
+    return InstrumentationScope(scope.name, scope.version, scope.schema_url, dict(scope.attributes))
+
+
+# Spans as frames.
+
+
+def framed(span: ReadableSpan | SpanRecord | Frame) -> Frame:
+    """Return a span as a frame, whose scope the caller keeps; raises ValueError for one without a context."""
     if isinstance(span, Frame):
-        return frames.record(span, scope_of(span.scope), profile)
+        return span
     if isinstance(span, RecordingSpan):
-        return span.as_record(profile)
-    if isinstance(span, Restored):
-        return replace(span.record, attributes=profile(span.record.attributes))
+        return span.frame()
+    if isinstance(span, EndedSpan):
+        span = span.record
+    if isinstance(span, SpanRecord):
+        return frames.framed(span, _number(span.scope))
+    origin = _origin(span.resource, span.instrumentation_scope or _NO_SCOPE)
+    return frames.framed(_readable(span, origin.record), origin.number)
+
+
+_NO_SCOPE = InstrumentationScope("")
+_origin = by_identity(SpanOrigin)
+
+
+@by_identity
+def _number(scope: spans.Scope) -> int:
+    return frames.number_of(scope)
+
+
+def foreign(span: ReadableSpan, faults: Faults, session: SpanOrigin) -> Frame:
+    """Return a span of another library as a frame; invalid fields are corrected, and listed in `faults`."""
+    origin = session.of_library(span.instrumentation_scope or _NO_SCOPE)
+    fields = mended(span, faults)
+    attributes = fields["attributes"]
+    if named := {key: value for key, value in attributes.items() if session.secrets.names(key)}:
+        omissions: list[str] = []
+        attributes |= session.secrets.mapping(named, omissions)
+        if omissions:
+            attributes[a.OMISSIONS] = omissions
+    context = span.get_span_context()
+    is_sampled = context is not None and context.trace_flags.sampled
+    return frames.framed(_readable(span, origin.record, **fields), origin.number, is_sampled=is_sampled)
+
+
+def _readable(span: ReadableSpan, scope: spans.Scope, **fields: Any) -> SpanRecord:
+    """Return a span of another library as a record; `fields` replace its own."""
     context = span.get_span_context()
     if context is None:
         raise ValueError(f"span {span.name!r} has no context")
-    origin = SpanOrigin(span.resource, span.instrumentation_scope or InstrumentationScope(""))
+
+    def field(name: str) -> Any:
+        return fields[name] if name in fields else getattr(span, name)
+
     return SpanRecord(
         trace_id=f"{context.trace_id:032x}",
         span_id=f"{context.span_id:016x}",
         parent_id="" if span.parent is None else f"{span.parent.span_id:016x}",
-        name=span.name,
-        kind=KINDS[span.kind],
-        start_time=span.start_time or 0,
-        end_time=span.end_time or 0,
-        attributes=dict(span.attributes or {}),
-        status_code=span.status.status_code.value,
-        status_message=span.status.description or "",
-        events=[event_record(event) for event in span.events],
-        links=[link_record(link) for link in span.links],
+        name=field("name"),
+        kind=KINDS[field("kind")],
+        start_time=field("start_time") or 0,
+        end_time=field("end_time") or 0,
+        attributes=dict(field("attributes") or {}),
+        status_code=field("status").status_code.value,
+        status_message=field("status").description or "",
+        events=[event_record(event) for event in field("events")],
+        links=[link_record(link) for link in field("links")],
         trace_state=context.trace_state.to_header(),
         flags=flags(span.parent),
-        dropped_attributes=span.dropped_attributes,
-        dropped_events=span.dropped_events,
-        dropped_links=span.dropped_links,
-        scope=origin.record,
+        dropped_attributes=left_out(span.dropped_attributes),
+        dropped_events=left_out(span.dropped_events),
+        dropped_links=left_out(span.dropped_links),
+        scope=scope,
     )
+
+
+def record(span: ReadableSpan | Frame, profile: Profile = arrays) -> SpanRecord:
+    """Return a span as a record, with attributes converted by `profile`."""
+    if isinstance(span, EndedSpan):
+        return replace(span.record, attributes=profile(span.record.attributes))
+    if isinstance(span, (Frame, RecordingSpan)):
+        return frames.record(framed(span), profile)
+    return _readable(span, _origin(span.resource, span.instrumentation_scope or _NO_SCOPE).record)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakValueDictionary
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -18,6 +16,7 @@ from mttp.codec.plain import text
 from mttp.codec.secrets import USUAL, Secrets
 from mttp.model import spans
 from mttp.model.clock import Clock, offset
+from mttp.otlp.frames import Frame, number_of
 
 if TYPE_CHECKING:
     from mttp.otlp.spans.recording_span import RecordingSpan
@@ -31,8 +30,8 @@ __all__ = [
     "SpanObserver",
     "SpanOrigin",
     "SpanSink",
+    "Ended",
     "Trace",
-    "scope_of",
 ]
 
 SPANS, PACKED, AUTO = STEP_MODES = ("spans", "packed", "auto")
@@ -41,10 +40,25 @@ SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 """The flags of a sampled trace."""
 
 
+class Ended(Protocol):
+    """An ended span, or several as one."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def count(self) -> int:
+        """Number of spans that it represents."""
+
+    def frame(self) -> Frame:
+        """Return it as a frame."""
+
+
 class SpanSink(Protocol):
     """Takes ended spans, and counts faults."""
 
-    def ended(self, span: RecordingSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span."""
 
     def fault(self, kind: str, detail: str = "") -> None:
@@ -67,7 +81,7 @@ class SpanObserver(Protocol):
 class SpanOrigin:
     """The resource, scope, observers and secrets that the spans of a session share."""
 
-    __slots__ = ("__weakref__", "number", "observers", "record", "resource", "scope", "secrets")
+    __slots__ = ("_others", "number", "observers", "record", "resource", "scope", "secrets")
 
     def __init__(
         self,
@@ -77,9 +91,6 @@ class SpanOrigin:
         secrets: Secrets | None = None,
     ) -> None:
         self.secrets = USUAL if secrets is None else secrets
-        self.number = next(_numbers)
-        """Stands for its scope in frames."""
-        _origins[self.number] = self
         self.resource = resource
         self.scope = scope
         self.observers = observers
@@ -91,15 +102,15 @@ class SpanOrigin:
             resource=dict(resource.attributes),
             resource_schema_url=resource.schema_url,
         )
+        self.number = number_of(self.record)
+        """Stands for its scope in frames."""
+        self._others: dict[InstrumentationScope, SpanOrigin] = {}
 
-
-_numbers = count(1)
-_origins: WeakValueDictionary[int, SpanOrigin] = WeakValueDictionary()
-
-
-def scope_of(number: int) -> spans.Scope:
-    """Return the scope that has this number in the frames of a session."""
-    return _origins[number].record
+    def of_library(self, scope: InstrumentationScope) -> SpanOrigin:
+        """Return the origin of another library's spans in the session."""
+        if scope not in self._others:
+            self._others[scope] = SpanOrigin(self.resource, scope)
+        return self._others[scope]
 
 
 class Trace(Clock):
@@ -131,7 +142,7 @@ class Trace(Clock):
         self.sink = sink
         self.flags = flags
 
-    def ended(self, span: RecordingSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Pass an ended span to the sink."""
         self.sink.ended(span)
 

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from mttp.codec.profiles import full
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.encoding import encoder
+from mttp.otlp.frames import SCOPES, Frame, messages
 from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
-from mttp.otlp.spans import RecordingSpan
-from mttp.otlp.spans.span_records import Restored, record
+from mttp.otlp.spans.span_records import framed
 from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.shrinking import smaller
 
 __all__ = ["Export"]
 
+_Given: TypeAlias = ReadableSpan | Frame
 
-class _Frames:
+
+class _Heads:
     """Bytes of a request for each scope, without spans."""
 
     def __init__(self) -> None:
@@ -37,29 +39,32 @@ class _Frames:
 class _Piece:
     """An encoded span."""
 
-    def __init__(self, span: ReadableSpan, frames: _Frames, message: bytes | None = None) -> None:
+    def __init__(self, span: _Given, frame: Frame, heads: _Heads, message: bytes | None) -> None:
         self.span = span
-        if message is not None and isinstance(span, (RecordingSpan, Restored)):
-            self.scope, self.data = span.scope, message
-        else:
+        """The span as it was given."""
+        self.trace_id = frame.trace_id
+        """Id of its trace."""
+        self._frame = frame
+        self.scope = SCOPES[frame.scope]
+        if message is None:
             with encoder.here():
-                whole = record(span, full)
-                self.scope, self.data = whole.scope, encode_span(whole)
+                (message,) = messages([frame])
+        self.data = message
         self.size = span_bytes(self.data)
         """Maximum bytes of the span in a request."""
-        self._frame = frames.bytes(self.scope)
+        self._head = heads.bytes(self.scope)
         self._forms: Iterator[SpanRecord] | None = None
 
     @property
     def alone(self) -> int:
         """Maximum bytes of a request with only this span."""
-        return self._frame + self.size
+        return self._head + self.size
 
     def shrink(self) -> bool:
         """Replace the data by the next smaller form; return False if there is none."""
         if self._forms is None:
             reason = f"the span has {len(self.data)} bytes, more than a request may have"
-            self._forms = smaller(self.span, reason)
+            self._forms = smaller(self._frame, reason)
         for form in self._forms:
             data = encode_span(form)
             if len(data) < len(self.data):
@@ -107,40 +112,55 @@ class Export:
     """Sends a request with a number of spans."""
     max_bytes: int
     """Maximum bytes of a request."""
-    kept: list[ReadableSpan] = field(default_factory=list)
+    kept: list[_Given] = field(default_factory=list)
     """Spans to export again."""
-    lost: dict[str, list[str]] = field(default_factory=dict)
+    lost: dict[str, list[int]] = field(default_factory=dict)
     """The trace id of each rejected span, by cause."""
     retry_after: float | None = None
     """Seconds to wait before the next export."""
     message: str = ""
     """The message of the first answer that has one."""
 
-    def run(self, spans: Sequence[ReadableSpan]) -> None:
+    def run(self, spans: Sequence[_Given]) -> None:
         """Send the spans; stop after a temporary failure, and keep the rest."""
-        batch, frames = _Batch(), _Frames()
-        messages: Sequence[bytes | None] = encoder.messages(spans) or [None] * len(spans)
-        for place, (span, written) in enumerate(zip(spans, messages, strict=True)):
+        batch, heads = _Batch(), _Heads()
+        pairs = [(span, frame) for span in spans if (frame := self._framed(span)) is not None]
+        written: Sequence[bytes | None] = encoder.messages([frame for _, frame in pairs]) or (
+            [None] * len(pairs)
+        )
+        for place, ((span, frame), message) in enumerate(zip(pairs, written, strict=True)):
             try:
-                piece = _Piece(span, frames, written)
+                piece = _Piece(span, frame, heads, message)
             except Exception as error:  # spans of other libraries may be invalid, as with times before 1970
                 raise_interrupt(error)
-                self._reject("invalid", [_trace_of(span)], f"a span can't be encoded: {error!r}")
+                self._invalid(frame.trace_id, error)
                 continue
             while piece.alone > self.max_bytes and piece.shrink():
                 pass
             if piece.alone > self.max_bytes:
-                message = f"a span has {piece.alone} bytes even when reduced"
-                self._reject("too_large", [_trace_of(span)], message)
+                reason = f"a span has {piece.alone} bytes even when reduced"
+                self._reject("too_large", [frame.trace_id], reason)
                 continue
             if not batch.fits(piece, self.max_bytes):
                 self._offer(batch)
                 batch = _Batch()
             if self.kept:
-                self.kept += spans[place:]
+                self.kept += [span for span, _ in pairs[place:]]
                 return
             batch.add(piece)
         self._offer(batch)
+
+    def _framed(self, span: _Given) -> Frame | None:
+        try:
+            return framed(span)
+        except Exception as error:
+            raise_interrupt(error)
+            context = span.context if isinstance(span, ReadableSpan) else None
+            self._invalid(0 if context is None else context.trace_id, error)
+            return None
+
+    def _invalid(self, trace_id: int, error: Exception) -> None:
+        self._reject("invalid", [trace_id], f"a span can't be encoded: {error!r}")
 
     def rejections(self) -> list[RejectedSpans]:
         """Return the rejected spans, by cause."""
@@ -161,9 +181,9 @@ class Export:
         elif answer.verdict == "smaller":
             self._offer_smaller(pieces, answer)
         elif answer.verdict == "never":
-            self._reject(answer.cause, [_trace_of(piece.span) for piece in pieces], answer.message)
+            self._reject(answer.cause, [piece.trace_id for piece in pieces], answer.message)
         elif answer.rejected:  # which spans is unknown: from as many traces as possible
-            traces = [_trace_of(piece.span) for piece in pieces]
+            traces = [piece.trace_id for piece in pieces]
             first = list(dict.fromkeys(traces))
             rest = list((Counter(traces) - Counter(first)).elements())
             self._reject("partial_success", [*first, *rest][: answer.rejected], answer.message)
@@ -174,7 +194,7 @@ class Export:
         """Send the halves of a request that was too large; reduce a single span."""
         middle = len(pieces) // 2
         if not middle and not pieces[0].shrink():
-            self._reject(answer.cause, [_trace_of(pieces[0].span)], answer.message)
+            self._reject(answer.cause, [pieces[0].trace_id], answer.message)
             return
         for part in (pieces[:middle], pieces[middle:]):
             batch = _Batch()
@@ -182,13 +202,8 @@ class Export:
                 batch.add(piece)
             self._offer(batch)
 
-    def _reject(self, cause: str, traces: Sequence[str], message: str) -> None:
+    def _reject(self, cause: str, traces: Sequence[int], message: str) -> None:
         """Count one rejected span for each of these trace ids."""
         self.message = self.message or message
         if traces:
             self.lost.setdefault(cause, []).extend(traces)
-
-
-def _trace_of(span: ReadableSpan) -> str:
-    context = span.get_span_context()
-    return "" if context is None else f"{context.trace_id:032x}"

@@ -13,6 +13,8 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from mttp.codec.secrets import without_secrets
 from mttp.model.log import log
+from mttp.otlp.frames import Frame
+from mttp.transports.export_target import taking_frames
 from mttp.transports.options import with_query
 from mttp.transports.otlp import profiles
 from mttp.transports.otlp.answers import ExportResponse, OtlpSender
@@ -91,7 +93,8 @@ class OtlpTransport(SpanExporter):
             return None
         return with_query(self._url, self._given)
 
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+    @taking_frames
+    def export(self, spans: Sequence[ReadableSpan | Frame]) -> SpanExportResult:
         """Send the spans; raises PartialExport where not all of them were taken."""
         sender = self._connected()
         if sender is None:

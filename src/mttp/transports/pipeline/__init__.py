@@ -7,7 +7,7 @@ The queue, sampling, filtering and retries between ended spans and one transport
     span_preparer   filters spans and packs steps for the transport
     tail_sampler    holds unsampled episodes until they end
     content_filter  removes the attributes that the transport must not receive
-    span_queue      ended spans by trace, taken in segments
+    frame_queue     ended spans, counted in bytes
     export_retry    exports a segment, and again after a failure that may pass
     losses          counts and logs lost spans by cause
 """

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from mttp.codec import tokens
-from mttp.codec.pending import TOKENS
-from mttp.codec.withholding import Withholding
-from mttp.otlp.spans import EndedSpan, RecordingSpan
-from mttp.semconv import attributes as a
+from mttp.codec.withholding import Kept, Withholding
+from mttp.model.spans import Link, SpanEvent, SpanRecord
+from mttp.otlp import frames
+from mttp.otlp.frames import Frame
 
-__all__ = ["ContentFilter"]
+__all__ = ["ContentFilter", "kept_of", "with_kept"]
 
-_HARMLESS = frozenset(
-    {a.RUN_ID, a.EPISODE_ID, a.SEGMENT_ID, a.AGENT_ID, a.STEP_INDEX, a.STEP_REWARD, a.STEP_REWARD_STATUS}
-)
-"""Attributes that are never withheld."""
+_Mark = TypeVar("_Mark", SpanEvent, Link)
 
 
 class ContentFilter:
@@ -27,36 +25,36 @@ class ContentFilter:
         self._fault = fault
         self._spent: dict[int, int] = {}
 
-    def __call__(self, span: EndedSpan) -> EndedSpan:
+    def __call__(self, frame: Frame) -> Frame:
         """Return the span without withheld values, or the span itself if none is withheld."""
-        trace_id = span.trace_id
-        if isinstance(span, RecordingSpan):
-            block = _only_tokens(span)
-            spent = None if block is None else self._withholding.spend(block, self._spent.get(trace_id, 0))
-            if spent is not None:
-                if spent:
-                    self._spent[trace_id] = spent
-                return span
-        status, marks = span.texts
-        spent = self._spent.get(trace_id, 0)
-        kept = self._withholding.keep(span.values, spent=spent, status=status, marks=marks)
+        trace_id, record = frame.trace_id, frames.record(frame)
+        kept = kept_of(self._withholding, record, self._spent.get(trace_id, 0))
         for detail in kept.raised:
             self._fault("redaction_failed", detail)
-        if span.is_last:
+        if frame.is_last:
             self._spent.pop(trace_id, None)
         elif kept.spent:
             self._spent[trace_id] = kept.spent
-        if not kept.changed:
-            return span
-        return span.with_values(dict(kept.values)).with_texts(kept.status, kept.marks)
+        return frames.changed(frame, with_kept(record, kept)) if kept.changed else frame
 
 
-def _only_tokens(span: RecordingSpan) -> tokens.Block | None:
-    """The unencoded token block of a span that has nothing else to withhold."""
-    pending = span.pending
-    if pending is None or len(pending) > 1 or TOKENS not in pending:
-        return None
-    if span.encoded.keys() <= _HARMLESS and not (span._events or span._links or span._status.description):
-        block: tokens.Block = pending[TOKENS]
-        return block
-    return None
+def kept_of(withholding: Withholding, record: SpanRecord, spent: int) -> Kept:
+    """Return what is delivered of a span; `spent` are the bytes that its trace has used."""
+    marks = [event.attributes for event in record.events] + [link.attributes for link in record.links]
+    return withholding.keep(record.attributes, spent=spent, status=record.status_message, marks=marks)
+
+
+def with_kept(record: SpanRecord, kept: Kept) -> SpanRecord:
+    """Return the span with only the kept attributes and status message."""
+    count = len(record.events)
+    return replace(
+        record,
+        attributes=kept.values,
+        status_message=kept.status,
+        events=list(map(_marked, record.events, kept.marks[:count])),
+        links=list(map(_marked, record.links, kept.marks[count:])),
+    )
+
+
+def _marked(mark: _Mark, attributes: Mapping[str, Any]) -> _Mark:
+    return replace(mark, attributes=attributes)

@@ -10,17 +10,17 @@ from mttp.codec.profiles import unpacked
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
-from mttp.model.spans import SpanRecord
+from mttp.model.spans import Scope
 from mttp.otlp.encoding import encoder
-from mttp.otlp.spans import Arrival
-from mttp.otlp.spans.span_records import Restored
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans.span_records import framed
 from mttp.otlp.streams import READABLE_LINE_BYTES
 from mttp.transports.file import readable_line
 from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
 from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
 from mttp.transports.stats import TransportStats
 
-__all__ = ["DiskQueue", "restored"]
+__all__ = ["DiskQueue"]
 
 
 class DiskQueue:
@@ -39,8 +39,10 @@ class DiskQueue:
         self._losses = losses
         self._source: SpoolFolder | None = None
         """The folder of the spans in `_batch`."""
-        self._batch: list[Restored] = []
+        self._batch: list[Frame] = []
         """Spans of the last batch that are to be sent again."""
+        self._scopes: list[Scope] = []
+        """The scopes of the batch."""
         self._logged: dict[str, float] = {}
 
     @property
@@ -53,7 +55,7 @@ class DiskQueue:
         """Whether any spans wait; looks for those of ended processes."""
         return self.has_own or self._spool.adopted() is not None
 
-    def put(self, spans: Sequence[Arrival]) -> Sequence[Arrival]:
+    def put(self, spans: Sequence[Frame]) -> Sequence[Frame]:
         """Write spans to the spool, and return them if that is impossible."""
         before, left = self._spool.own, spans
         try:
@@ -70,7 +72,7 @@ class DiskQueue:
             self._stats.spooled += len(left)
         return ()
 
-    def _encoded(self, spans: Sequence[Arrival]) -> tuple[bytes, Sequence[Arrival]]:
+    def _encoded(self, spans: Sequence[Frame]) -> tuple[bytes, Sequence[Frame]]:
         """Return lines and their spans; spans that can't be encoded are lost."""
         try:
             lines = encoder.lines(spans)
@@ -84,7 +86,7 @@ class DiskQueue:
         written = [(span, line) for span in spans if (line := self._line(span))]
         return b"".join(line for _, line in written), [span for span, _ in written]
 
-    def _line(self, span: Arrival) -> bytes:
+    def _line(self, span: Frame) -> bytes:
         """Return the line of a span; empty if it is lost."""
         cause = "too_large"
         try:
@@ -113,7 +115,7 @@ class DiskQueue:
             self._logged[what] = now
             log.warning(f"mttp: spans {what}", self._spool.directory, error)
 
-    def take(self, max_bytes: int) -> list[Restored]:
+    def take(self, max_bytes: int) -> list[Frame]:
         """
         Return the next spans, about `max_bytes` of them; the same ones until `settle` takes them.
 
@@ -125,7 +127,10 @@ class DiskQueue:
             if self._source is None or found is None:
                 self._end_of_folder()
                 continue
-            self._batch = list(map(restored, found.records))
+            self._scopes = list({id(record.scope): record.scope for record in found.records}.values())
+            self._batch = [
+                framed(replace(record, attributes=unpacked(record.attributes))) for record in found.records
+            ]
             if found.damaged and not self.has_own:  # those of this process are counted at the end
                 with self._stats.lock:
                     self._stats.forwarded["spool_damaged"] += found.damaged
@@ -148,7 +153,7 @@ class DiskQueue:
             self._stats.lose("spool_damaged", self._stats.spooled)
             self._stats.spooled, self._batch = 0, []
 
-    def settle(self, kept: Sequence[Arrival], rejected: Counter[str]) -> bool:
+    def settle(self, kept: Sequence[Frame], rejected: Counter[str]) -> bool:
         """
         Keep these spans of the last batch, and forget the others, which were sent or rejected.
 
@@ -170,8 +175,3 @@ class DiskQueue:
             if is_own and not self._stats.spooled:
                 self._spool.remove_own()
         return is_own
-
-
-def restored(record: SpanRecord) -> Restored:
-    """Return a span of a file as it was before it was packed."""
-    return Restored(replace(record, attributes=unpacked(record.attributes)))

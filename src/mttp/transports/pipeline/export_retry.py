@@ -6,21 +6,21 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any
 
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
-from mttp.otlp.spans import Arrival
+from mttp.otlp.frames import Frame, record
+from mttp.otlp.spans.span_records import EndedSpan
 from mttp.transports import backoff
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.pipeline.disk_queue import DiskQueue
+from mttp.transports.pipeline.frame_queue import FrameQueue, traces
 from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
-from mttp.transports.pipeline.span_queue import SpanQueue
 from mttp.transports.stats import TransportStats
 
 __all__ = ["ExportRetry"]
@@ -34,7 +34,7 @@ REFUSALS = 3
 class _ExportOutcome:
     """The result of one export: `kept` spans are exported again; others were delivered or rejected."""
 
-    kept: Sequence[Arrival] = ()
+    kept: Sequence[Frame] = ()
     rejections: Sequence[RejectedSpans] = ()
     error: Exception | None = None
     retry_after: float = 0.0
@@ -58,11 +58,14 @@ class ExportRetry:
     def __init__(
         self, target: ExportTarget, stats: TransportStats, losses: Losses, lock: threading.RLock
     ) -> None:
-        self.queue = SpanQueue()
+        self.queue = FrameQueue()
+        """The spans that wait."""
         self.failing = False
         self.not_before = 0.0
         """Monotonic time before which nothing is exported."""
-        self._segment = SpanQueue()
+        self._segment: list[Frame] = []
+        """The spans that are being exported."""
+        self._segment_bytes = 0
         self._target = target
         self._stats = stats
         self._losses = losses
@@ -78,7 +81,7 @@ class ExportRetry:
     @property
     def bytes(self) -> int:
         """Bytes in the queue and in the segment being exported."""
-        return self.queue.bytes + self._segment.bytes
+        return self.queue.bytes + self._segment_bytes
 
     @property
     def has_disk(self) -> bool:
@@ -146,25 +149,24 @@ class ExportRetry:
         """Move spans from memory to disk, as long as the spool takes them."""
         while self._disk is not None and self.queue:
             with self._lock:
-                segment = self._segment = self.queue.take(self._target.segment_bytes)
-            left: Sequence[Arrival] = segment.spans
+                segment = self._begin()
+            left: Sequence[Frame] = segment
             try:
                 left = self._disk.put(left)
             finally:
                 with self._lock:
                     if segment is self._segment:  # else it took so long that it was given up
-                        self._segment = SpanQueue()
-                        self._put_first(left)
+                        self._over()
+                        self.queue.put_first(left)
             if left:
                 return
 
     def take_back(self) -> None:
         """Return the segment of an export that hangs to the queue."""
         with self._lock:
-            segment, self._segment = self._segment, SpanQueue()
-            self._put_first(segment.spans)
+            self.queue.put_first(self._over())
 
-    def _offer_from_disk(self, disk: DiskQueue) -> tuple[_ExportOutcome, Sequence[Arrival]]:
+    def _offer_from_disk(self, disk: DiskQueue) -> tuple[_ExportOutcome, Sequence[Frame]]:
         offered = disk.take(self._target.segment_bytes)
         answer = self._export(offered) if offered else _ExportOutcome()
         with self._lock:
@@ -172,29 +174,35 @@ class ExportRetry:
                 self._count(offered, answer)
         return answer, offered
 
-    def _offer_from_memory(self) -> tuple[_ExportOutcome, Sequence[Arrival]]:
+    def _offer_from_memory(self) -> tuple[_ExportOutcome, Sequence[Frame]]:
         with self._lock:
-            segment = self.queue.take(self._target.segment_bytes, traces=1 if self.failing else None)
-            self._segment = segment
-        offered = segment.spans
+            offered = self._begin(alone=self.failing)
         answer = _ExportOutcome(kept=offered, error=InterruptedError("writing was interrupted"))
         try:
             answer = self._export(offered)
         finally:
             with self._lock:
-                if segment is self._segment:  # else it took so long that it was given up
-                    self._segment = SpanQueue()
-                    self._settle(segment, offered, answer)
+                if offered is self._segment:  # else it took so long that it was given up
+                    self._over()
+                    self._settle(offered, answer)
                 self.failing = not answer.taken
         return answer, offered
 
-    def give_up(self) -> SpanQueue:
+    def give_up(self) -> list[Frame]:
         """Remove and return all remaining spans."""
-        left = SpanQueue()
-        left.extend(self._segment)
-        left.extend(self.queue)
-        self.queue, self._segment = SpanQueue(), SpanQueue()
-        return left
+        return self._over() + self.queue.clear()
+
+    def _begin(self, *, alone: bool = False) -> list[Frame]:
+        """Take the next segment from the queue. Called under the lock."""
+        before = self.queue.bytes
+        self._segment = self.queue.take(self._target.segment_bytes, alone=alone)
+        self._segment_bytes = before - self.queue.bytes
+        return self._segment
+
+    def _over(self) -> list[Frame]:
+        """Forget the segment, and return it. Called under the lock."""
+        segment, self._segment, self._segment_bytes = self._segment, [], 0
+        return segment
 
     def shutdown(self) -> None:
         """Shut the transport down, once, if the session owns it."""
@@ -204,15 +212,15 @@ class ExportRetry:
         if shutdown is not None and self._target.owned and not released:
             shutdown()
 
-    def _export(self, spans: Sequence[Arrival]) -> _ExportOutcome:
+    def _export(self, spans: Sequence[Frame]) -> _ExportOutcome:
+        given: Sequence[Any] = spans
         try:
-            taken = (
-                self._target.transport.export(cast("Sequence[ReadableSpan]", spans))
-                is SpanExportResult.SUCCESS
-            )
+            if not self._target.takes_frames:
+                given = [EndedSpan(record(frame)) for frame in spans]
+            taken = self._target.transport.export(given) is SpanExportResult.SUCCESS
         except PartialExport as refused:
             named = set(map(id, refused.kept))
-            kept = [span for span in spans if id(span) in named]
+            kept = [frame for frame, span in zip(spans, given, strict=True) if id(span) in named]
             rejections = tuple(_at_most(len(spans) - len(kept), refused.rejections))
             return _ExportOutcome(kept, rejections, refused, refused.retry_after or 0.0)
         except Exception as error:
@@ -228,7 +236,7 @@ class ExportRetry:
             else _ExportOutcome(kept=spans, error=RuntimeError("the transport refused them"))
         )
 
-    def _count(self, offered: Sequence[Arrival], answer: _ExportOutcome) -> None:
+    def _count(self, offered: Sequence[Frame], answer: _ExportOutcome) -> None:
         """Count spans as delivered or rejected."""
         again = set(map(id, answer.kept))
         gone = [span for span in offered if id(span) not in again] if again else offered
@@ -238,45 +246,38 @@ class ExportRetry:
         rejected = sum(rejection.spans for rejection in answer.rejections)
         self._stats.delivered += len(offered) - len(answer.kept) - rejected
 
-    def _settle(self, segment: SpanQueue, offered: Sequence[Arrival], answer: _ExportOutcome) -> None:
+    def _settle(self, offered: Sequence[Frame], answer: _ExportOutcome) -> None:
         self._count(offered, answer)
         if answer.taken:
-            for trace_id in segment.traces if self._refusals else ():
+            for trace_id in traces(offered) if self._refusals else ():
                 self._refusals.pop(trace_id, None)
             return
-        kept = SpanQueue()
-        for arrival in answer.kept:
-            kept.add(arrival)
+        kept = traces(answer.kept)
         if len(kept) == 1 and not isinstance(answer.error, (OSError, MemoryError, PartialExport)):
             self._refused(kept)
-        for trace_id in kept.traces:
+        left: list[Frame] = []
+        for trace_id, frames in kept.items():
             if trace_id in self._losses:
-                self._losses.add(trace_id, kept.drop(trace_id))
+                self._losses.add(trace_id, frames)
+            else:
+                left += frames
         if self._disk is not None:
-            self._put_first(kept.spans)
+            self.queue.put_first(left)  # those of a spool keep their order
         else:
-            self.queue.put_back(kept)
+            self.queue.extend(left)  # at the end: they may be the cause of the failure
 
-    def _put_first(self, spans: Sequence[Arrival]) -> None:
-        """Return spans to the head of the queue: those of a spool keep their order."""
-        queue = SpanQueue()
-        for span in spans:
-            queue.add(span)
-        queue.extend(self.queue)
-        self.queue = queue
-
-    def _refused(self, segment: SpanQueue) -> None:
+    def _refused(self, kept: dict[int, list[Frame]]) -> None:
         """Drop the one episode of a segment after `REFUSALS` failures while others were delivered."""
-        (trace_id,) = segment.traces
+        (trace_id,) = kept
         count, delivered = self._refusals.get(trace_id, (0, -1))
         if self._stats.delivered == delivered:
             return
         self._refusals[trace_id] = (count + 1, self._stats.delivered)
         if count + 1 == REFUSALS:
             del self._refusals[trace_id]
-            self._losses.add(trace_id, segment.drop(trace_id) + self.queue.drop(trace_id), "refused")
+            self._losses.add(trace_id, kept.pop(trace_id) + self.queue.drop(trace_id), "refused")
 
-    def _log(self, answer: _ExportOutcome, offered: Sequence[Arrival]) -> None:
+    def _log(self, answer: _ExportOutcome, offered: Sequence[Frame]) -> None:
         now, name = clock.seconds(), self._target.address
         if answer.error is not None and now - self._logged > LOG_SECONDS:
             self._logged, self._is_failing = now, True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mttp.model import clock
 from mttp.model.log import log
-from mttp.otlp.spans import Arrival
+from mttp.otlp.frames import Frame
 from mttp.transports.partial_export import RejectedSpans
 from mttp.transports.stats import TransportStats
 
@@ -53,14 +53,14 @@ class Losses:
     def __contains__(self, trace_id: int) -> bool:
         return trace_id in self._causes
 
-    def add(self, trace_id: int, spans: Sequence[Arrival], cause: str = "") -> None:
+    def add(self, trace_id: int, spans: Sequence[Frame], cause: str = "") -> None:
         """Count spans of one trace as lost; the cause of its first loss holds."""
         cause = self._causes.setdefault(trace_id, cause)
         self._lose(cause, len(spans), self._episodes(trace_id, spans))
         if any(span.is_last for span in spans):
             del self._causes[trace_id]  # the trace has no later spans
 
-    def reject(self, rejection: RejectedSpans, spans: Sequence[Arrival]) -> None:
+    def reject(self, rejection: RejectedSpans, spans: Sequence[Frame]) -> None:
         """Count spans that a receiver rejected; the rest of their episodes may still be accepted."""
         episodes = {span.trace_id for span in spans if span.of_episode} - self._counted
         if rejection.spans == len(spans):  # else the receiver does not say which
@@ -69,16 +69,16 @@ class Losses:
         self._lose(rejection.cause, rejection.spans, lost).whole = False
         self._mute_at = self._stats.delivered
 
-    def forget(self, spans: Sequence[Arrival]) -> None:
+    def forget(self, spans: Sequence[Frame]) -> None:
         """Forget the episodes that end with these delivered or rejected spans."""
         if self._counted:
             self._counted -= {span.trace_id for span in spans if span.is_last}
 
-    def leave(self, trace_id: int, spans: Sequence[Arrival], cause: str) -> None:
+    def leave(self, trace_id: int, spans: Sequence[Frame], cause: str) -> None:
         """Count spans as lost after the last gap record."""
         self._stats.lose(cause, len(spans), episodes=self._episodes(trace_id, spans))
 
-    def _episodes(self, trace_id: int, spans: Sequence[Arrival]) -> int:
+    def _episodes(self, trace_id: int, spans: Sequence[Frame]) -> int:
         """How many episodes lose something for the first time with these spans: one or none."""
         is_first = trace_id not in self._counted and any(span.of_episode for span in spans)
         if any(span.is_last for span in spans):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp.spans import Ended
 from mttp.transports.pipeline.losses import Loss
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["PipelineOwner"]
 class PipelineOwner(Protocol):
     """The session as a pipeline sees it: it adds start markers, gap records and the last spans."""
 
-    def ended(self, span: EndedSpan) -> None:
+    def ended(self, span: Ended) -> None:
         """Take an ended span at any time, also while closing."""
 
     def mark(self) -> None:

@@ -13,16 +13,17 @@ from opentelemetry import context as otel_context
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
+from mttp.otlp import frames
 from mttp.otlp.encoding import encoder
-from mttp.otlp.spans import Arrival, EndedSpan, RecordingSpan, traced
-from mttp.otlp.step_columns import may_be_packed
+from mttp.otlp.frames import Frame
+from mttp.otlp.spans import Ended, traced
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.pipeline.export_retry import ExportRetry
 from mttp.transports.pipeline.flush_requests import FlushRequests
+from mttp.transports.pipeline.frame_queue import traces
 from mttp.transports.pipeline.losses import Losses
 from mttp.transports.pipeline.owner import PipelineOwner
 from mttp.transports.pipeline.span_preparer import SpanPreparer
-from mttp.transports.pipeline.span_queue import SpanQueue
 from mttp.transports.pipeline.tail_sampler import TailSampler
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import Stats, TransportStats
@@ -36,16 +37,8 @@ DISK_SECONDS = 0.2
 """Seconds of exporting spans from disk after which newer ones are taken from the inbox."""
 URGENT_BYTES = 2**20
 """Inbox size in bytes from which spans are exported at once."""
-LATE, LATE_IF_URGENT = 300_000_000, 100_000_000
-"""Nanoseconds after which the background thread is late."""
 RELIEF_BYTES, PART_BYTES = 4 * 2**20, 2**18
 """Bytes that wait from which a caller encodes a part of the inbox itself, and the bytes of the part."""
-PACE = 10_000_000
-"""Nanoseconds between two calls of `_yield_gil` while the thread is late."""
-NEVER = 2**63
-"""Later than any time."""
-BREATH, BREATHS = 50e-6, 10
-"""Seconds of one yield per `URGENT_BYTES` in the inbox, and the largest multiple."""
 
 
 class _Here(threading.local):
@@ -89,7 +82,7 @@ class Pipeline:
         self._writing = threading.RLock()
         self._thread: threading.Thread | None = None
         self._writer = 0
-        self._inbox: deque[Arrival] = stats.arrivals
+        self._inbox: deque[Frame] = stats.arrivals
         self._inbox_bytes = 0
         self.easy = False
         """Whether a span may be appended with no check but `_room`."""
@@ -98,12 +91,14 @@ class Pipeline:
         self._relieved = 0
         """Number of frames at the head of the inbox that callers have encoded."""
         self._relieving = False
-        self._gathers = 0
+        self._drains = 0
         """Number of times that the inbox was emptied."""
-        self._gathered = SpanQueue()
-        self._preparing = SpanQueue()
+        self._preparing: deque[Frame] = deque()
+        """Spans that were taken from the inbox and are not yet queued for export."""
+        self._preparing_bytes = 0
         self._preparer = SpanPreparer(target, owner.fault)
-        self._takes_frames = self._preparer.takes_frames and (sampling is None or not target.sampled)
+        self._relieves = self._preparer.writes_lines and (sampling is None or not target.sampled)
+        """Whether callers encode a part of what waits."""
         self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
         self._retry = ExportRetry(target, stats, self._losses, self._lock)
@@ -113,108 +108,86 @@ class Pipeline:
         """Whether spans are left on disk that the transport accepts."""
         self._given_up = 0
         self._requests = FlushRequests()
-        self._due = NEVER
-        """When the thread is late, in nanoseconds since the Unix epoch, the clock of span ends."""
 
     # What recording calls.
 
-    def take(self, span: EndedSpan) -> None:
+    def take(self, span: Ended) -> None:
         """Take an ended span of a session with one pipeline; the fast path of `put`."""
         if not self.easy:
             self._owner.ended(span)
             return
-        arrival = self._arrival(span)
-        self._inbox.append(arrival)
-        self._inbox_bytes += arrival.size  # a lost update is made good when the inbox is emptied
-        needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due or not self.easy
-        if needs_check and not self._check_capacity(span):
-            self.hold_up(span, clock.seconds())
+        frame = span.frame()
+        if not self.put(frame):
+            self.hold_up(frame, clock.seconds())
 
-    def put(self, span: EndedSpan, *, last: bool = False) -> bool:
+    def put(self, frame: Frame, *, last: bool = False) -> bool:
         """
         Take an ended span and return whether the buffer has space; if not, the caller calls `hold_up`.
 
         A `last` span is taken while the session closes, and needs no space.
         """
         if self.easy and not last:
-            arrival = self._arrival(span)
-            self._inbox.append(arrival)
-            self._inbox_bytes += arrival.size  # a lost update is made good when the inbox is emptied
-            needs_check = self._inbox_bytes >= self._room or (span._end_time or 0) > self._due
-            if needs_check or not self.easy:  # which may have changed by now
-                return self._check_capacity(span)
-            return True
-        trace_id, last = span.trace_id, last or _here.writes
-        wanted = self._sampler is not None and self._sampler.judge(span)
-        arrival = self._arrival(span)
+            self._inbox.append(frame)
+            self._inbox_bytes += len(frame)  # a lost update is made good when the inbox is emptied
+            if self._inbox_bytes < self._room and self.easy:  # which may have changed by now
+                return True
+            return self._check_capacity(frame)
+        trace_id, last = frame.trace_id, last or _here.writes
         with self._lock:
-            self._stats.taken += 1
             if self._closed or (self._closing and not last):
-                self._losses.leave(trace_id, [span], "session_closed")
+                self._stats.taken += 1
+                self._losses.leave(trace_id, [frame], "session_closed")
                 return True
             if trace_id in self._losses:
-                self._losses.add(trace_id, [span])
+                self._stats.taken += 1
+                self._losses.add(trace_id, [frame])
                 return True
-            admitted: Sequence[Arrival] = (arrival,)
-            if self._sampler is not None:
-                admitted = self._sampler.admit(span, wanted=wanted)
-            for each in admitted:
-                self._stats.taken -= 1  # it is counted when the inbox is emptied
-                self._inbox.append(each)  # one step: a signal's handler may flush before or after it
-                self._inbox_bytes += each.size
-            return self._check_capacity(span, is_exempt=last or not admitted)
+            self._inbox.append(frame)  # one step: a signal's handler may flush before or after it
+            self._inbox_bytes += len(frame)
+            return self._check_capacity(frame, is_exempt=last)
 
-    def _arrival(self, span: EndedSpan) -> Arrival:
-        """Return the span as a frame where the transport takes frames."""
-        if self._takes_frames and isinstance(span, RecordingSpan) and not may_be_packed(span):
-            return span.frame() or span
-        return span
-
-    def _check_capacity(self, span: EndedSpan, *, is_exempt: bool = False) -> bool:
+    def _check_capacity(self, frame: Frame, *, is_exempt: bool = False) -> bool:
         """Wake the thread if needed and return whether the buffer has space for a span."""
         with self._lock:
             if not self._awake or self._inbox_bytes > URGENT_BYTES:
                 self.wake()
             fits = self._fits() or is_exempt or _here.writes or self._thread is None
-            if fits and span.is_last and self._waited:
-                self._waited.pop(span.trace_id, None)
+            if fits and frame.is_last and self._waited:
+                self._waited.pop(frame.trace_id, None)
             if self._closed:  # by another thread, or a signal's handler, just now
                 self._give_up()
             self._ease()
-            is_much = self._takes_frames and self._stats.waiting_bytes > RELIEF_BYTES
+            is_much = self._relieves and self._stats.waiting_bytes > RELIEF_BYTES
             part = self._part() if is_much and self._relieved < len(self._inbox) else None
             alone = self._thread is None and not _here.writes and self._hurried()
-            is_late = self._thread is not None and not _here.writes and self._is_late()
         if alone:
             self._write()
         elif part is not None:
             self._relieve(*part)
-        elif is_late:
-            self._yield_gil()
         return fits
 
-    def _part(self) -> tuple[int, Sequence[Arrival]] | None:
-        """Return how often the inbox was emptied, and its next arrivals to encode. Called under the lock."""
+    def _part(self) -> tuple[int, Sequence[Frame]] | None:
+        """Return how often the inbox was emptied, and its next spans to encode. Called under the lock."""
         if self._relieving or _here.writes:
             return None
         self._relieving = True
-        part: list[Arrival] = []
+        part: list[Frame] = []
         size, place, count = 0, self._relieved, len(self._inbox)
         while size < PART_BYTES and place < count:
             part.append(self._inbox[place])
-            size += part[-1].size
+            size += len(part[-1])
             place += 1
-        return self._gathers, part
+        return self._drains, part
 
-    def _relieve(self, gathers: int, part: Sequence[Arrival]) -> None:
-        """Encode arrivals of the inbox, which stay there meanwhile."""
+    def _relieve(self, drains: int, part: Sequence[Frame]) -> None:
+        """Encode spans of the inbox, which stay there meanwhile."""
         try:
-            frames = encoder.encoded(part)
+            encoded = frames.encoded(part)
             with self._lock:
-                if self._gathers != gathers:  # the inbox was emptied meanwhile
+                if self._drains != drains:  # the inbox was emptied meanwhile
                     return
-                for place, frame in enumerate(frames or (), self._relieved):
-                    self._inbox_bytes += frame.size - self._inbox[place].size
+                for place, frame in enumerate(encoded, self._relieved):
+                    self._inbox_bytes += len(frame) - len(self._inbox[place])
                     self._inbox[place] = frame
                 self._relieved += len(part)
         except Exception as error:  # the background thread finds out why
@@ -222,46 +195,22 @@ class Pipeline:
         finally:
             self._relieving = False
 
-    def _is_late(self) -> bool:
-        """
-        Whether the thread is late; at most once per `PACE`. Called under the lock.
-
-        It is not late while it waits for the encoding process: yielding would not help.
-        """
-        now = clock.wall()
-        if now <= self._due:
-            return False
-        self._due = now + PACE
-        return not encoder.is_waiting()
-
-    def _yield_gil(self) -> None:
-        """
-        Yield the GIL to the background thread.
-
-        A caller that releases the GIL often for a microsecond, as NumPy does when it draws a random number,
-        starves the thread: each release resets the switch interval, so the thread never requests the GIL.
-        """
-        clock.sleep(BREATH * min(max(self._inbox_bytes / URGENT_BYTES, 1.0), BREATHS))
-
     def _ease(self) -> None:
         """Update `easy`. Called under the lock."""
         self.easy = (
-            self._awake
-            and self._thread is not None
-            and self._sampler is None
-            and not (self._closing or self._closed or self._waited)
+            self._awake and self._thread is not None and not (self._closing or self._closed or self._waited)
         )
 
-    def hold_up(self, span: EndedSpan, since: float) -> None:
+    def hold_up(self, frame: Frame, since: float) -> None:
         """
         Block until the buffer has space, up to `max_block_seconds` per episode; else drop the episode.
 
         `since` is the monotonic time when the caller was first blocked: other transports' waits count too.
         """
-        trace_id = span.trace_id
+        trace_id = frame.trace_id
         with self._lock:
             fits = self._throttle(trace_id, since)
-            if span.is_last:
+            if frame.is_last:
                 self._waited.pop(trace_id, None)
         if not fits:
             self._losses.log()
@@ -272,8 +221,6 @@ class Pipeline:
             return
         with self._changed:
             if not self._closed and (not self._awake or self._hurried()):
-                late = LATE if not self._awake else LATE_IF_URGENT
-                self._due = min(self._due, clock.wall() + late)
                 self._awake = self._start()
                 self._ease()
                 self._changed.notify_all()
@@ -344,9 +291,7 @@ class Pipeline:
         with self._lock:
             if self._preparing:  # filtering hangs: unfiltered spans must not be written
                 return
-            self._gather()
-            fresh, self._gathered = self._gathered, SpanQueue()
-            self._preparing = fresh
+            fresh = self._drain()
         self._prepare(fresh)
         self._retry.take_back()
         self._retry.spill()
@@ -365,11 +310,11 @@ class Pipeline:
         return self._weigh() <= self.buffer_bytes or self._closing
 
     def _weigh(self) -> int:
-        others = self._gathered.bytes + self._preparing.bytes + self._retry.bytes
+        others = self._preparing_bytes + self._retry.bytes
         free = self.buffer_bytes - others
         if self._inbox_bytes <= URGENT_BYTES:
             self._room = min(URGENT_BYTES, free)
-        elif self._takes_frames:
+        elif self._relieves:
             self._room = min(max(RELIEF_BYTES - others, self._inbox_bytes + PART_BYTES), free)
         else:
             self._room = free
@@ -384,8 +329,7 @@ class Pipeline:
         self._waited[trace_id], self.easy = waited + now - since, False
         self._stats.blocked_seconds += now - started
         if not fits:
-            self._gather()
-            lost = self._retry.queue.drop(trace_id) + self._gathered.drop(trace_id)
+            lost = self._retry.queue.drop(trace_id) + self._drop(trace_id)
             if lost:
                 self._waited.pop(trace_id)
                 self._losses.add(trace_id, lost, self._retry.spool_cause or "buffer_full")
@@ -403,19 +347,36 @@ class Pipeline:
             encoder.hurry(helper_seconds)
         return found
 
-    def _gather(self) -> None:
-        """Move spans from the inbox to the queue; a signal handler may do so at any time."""
-        next_arrival, stats = self._inbox.popleft, self._stats
-        self._gathers += 1
+    def _drain(self) -> deque[Frame]:
+        """Take all spans from the inbox to prepare them; a signal handler may do so at any time."""
+        fresh = self._preparing = deque(self._taken())
+        self._preparing_bytes = sum(map(len, fresh))
+        return fresh
+
+    def _drop(self, trace_id: int) -> list[Frame]:
+        """Remove and return the spans of a trace from the inbox."""
+        dropped: list[Frame] = []
+        for frame in self._taken():
+            if frame.trace_id == trace_id:
+                dropped.append(frame)
+            else:
+                self._stats.taken -= 1
+                self._inbox.append(frame)
+                self._inbox_bytes += len(frame)
+        return dropped
+
+    def _taken(self) -> Iterator[Frame]:
+        """Take the spans that are in the inbox now, and count them."""
+        self._drains += 1
         self._relieved = 0
         for _ in range(len(self._inbox)):
             try:
-                arrival = next_arrival()
-            except IndexError:  # such a handler took the rest
+                frame = self._inbox.popleft()
+            except IndexError:  # a signal's handler took the rest
                 break
-            stats.taken += 1
-            self._inbox_bytes -= arrival.size
-            self._gathered.add(arrival)
+            self._stats.taken += 1
+            self._inbox_bytes -= len(frame)
+            yield frame
         if not self._inbox:
             self._inbox_bytes = 0
 
@@ -444,7 +405,7 @@ class Pipeline:
             return not self._closing
 
     def _hurried(self) -> bool:
-        much = self._inbox_bytes + self._gathered.bytes > URGENT_BYTES and not self._retry.failing
+        much = self._inbox_bytes > URGENT_BYTES and not self._retry.failing
         return much or self._is_behind or self._closing or self._requests.is_pending
 
     def _write(self) -> None:
@@ -452,13 +413,10 @@ class Pipeline:
         with self._turn():
             with self._lock:  # before gathering, so that a wake from here on counts
                 self._awake = self.easy = False
-                self._due = NEVER
             self._quietly(self._owner.mark)
             with self._changed:
                 ticket = self._requests.last
-                self._gather()
-                fresh, self._gathered = self._gathered, SpanQueue()
-                self._preparing = fresh
+                fresh = self._drain()
                 self._weigh()
             self._prepare(fresh)
             is_done = self._export()
@@ -496,37 +454,48 @@ class Pipeline:
                     return not self._retry.has_own
         return True
 
-    def _prepare(self, fresh: SpanQueue) -> None:
-        """Filter and pack new spans, then queue them for export."""
-        for trace_id in fresh.traces:
-            self._arrange(fresh, trace_id)
+    def _prepare(self, fresh: deque[Frame]) -> None:
+        """Sample, filter and pack new spans, then queue them for export, trace by trace."""
+        if self._sampler is not None:
+            self._sample(self._sampler, fresh)
+        prepared = [(trace_id, spans, self._prepared(spans)) for trace_id, spans in traces(fresh).items()]
         with self._lock:
-            if fresh is self._preparing:  # else it took so long that it was given up
-                self._preparing = SpanQueue()
-                for trace_id in fresh.traces if self._losses else ():
-                    if trace_id in self._losses:
-                        self._losses.add(trace_id, fresh.drop(trace_id))
-                self._retry.queue.extend(fresh)
+            if fresh is not self._preparing:  # it took so long that it was given up
+                return
+            self._preparing, self._preparing_bytes = deque(), 0
+            for trace_id, spans, found in prepared:
+                if isinstance(found, Exception):
+                    self._leave_out(trace_id, spans, found)
+                    continue
+                self._stats.taken += len(found) - len(spans)
+                if trace_id in self._losses:
+                    self._losses.add(trace_id, found)
+                else:
+                    self._retry.queue.extend(found)
 
-    def _arrange(self, fresh: SpanQueue, trace_id: int) -> None:
-        """Filter and pack the spans of one trace; an error drops them."""
-        spans = fresh.of(trace_id)
+    def _sample(self, sampler: TailSampler, fresh: deque[Frame]) -> None:
+        """Replace new spans with those that are to be exported."""
+        for _ in range(len(fresh)):
+            wanted = sampler.judge(fresh[0])
+            with self._lock:
+                if fresh is not self._preparing:
+                    return
+                fresh.extend(sampler.admit(fresh.popleft(), wanted=wanted))
+
+    def _prepared(self, spans: Sequence[Frame]) -> Sequence[Frame] | Exception:
+        """Filter and pack the spans of one trace; return the error if that fails."""
         try:
-            found = self._preparer(spans)
+            return self._preparer(spans)
         except Exception as error:
             raise_interrupt(error)
-            if not self._stats.lost["withholding_failed"]:
-                what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"
-                log.error(what, self.address, traced(error))
-            with self._lock:
-                if fresh is self._preparing:
-                    self._losses.add(trace_id, fresh.drop(trace_id), "withholding_failed")
-            return
-        if found is not spans:
-            with self._lock:
-                if fresh is self._preparing:
-                    self._stats.taken += len(found) - len(spans)
-                    fresh.replace(trace_id, found)
+            return error
+
+    def _leave_out(self, trace_id: int, spans: Sequence[Frame], error: Exception) -> None:
+        """Drop spans that can't be filtered."""
+        if not self._stats.lost["withholding_failed"]:
+            what = "mttp: filtering an episode for %s failed, and the episode is dropped: %s"
+            log.error(what, self.address, traced(error))
+        self._losses.add(trace_id, spans, "withholding_failed")
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -575,16 +544,13 @@ class Pipeline:
     def _give_up(self) -> None:
         """Count the remaining spans as lost: `session_closed` if there was no time for them."""
         with self._changed:
-            self._gather()
-            left = self._retry.give_up()
-            left.extend(self._preparing)
-            left.extend(self._gathered)
-            self._preparing, self._gathered = SpanQueue(), SpanQueue()
+            left = traces([*self._retry.give_up(), *self._preparing, *self._taken()])
+            self._preparing, self._preparing_bytes = deque(), 0
             self._given_up += len(left)
             cause = "write_failed" if self._retry.failing else "session_closed"
             cause = self._retry.spool_cause or cause
-            for trace_id in left.traces:
-                self._losses.leave(trace_id, left.drop(trace_id), cause)
+            for trace_id, spans in left.items():
+                self._losses.leave(trace_id, spans, cause)
             if self._sampler is not None:
                 self._sampler.close()
             self._weigh()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import cast
+from dataclasses import replace
 
 from mttp.codec import episodes
 from mttp.codec.withholding import Withholding
-from mttp.otlp.spans import Arrival, EndedSpan
+from mttp.otlp import frames
+from mttp.otlp.frames import Frame
 from mttp.otlp.step_columns import packed, spread
 from mttp.transports.export_target import ExportTarget
 from mttp.transports.pipeline.content_filter import ContentFilter
@@ -22,32 +22,23 @@ class SpanPreparer:
     def __init__(self, target: ExportTarget, fault: Callable[[str, str], None]) -> None:
         """`fault(kind, detail)` is called for each value on which `redact` raised."""
         has_filter = target.withholding != Withholding()
-        changes_spans = has_filter or target.names_outcomes or not target.takes_columns
-        self.takes_frames = target.takes_frames and not changes_spans
-        """Whether it needs nothing of a span but that it has ended."""
+        self.writes_lines = target.writes_lines and target.takes_frames and not has_filter
+        """Whether the transport writes the JSON of unchanged spans."""
         self._takes_columns = target.takes_columns
         self._content_filter = ContentFilter(target.withholding, fault) if has_filter else None
         self._names_outcomes = target.names_outcomes
 
-    def __call__(self, spans: Sequence[Arrival]) -> Sequence[Arrival]:
-        """Return the spans to export; the list itself if nothing changes."""
-        if self.takes_frames:
-            return packed(spans, takes_columns=self._takes_columns)
-        found = cast("list[EndedSpan]", spans)
-        found = found if self._takes_columns else spread(found)
+    def __call__(self, spans: Sequence[Frame]) -> Sequence[Frame]:
+        """Return the spans to export; the same sequence if nothing changes."""
+        found = spans if self._takes_columns else spread(spans)
         if self._content_filter is not None:
             found = list(map(self._content_filter, found))
         arranged = packed(found, takes_columns=self._takes_columns)
-        if self._names_outcomes:
-            return list(map(_with_outcome, cast("list[EndedSpan]", arranged)))
-        return arranged
+        return list(map(_with_outcome, arranged)) if self._names_outcomes else arranged
 
 
-def _with_outcome(span: EndedSpan) -> EndedSpan:
+def _with_outcome(frame: Frame) -> Frame:
     """Return the span, or a copy whose name says an episode's outcome or a step's index."""
-    name = episodes.telling_name(span.name, span.values)
-    if name == span.name:
-        return span
-    named = copy.copy(span)
-    named._name = name
-    return named
+    record = frames.record(frame)
+    name = episodes.telling_name(record.name, record.attributes)
+    return frame if name == record.name else frames.changed(frame, replace(record, name=name))

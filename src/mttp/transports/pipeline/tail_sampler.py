@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from types import MappingProxyType
+from dataclasses import replace
 
-from opentelemetry.trace import TraceState
-
-from mttp.otlp.spans import EndedSpan
+from mttp.otlp import frames
+from mttp.otlp.frames import Frame
 from mttp.semconv import attributes as a
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import TransportStats
@@ -36,25 +35,29 @@ class TailSampler:
         """Approximate bytes held."""
         self._sampling = sampling
         self._stats = stats
-        self._held: OrderedDict[int, list[EndedSpan]] = OrderedDict()
+        self._held: OrderedDict[int, list[Frame]] = OrderedDict()
         self._verdicts: OrderedDict[int, bool] = OrderedDict()
 
-    def judge(self, span: EndedSpan) -> bool:
+    def judge(self, span: Frame) -> bool:
         """Whether a rule keeps the episode that ends with this span. Called without the lock."""
         if not span.is_last or (span.is_sampled and not span.of_episode):
             return False
-        held = list(self._held.get(span.trace_id, ()))
-        return self._sampling.wants([MappingProxyType(each.values) for each in [*held, span]])
+        held = self._held.get(span.trace_id, ())
+        return self._sampling.wants([frames.record(each).attributes for each in [*held, span]])
 
-    def admit(self, span: EndedSpan, *, wanted: bool) -> Sequence[EndedSpan]:
-        """Return the spans to export now that `span` has ended; `wanted` is the result of `judge`."""
+    def admit(self, span: Frame, *, wanted: bool) -> Sequence[Frame]:
+        """
+        Return the spans to export now that `span` has ended; `wanted` is the result of `judge`.
+
+        Called under the lock of the counters.
+        """
         trace_id = span.trace_id
         if span.is_sampled and not (span.of_episode and self._sampling.keep):
             return (self._stating(span, wanted=False),)
         if trace_id in self._verdicts:
             return (span,) if span.is_sampled else self._decide([span], wanted=self._verdicts[trace_id])
         self._held.setdefault(trace_id, []).append(span)
-        self.bytes += span.size
+        self.bytes += len(span)
         if span.is_last:
             spans = self._settle(trace_id, wanted=wanted)
             return (self._stating(span, wanted=wanted),) if span.is_sampled else spans
@@ -62,29 +65,32 @@ class TailSampler:
             self._settle(next(iter(self._held)), wanted=False)
         return (span,) if span.is_sampled else ()
 
-    def _stating(self, span: EndedSpan, *, wanted: bool) -> EndedSpan:
+    def _stating(self, span: Frame, *, wanted: bool) -> Frame:
         """Return the span, with the share of the episode if it is the root of one."""
-        if span.parent is not None or not span.of_episode:
+        if not (span.is_last and span.of_episode):
             return span
-        run_id, group = str(span.values.get(a.RUN_ID, "")), span.values.get(a.GROUP_ID)
+        record = frames.record(span)
+        if record.parent_id:
+            return span
+        run_id, group = str(record.attributes.get(a.RUN_ID, "")), record.attributes.get(a.GROUP_ID)
         state = self._sampling.state(span.trace_id, run_id=run_id, group=group, wanted=wanted)
-        return span.with_trace_state(TraceState([("ot", state)]))
+        return frames.changed(span, replace(record, trace_state=f"ot={state}"))
 
     def close(self) -> None:
         """Drop all held spans."""
         while self._held:
             self._settle(next(iter(self._held)), wanted=False)
 
-    def _settle(self, trace_id: int, *, wanted: bool) -> Sequence[EndedSpan]:
+    def _settle(self, trace_id: int, *, wanted: bool) -> Sequence[Frame]:
         """Decide on an episode; its later spans follow the same decision."""
         self._verdicts[trace_id] = wanted
         if len(self._verdicts) > REMEMBERED:
             self._verdicts.popitem(last=False)
         spans = self._held.pop(trace_id)
-        self.bytes -= sum(span.size for span in spans)
+        self.bytes -= sum(map(len, spans))
         return () if spans[0].is_sampled else self._decide(spans, wanted=wanted)
 
-    def _decide(self, spans: list[EndedSpan], *, wanted: bool) -> Sequence[EndedSpan]:
+    def _decide(self, spans: list[Frame], *, wanted: bool) -> Sequence[Frame]:
         if wanted:
             return [self._stating(span, wanted=True) for span in spans]
         self._stats.taken -= len(spans)

@@ -12,8 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from mttp.errors import ReadError, TransportError
 from mttp.model import ids
 from mttp.model.spans import SpanRecord
+from mttp.otlp.frames import Frame
 from mttp.otlp.http_client import HttpClient, NoReply
-from mttp.otlp.spans.span_records import Restored
+from mttp.otlp.spans.span_records import framed
 from mttp.reading.stores import Store
 from mttp.transports.otlp import OtlpTransport
 from mttp.transports.otlp.http_answers import otlp_answer
@@ -107,7 +108,7 @@ class Probe:
 
     def _send(self, case: ProbeCase) -> str:
         """Send a case, repeatedly if the receiver is busy; return the answer."""
-        spans: Sequence[ReadableSpan] = [Restored(span) for span in case.spans]
+        spans: Sequence[ReadableSpan | Frame] = list(map(framed, case.spans))
         end = monotonic() + RETRY_SECONDS
         while True:
             try:
