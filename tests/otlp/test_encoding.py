@@ -23,6 +23,7 @@ import mttp
 from mttp.codec.profiles import full, packed
 from mttp.otlp.encoding import encoder
 from mttp.otlp.json import encode_records
+from mttp.otlp.json_decode import decode_line
 from mttp.otlp.processes import FAILED, Process, ProcessLostError, can_start
 from mttp.otlp.protobuf import encode_span
 from mttp.otlp.spans.span_records import EndedSpan, framed, record
@@ -75,15 +76,24 @@ def test_few_spans_stay_here(helped: encoder._Encoding) -> None:
     assert helped._spent > 0
 
 
+def span_ids(spans: Sequence[ReadableSpan]) -> list[str]:
+    """Their ids, in order."""
+    return [record(span).span_id for span in spans]
+
+
 def test_a_value_that_can_not_travel_stays_here(helped: encoder._Encoding) -> None:
     """
-    The whole segment does.
+    Its frame is JSON by now, and comes first.
     """
     spans = played()
     odd = record(spans[3], full)
     spans[3] = EndedSpan(replace(odd, attributes={**odd.attributes, "odd": "\ud800"}))
 
-    assert here(spans) == encoder.lines(list(map(framed, spans)))
+    found = encoder.lines(list(map(framed, spans)))
+
+    assert span_ids([spans[3], *spans[:3], *spans[4:]]) == [
+        each.span_id for line in found.splitlines() for each in decode_line(line)
+    ]
     assert helped._helper is not None
 
 

@@ -26,6 +26,7 @@ TRANSITIONS: Final = "mttp.pending.transitions"
 """The name of an environment's steps in columns: the arguments of `transitions.attributes`."""
 
 _GROUPS: Final = frozenset({TOKENS, TRANSITIONS})
+_LATE: Final = _GROUPS | {a.ENV_RNG_SHA256}
 
 
 def is_pending(key: str, value: object) -> bool:
@@ -34,8 +35,10 @@ def is_pending(key: str, value: object) -> bool:
     return kind is msgspec.Raw or key in _GROUPS or (key == a.ENV_RNG_SHA256 and kind is bytes)
 
 
-def encoded(attributes: Mapping[str, Any]) -> dict[str, Plain]:
-    """Return all attributes, encoded."""
+def encoded(attributes: Mapping[str, Any]) -> Mapping[str, Plain]:
+    """Return all attributes, encoded; the mapping itself if none is pending."""
+    if _LATE.isdisjoint(attributes) and msgspec.Raw not in map(type, attributes.values()):
+        return attributes
     found: dict[str, Plain] = {}
     for key, value in attributes.items():
         if not is_pending(key, value):

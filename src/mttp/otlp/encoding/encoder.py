@@ -52,7 +52,10 @@ _OFF = ("off", "0", "false")
 
 
 def lines(given: Sequence[Frame]) -> bytes:
-    """Encode frames as OTLP JSON lines, arrays packed."""
+    """Encode frames as OTLP JSON lines, arrays packed; those that are JSON by now come first."""
+    waiting = [frame for frame in given if not frame.is_encoded]
+    if len(waiting) < len(given):
+        return frames.lines([frame for frame in given if frame.is_encoded]) + lines(waiting)
     content = _encoding.by_helper(LINES, given)
     if content is None:
         with _encoding:
