@@ -950,6 +950,20 @@ def test_a_users_own_exporter_gets_real_spans() -> None:
     assert (found.start_time or 0) <= (found.end_time or 0)
 
 
+@pytest.mark.parametrize("ratio", [0.0, 1.0])
+def test_a_users_own_exporter_is_told_what_is_sampled(ratio: float) -> None:
+    """
+    It gets every episode, with the flag of its trace.
+    """
+    exporter = InMemorySpanExporter()
+    with mttp.configure(exporter, sampling=mttp.Sampling(ratio)):
+        play()
+
+    (root,) = [span for span in exporter.get_finished_spans() if span.name == "episode"]
+    assert root.context is not None
+    assert bool(ratio) is root.context.trace_flags.sampled
+
+
 def test_the_sdks_console_exporter_prints_every_span() -> None:
     """
     Even one that holds bytes, NaN, maps and nothing.

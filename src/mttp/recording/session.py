@@ -443,7 +443,7 @@ def _redactor(
 
     def view(span: ReadableSpan) -> ReadableSpan:
         frame = span.frame() if isinstance(span, RecordingSpan) else foreign(span, [], origin)
-        shown = EndedSpan(record(redacted(frame), full))
+        shown = EndedSpan(record(redacted(frame), full), is_sampled=frame.is_sampled)
         shown.is_timed = getattr(span, "is_timed", True)
         return shown
 

@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceState
+from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags, TraceState
 from typing_extensions import Self
 
 from mttp.codec.plain import Faults
@@ -29,6 +29,7 @@ from mttp.semconv import attributes as a
 
 __all__ = ["EndedSpan", "foreign", "framed", "record"]
 
+_UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
 _KINDS = {number: kind for kind, number in KINDS.items()}
 
 
@@ -38,7 +39,9 @@ class EndedSpan(ReadableSpan):
     is_timed = True
     """Whether start and end are its own, and not those of the whole episode or batch."""
 
-    def __init__(self, record: SpanRecord) -> None:
+    def __init__(self, record: SpanRecord, *, is_sampled: bool = True) -> None:
+        """`is_sampled` is whether its trace is sampled, which records do not say."""
+        self._is_sampled = is_sampled
         self.record = record
         """The record; its attributes may be numpy arrays."""
         self.trace_id = int(record.trace_id, 16)
@@ -47,7 +50,7 @@ class EndedSpan(ReadableSpan):
         parent = _context(self.trace_id, record.parent_id, is_remote=bool(record.flags & 0x200))
         super().__init__(
             record.name,
-            _context(self.trace_id, record.span_id, state),
+            _context(self.trace_id, record.span_id, state, flags=SAMPLED if is_sampled else _UNSAMPLED),
             parent if record.parent_id else None,
             _resource(record.scope),
             _shown(record.attributes),
@@ -68,7 +71,7 @@ class EndedSpan(ReadableSpan):
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Return the span with other attributes."""
-        return type(self)(replace(self.record, attributes=values))
+        return type(self)(replace(self.record, attributes=values), is_sampled=self._is_sampled)
 
     @property
     def dropped_attributes(self) -> int:
@@ -96,9 +99,14 @@ def _shown(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _context(
-    trace_id: int, span_id: str, state: TraceState | None = None, *, is_remote: bool = False
+    trace_id: int,
+    span_id: str,
+    state: TraceState | None = None,
+    *,
+    is_remote: bool = False,
+    flags: TraceFlags = SAMPLED,
 ) -> SpanContext:
-    return SpanContext(trace_id, int(span_id or "0", 16), is_remote, SAMPLED, state)
+    return SpanContext(trace_id, int(span_id or "0", 16), is_remote, flags, state)
 
 
 def _event(event: spans.SpanEvent) -> Event:

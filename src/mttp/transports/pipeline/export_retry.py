@@ -216,7 +216,7 @@ class ExportRetry:
         given: Sequence[Any] = spans
         try:
             if not self._target.takes_frames:
-                given = [EndedSpan(record(frame)) for frame in spans]
+                given = [EndedSpan(record(frame), is_sampled=frame.is_sampled) for frame in spans]
             taken = self._target.transport.export(given) is SpanExportResult.SUCCESS
         except PartialExport as refused:
             named = set(map(id, refused.kept))
