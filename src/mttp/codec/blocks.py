@@ -39,6 +39,7 @@ __all__ = [
     "rows",
     "times",
     "unpack",
+    "values_of",
     "with_rows",
 ]
 
@@ -266,6 +267,16 @@ def rows(values: Mapping[str, Plain]) -> list[dict[str, Plain]]:
         for position, entry in zip(at, _entries(stored, dtype, shape, which, len(at)), strict=True):
             by_step[position] |= {key: entry, **described}
     return by_step
+
+
+def values_of(values: Mapping[str, Plain], key: str) -> Any:
+    """Return an attribute of the steps of a block that have it, as an array where that was recorded."""
+    for name, dtype, shape, which in json.loads(values.get(a.STEPS_LAYOUT) or "[]"):
+        if name == key and (stored := values.get(_PREFIX + key)) is not None:
+            count = len(which) if isinstance(which, list) else values[a.STEPS_COUNT]
+            entries = _entries(stored, dtype, shape, which, count)
+            return entries if isinstance(entries, np.ndarray) else [*entries]
+    return []
 
 
 def times(values: Mapping[str, Plain]) -> list[tuple[int, int]]:

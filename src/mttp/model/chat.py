@@ -24,6 +24,7 @@ __all__ = [
     "requests",
     "seen",
     "speaker",
+    "text_of",
     "to_json",
     "tool_calls",
 ]
@@ -132,6 +133,18 @@ def message_text(message: Message) -> str:
     if isinstance(message.get("refusal"), str):
         lines.append(f"(refuses) {message['refusal']}")
     return "\n".join(filter(None, lines))
+
+
+def text_of(value: object) -> str | None:
+    """Return the text of an action or observation: a text or chat messages; None of anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return text_of(value.get("content")) if "content" in value else text_of(value.get("text"))
+    if isinstance(value, (list, tuple)) and value:
+        parts = [text_of(part) for part in value]
+        return None if any(part is None for part in parts) else "\n".join(map(str, parts))
+    return None
 
 
 def tool_calls(message: Message) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from mttp.model.episodes import Tokens
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KlEstimates", "kl_estimates"]
+__all__ = ["KlEstimates", "kl_estimates", "log_ratio"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 
@@ -37,7 +37,7 @@ def kl_estimates(blocks: Iterable[Tokens]) -> KlEstimates | None:
 
     Tokens whose mask is 0 were not sampled and do not count.
     """
-    parts = [ratio for block in blocks if (ratio := _log_ratio(block)) is not None and len(ratio)]
+    parts = [ratio for block in blocks if (ratio := log_ratio(block)) is not None and len(ratio)]
     if not parts:
         return None
     logr = np.concatenate(parts)
@@ -46,8 +46,8 @@ def kl_estimates(blocks: Iterable[Tokens]) -> KlEstimates | None:
     return KlEstimates(k1=float(-logr.mean()), k2=float((logr**2).mean() / 2), k3=k3, tokens=len(logr))
 
 
-def _log_ratio(block: Tokens) -> Floats | None:
-    """log p_ref - log q of each sampled token, where both are known and aligned."""
+def log_ratio(block: Tokens) -> Floats | None:
+    """Return log p_ref - log q of each sampled token, where both are known and aligned."""
     if block.logprobs is None or block.ref_logprobs is None:
         return None
     if block.alignment.get("logprobs") != block.alignment.get("ref_logprobs"):

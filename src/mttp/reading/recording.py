@@ -244,6 +244,11 @@ class Recording:
             )
         return Database(self._origin.source, traces=self._origin.traces)
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether its source is known, and its episodes were not changed since."""
+        return self._origin is not None
+
     def _with_origin(self, source: Source, traces: Set[str]) -> Recording:
         object.__setattr__(self, "_origin", _Origin(source, traces))
         return self

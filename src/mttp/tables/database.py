@@ -67,7 +67,7 @@ TABLES: Final = (
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
 _BELOW: Final = (
     *("roots", "parts", "called", "effective", "played", "notes", "targets", "judgements", "marks"),
-    *("gradings", "training"),
+    *("gradings", "training", "behavior", "rewards", "scores"),
 )
 """Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')

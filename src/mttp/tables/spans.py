@@ -21,7 +21,6 @@ from mttp.codec import (
     templates,
     updates,
 )
-from mttp.codec.calls import EXECUTE_TOOL
 from mttp.codec.duplicates import copy_key, fullness
 from mttp.codec.summary_fields import FAULTS_OF_STEPS, OMISSIONS_OF_STEPS, faults, omitted, step_scorings
 from mttp.model.chat import message_lines, messages
@@ -34,6 +33,7 @@ from mttp.semconv import attributes as a
 from mttp.semconv import registry
 from mttp.semconv import spans as names
 from mttp.tables.arrow import encode
+from mttp.tables.behavior import BEHAVIOR, is_model_call, recorded_messages
 
 __all__ = [
     "CONTENT",
@@ -158,26 +158,21 @@ def _label(value: object) -> str | None:
 
 def _prompt(record: SpanRecord) -> str | None:
     """Return the text that a model was given: of a step, of the first step of a block, or of a call."""
-    if _is_model_call(record):
-        return _content_text(_message(record, a.GEN_AI_INPUT_MESSAGES))
+    if is_model_call(record):
+        return _content_text(recorded_messages(record, a.GEN_AI_INPUT_MESSAGES))
     return next(iter(_step_texts(record, content.OBSERVATION)), None)
 
 
 def _completion(record: SpanRecord) -> str | None:
     """Return the text that a model answered: of a step, of the steps of a block, or of a call."""
-    if _is_model_call(record):
-        return _content_text(_message(record, a.GEN_AI_OUTPUT_MESSAGES))
+    if is_model_call(record):
+        return _content_text(recorded_messages(record, a.GEN_AI_OUTPUT_MESSAGES))
     texts = [text for text in _step_texts(record, content.ACTION) if text is not None]
     return BETWEEN_ACTIONS.join(texts) if texts else None
 
 
 BETWEEN_ACTIONS: Final = "\n\n"
 """Separates the texts of actions and of messages."""
-
-
-def _is_model_call(record: SpanRecord) -> bool:
-    operation: str = record.attributes.get(a.GEN_AI_OPERATION_NAME, EXECUTE_TOOL)
-    return operation != EXECUTE_TOOL
 
 
 def _step_texts(record: SpanRecord, keys: content.ContentKeys) -> list[str | None]:
@@ -226,6 +221,7 @@ DERIVED: Final[dict[str, tuple[str, tuple[str, ...], Callable[[SpanRecord], Any]
     "label": ("VARCHAR", (a.ANNOTATION_VALUE,), lambda record: _label(record.attributes[a.ANNOTATION_VALUE])),
     "prompt": ("VARCHAR", (a.OBSERVATION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_INPUT_MESSAGES), _prompt),
     "completion": ("VARCHAR", (a.ACTION_VALUE, a.STEPS_LAYOUT, a.GEN_AI_OUTPUT_MESSAGES), _completion),
+    **BEHAVIOR,
 }
 """
 Columns that are computed from a span: their type, attributes that it has if it has a value, and the value.
@@ -236,6 +232,12 @@ are labels as text, and null for each other value; `label` is that of an annotat
 are the text of observation and action, or of the messages of a call of a model. `step_gradings` are the
 results of graders for the steps of a block, JSON. `fault_kinds` and `omitted_names` have the kind of each
 fault and the attribute of each omission, also those of the steps of a block.
+
+`action_text` is what the policy wrote, null beside `token_ids`, and `observation_text` what it was given
+first. `action_counts` says how often it took each integer, and `observation_low` and `observation_high` bound
+each dimension of `observation_count` vectors. `log_ratio_sums` are the sums over sampled tokens for k1, k2
+and k3 of the divergence from the reference, and the number of tokens; `entropy_sums` are the sum of the
+entropies of tokens, and the number of these.
 """
 
 CONTENT: Final = frozenset({"prompt", "completion"})
@@ -283,11 +285,11 @@ def needs_arrays(columns: Iterable[str]) -> bool:
 
 def _is_array(column: str) -> bool:
     key = column.removesuffix(NUMBER)
-    if column in DERIVED and column not in CONTENT:
+    if column in DERIVED and column not in CONTENT | BEHAVIOR.keys():
         return False
     if key in KEPT_LISTS or key == a.ANNOTATION_VALUE:  # lists among the latter are no labels, and no numbers
         return False
-    if column in CONTENT or _document_key(column):
+    if column in CONTENT | BEHAVIOR.keys() or _document_key(column):
         return True
     return column_type(column).endswith("[]") or (_is_any(key) and not _is_template(key))
 
@@ -425,7 +427,7 @@ def _document(key: str) -> Callable[[SpanRecord], str | None]:
         return lambda record: _json(content.decode(keys, record.attributes))
     if _is_text(key):
         return lambda record: _json(_parsed(record.attributes.get(key)))
-    return lambda record: _json(_message(record, key))
+    return lambda record: _json(recorded_messages(record, key))
 
 
 def _json(value: object) -> str | None:
@@ -434,13 +436,6 @@ def _json(value: object) -> str | None:
 
 def _parsed(value: object) -> object:
     return from_json(value) if isinstance(value, str) else value
-
-
-def _message(record: SpanRecord, key: str) -> object:
-    """Return an attribute of any type; other libraries write messages as JSON."""
-    value = record.attributes.get(key)
-    is_message = key in (a.GEN_AI_INPUT_MESSAGES, a.GEN_AI_OUTPUT_MESSAGES)
-    return _parsed(value) if is_message and a.RUN_ID not in record.attributes else value
 
 
 _KNOWN: Final[dict[str, tuple[frozenset[str], tuple[str, ...]]]] = {

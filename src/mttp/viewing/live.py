@@ -15,7 +15,7 @@ from mttp.tables import Database
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import Figures, figures
 from mttp.viewing.index import EpisodeIndex
-from mttp.viewing.overview import Contents, sections
+from mttp.viewing.overview import Contents, sections, with_problems
 from mttp.viewing.queries import episode_rows
 from mttp.viewing.rows import EpisodeColumn, columns, views
 from mttp.viewing.token_view import Pieces
@@ -191,7 +191,6 @@ class LivePages:
                 faults=health.faults,
                 verdicts=health.verdicts,
                 updates=updates,
-                problems=self._index.problems,
                 baseline=self._baseline_figures,
                 comparison=self._comparison,
                 diagnosis=self._diagnosis,
@@ -204,7 +203,7 @@ class LivePages:
                 "version": __version__,
                 "made": int(time.time() * 1000),
                 "sampling": self._progress(),
-                "sections": sections(contents),
+                "sections": with_problems(sections(contents), self._index.problems, health.faults),
                 "columns": [one.to_dict() for one in self._columns],
                 "views": views(database, self._columns),
             }

@@ -59,7 +59,6 @@ class Contents:
     """Number of faults by kind."""
     updates: Sequence[Mapping[str, Any]] = ()
     """The rows of `UPDATES`."""
-    problems: Sequence[Problem] = ()
     baseline: Figures | None = None
     """The episodes of the baseline."""
     comparison: Comparison | str | None = None
@@ -91,9 +90,27 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
             updates_section(charts, updates),
             groups_section(contents.episodes),
             None if has_several else of_runs,
-            problems_section(contents.problems, contents.faults),
         )
     return [each for each in made if each is not None]
+
+
+def with_problems(
+    made: Sequence[dict[str, Any]], problems: Sequence[Problem], faults: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Return sections with the problems of the recording, which the summary counts."""
+    listed = problems_section(problems, faults)
+    return [*(_warned(each, problems) if each["id"] == "summary" else each for each in made)] + (
+        [] if listed is None else [listed]
+    )
+
+
+def _warned(summary: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
+    (block,) = summary["blocks"]
+    if not problems or block["type"] != "facts":
+        return summary
+    number = fact("problems", len(problems), detail="see problems", state="warn")
+    warnings = [note(sentence, "bad") for sentence in sampled(problems)]
+    return {**summary, "blocks": [*warnings, {**block, "items": [*block["items"], number]}]}
 
 
 # The summary.
@@ -129,10 +146,7 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
     if contents.faults:
         total = sum(contents.faults.values())
         items.append(fact("faults", total, detail=counted(contents.faults), state="warn"))
-    if contents.problems:
-        items.append(fact("problems", len(contents.problems), detail="see problems", state="warn"))
-    warnings = [note(sentence, "bad") for sentence in sampled(contents.problems)]
-    return section("summary", "Summary", [*warnings, facts(items)])
+    return section("summary", "Summary", [facts(items)])
 
 
 def _counts(rows: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:

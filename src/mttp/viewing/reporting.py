@@ -17,17 +17,18 @@ import msgspec
 from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Run
 from mttp.model.version import __version__
-from mttp.reading import Recording, read
+from mttp.reading import Recording
 from mttp.reading.problems import Problem
 from mttp.reading.recording import read_without
 from mttp.reading.sources import Source
 from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
+from mttp.study.diagnosing.evidence import EVIDENCE
 from mttp.tables import Database
 from mttp.tables.summary import SUMMARY, summary_of
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import UPDATES, figures
 from mttp.viewing.html import report_html
-from mttp.viewing.overview import Contents, sections
+from mttp.viewing.overview import Contents, sections, with_problems
 from mttp.viewing.rows import cells, columns, long_texts, views
 from mttp.viewing.selection import ScoredEpisode, scored_episodes, select
 from mttp.viewing.token_view import Pieces
@@ -46,7 +47,7 @@ _MOST_TEXTS = 4_000_000
 _CHUNK = 400_000
 """Episodes are compressed together up to this number of characters of JSON."""
 _MOST_DIAGNOSED = 20_000
-"""Diagnosing reads all episodes at once: recordings with more are not diagnosed."""
+"""Recordings with more are not diagnosed: that takes longer than the rest of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -110,18 +111,14 @@ def report(
     with ExitStack() as stack:
         database = stack.enter_context(_tables(source, progress))
         base = None if baseline is None else stack.enter_context(_tables(baseline, progress))
-        database.prepare(*SUMMARY, UPDATES, content=True)
+        database.prepare(*SUMMARY, UPDATES, *EVIDENCE, content=True)
         summary = summary_of(database)
         episodes = scored_episodes(database)
-        is_whole = len(episodes) <= limit
-        if is_whole and not isinstance(source, Recording):
-            source = read(source, progress=progress)
-        diagnosis = _diagnosed(source, len(episodes))
+        diagnosis = _diagnosed(database, len(episodes))
         comparison = None if base is None else _compared(base, database, allow)
         named = _named(diagnosis, comparison)
         trace_ids, sampling = select(episodes, limit, named)
         important, _ = select(episodes, max(1, len(trace_ids) // 2), named)
-        recording = _chosen(source, trace_ids, episodes, progress)
         contents = Contents(
             episodes=database,
             runs=summary.runs,
@@ -129,24 +126,26 @@ def report(
             faults=summary.faults,
             verdicts=summary.verdicts,
             updates=database.rows(UPDATES),
-            problems=[*dict.fromkeys([*_missing(summary.problems), *recording.problems])],
             baseline=None if base is None else figures(base),
             comparison=comparison,
             diagnosis=diagnosis,
             gate=None if rules is None else gate(database, rules=rules, baseline=base),
         )
+        made = sections(contents)
         shown = columns(database)
-        overview = {
+        overview: dict[str, Any] = {
             "title": _title(summary.runs),
-            "sources": [*map(str, recording.sources), *recording.stores],
+            "sources": [*map(str, database.sources), *database.stores],
             "version": __version__,
             "made": int(time.time() * 1000),
-            "sections": sections(contents),
             "columns": [column.to_dict() for column in shown],
             "views": views(database, shown),
         }
         rows = cells(database, shown, trace_ids)
         texts = _packed(_json(long_texts(database, trace_ids)))
+    recording = _chosen(source, trace_ids, episodes, progress)
+    problems = [*dict.fromkeys([*_missing(summary.problems), *recording.problems])]
+    overview["sections"] = with_problems(made, problems, summary.faults)
     chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
     overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
     data = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
@@ -189,11 +188,11 @@ def _missing(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.kind == "missing_episodes"]
 
 
-def _diagnosed(source: Source | Recording, count: int) -> Diagnosis | str:
+def _diagnosed(database: Database, count: int) -> Diagnosis | str:
     if count > _MOST_DIAGNOSED:
         return f"the recording has {count:,} episodes; run `mttp diagnose` on it"
     try:
-        return diagnose(source)
+        return diagnose(database)
     except (ReadError, StudyError) as error:
         return str(error)
 

@@ -73,7 +73,7 @@ def dead_components(run: RunEvidence) -> Result:
 
 def missing_components(run: RunEvidence) -> Result:
     """Judge whether rewards lack a component that others have, and what these rewards lose by it."""
-    at = run.trained[[bool(run.episodes[place].reward.components) for place in run.trained]]
+    at = run.trained[[bool(run.scorings[place].components) for place in run.trained]]
     if len(at) < FEWEST_EPISODES:
         return NotJudged(reason=f"{len(at):,} rewards have components, not {FEWEST_EPISODES}")
     name = max(run.components, key=lambda name: np.isnan(run.components[name][at]).sum())

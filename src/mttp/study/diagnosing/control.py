@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from mttp.model.nesting import from_json
 from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
 from mttp.study.diagnosing.evidence import RunEvidence
@@ -43,7 +44,7 @@ ALPHA = 0.01
 
 def space_of(run: RunEvidence, which: str) -> Mapping[str, Any] | None:
     """The observation or action space of the environment of the run; None unless there is one of one kind."""
-    spaces = [run.episodes[at].env_spaces.get(which) for at in run.trained]
+    spaces = [_document(run.episodes[at].env_spaces).get(which) for at in run.trained]
     first = next((space for space in spaces if space), None)
     return first if first is not None and all(space in (None, first) for space in spaces) else None
 
@@ -61,13 +62,11 @@ def entropy_bound(run: RunEvidence) -> float | None:
 def limit_terminated(run: RunEvidence) -> Result:
     """Judge whether episodes that end at the time limit of their environment say that they terminated."""
     limits = {name: _limit(name, kwargs) for name, kwargs in _environments(run).items()}
-    at = [
-        at for at in run.trained if limits[run.episodes[at].env] and run.episodes[at].terminated is not None
-    ]
+    at = [at for at in run.trained if limits[run.episodes[at].env] and run.facts[at].terminated is not None]
     if not at:
         return NotJudged(reason="no environment with a registered time limit")
     flags = [
-        bool(run.episodes[place].terminated)
+        bool(run.facts[place].terminated)
         and not run.episodes[place].truncated
         and run.episodes[place].length == limits[run.episodes[place].env]
         for place in at
@@ -89,7 +88,13 @@ def limit_terminated(run: RunEvidence) -> Result:
 
 
 def _environments(run: RunEvidence) -> dict[str, Mapping[str, Any]]:
-    return {run.episodes[at].env: run.episodes[at].env_kwargs for at in run.trained}
+    return {run.episodes[at].env: _document(run.episodes[at].env_kwargs) for at in run.trained}
+
+
+@lru_cache(maxsize=64)
+def _document(text: str | None) -> Mapping[str, Any]:
+    document = {} if text is None else from_json(text)
+    return document if isinstance(document, Mapping) else {}
 
 
 def _limit(name: str, kwargs: Mapping[str, Any]) -> int | None:
@@ -106,7 +111,7 @@ def dead_actions(run: RunEvidence) -> Result:
     if space is None or space.get("type") != "Discrete":
         return NotJudged(reason="no discrete action space is recorded")
     start, size = int(space.get("start", 0)), int(space["n"])
-    taken = {part: _taken(run, places) for part, places in (("run", run.trained), ("last", run.recent()))}
+    taken = {part: run.taken(places) for part, places in (("run", run.trained), ("last", run.recent()))}
     total = sum(taken["run"].values())
     if total < STEPS_PER_ACTION * size:
         return NotJudged(reason=f"{total:,} recorded actions, not {STEPS_PER_ACTION} for each of {size:,}")
@@ -134,40 +139,25 @@ def dead_actions(run: RunEvidence) -> Result:
     )
 
 
-def _taken(run: RunEvidence, places: Any) -> Counter[int]:
-    actions: Counter[int] = Counter()
-    for at in places:
-        for step in run.episodes[at].steps:
-            if isinstance(step.action, (int, np.integer)) or np.shape(step.action) == (1,):
-                actions[int(np.ravel(step.action)[0])] += 1
-    return actions
-
-
 def constant_observations(run: RunEvidence) -> Result:
     """Judge whether dimensions of the observation never change."""
     space = space_of(run, "observation")
     if space is None or space.get("type") != "Box" or len(space.get("shape", ())) != 1:
         return NotJudged(reason="no vectors are observed")
     size = int(space["shape"][0])
-    seen = [
-        np.asarray(step.observation, dtype=float)
-        for at in run.trained
-        for step in run.episodes[at].steps
-        if step.observation is not None and np.shape(step.observation) == (size,)
-    ]
-    if len(seen) < STEPS_PER_ACTION:
-        return NotJudged(reason=f"{len(seen):,} recorded observations, not {STEPS_PER_ACTION}")
-    values = np.array(seen)
-    constant = np.flatnonzero(values.min(axis=0) == values.max(axis=0))
+    low, high, number = run.observed(size)
+    if number < STEPS_PER_ACTION:
+        return NotJudged(reason=f"{number:,} recorded observations, not {STEPS_PER_ACTION}")
+    constant = np.flatnonzero(low == high)
     if not len(constant):
-        return Cleared(evidence=f"each of {size:,} dimensions varies (n={len(values):,} steps)")
-    listed = ", ".join(f"{at} ({values[0, at]:g})" for at in constant[:5])
+        return Cleared(evidence=f"each of {size:,} dimensions varies (n={number:,} steps)")
+    listed = ", ".join(f"{at} ({low[at]:g})" for at in constant[:5])
     return DiagnosisFinding(
         severity="medium" if 2 * len(constant) >= size else "low",
-        evidence=f"{len(constant):,} of {size:,} dimensions never change: {listed} (n={len(values):,} steps)",
+        evidence=f"{len(constant):,} of {size:,} dimensions never change: {listed} (n={number:,} steps)",
         confidence=CERTAIN,
         value=float(len(constant)),
-        n=len(values),
+        n=number,
         method="dimensions of the observation with one value, counted",
         episodes=run.examples(run.recent()),
     )
@@ -242,7 +232,7 @@ def _scale(run: RunEvidence) -> float:
 
 def seed_collapse(run: RunEvidence) -> Result:
     """Judge whether this run ends far below the other runs of the source."""
-    name = run.episodes[0].run_id
+    name = run.episodes[0].run
     gap = seed_gap(run.levels, name)
     if gap is None:
         return NotJudged(reason=f"fewer than 3 runs of one environment with {3 * FEWEST} episodes each")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from mttp.otlp.streams import Progress
-from mttp.reading import Recording, read
+from mttp.reading import Recording
 from mttp.reading.completeness import sampled
 from mttp.reading.sources import Source
 from mttp.study.diagnosing import components, control, grading, hacking, learning, policy, tasks
-from mttp.study.diagnosing.evidence import RunEvidence, evidence_of
+from mttp.study.diagnosing.evidence import EVIDENCE, RunEvidence, evidence_of
 from mttp.study.diagnosing.false_alarms import FALSE_ALARM_METHOD, FALSE_ALARMS
 from mttp.study.diagnosing.reading import reading_of, stopping
 from mttp.study.diagnosis import SEVERITIES, Cleared, Diagnosis, DiagnosisFinding, NotJudged
+from mttp.tables import Database
+from mttp.tables.completeness import complete_runs
+from mttp.tables.values import RecordingSpans
 
 __all__ = ["DETECTORS", "Detector", "diagnose"]
 
@@ -77,7 +81,7 @@ def _has_components(run: RunEvidence) -> bool:
 
 def _has_updates(*fields: str) -> Callable[[RunEvidence], bool]:
     """Whether an update has one of the fields."""
-    return lambda run: any(getattr(update, name) is not None for update in run.updates for name in fields)
+    return lambda run: any(update[name] is not None for update in run.updates for name in fields)
 
 
 def _has_divergence(run: RunEvidence) -> bool:
@@ -293,7 +297,7 @@ DETECTORS: Final = (
 
 
 def diagnose(
-    source: Source | Recording,
+    source: Source | Recording | Database,
     *,
     quality: str | None = None,
     run: str | None = None,
@@ -302,7 +306,7 @@ def diagnose(
     """
     Diagnose a training run: reward hacking, collapse, drift, leakage and others.
 
-    `source` is what `mttp.read` takes, or a Recording.
+    `source` is what `mttp.read` takes, a Recording, or the tables of one.
     `quality` names what the rewards should stand for: a late score by its grader, a split or `held_out` for
     the rewards of held-out episodes, or a metric such as `success`, `components.correct`, `metrics.audit`.
     By default it is the first of these with 8 values: a late score of a person, another late score, held-out
@@ -317,28 +321,43 @@ def diagnose(
     Raises ReadError where the source can't be read or holds no episodes, StudyError for an unknown quality or
     run and for several runs, MissingExtra without `mttp[study]`.
     """
-    recording = source if isinstance(source, Recording) else read(source, progress=progress)
-    evidence = evidence_of(recording, quality=quality, run=run)
-    with np.errstate(all="ignore"):
-        results = [detector.run(evidence) for detector in DETECTORS if detector.applies(evidence)]
-        reading = reading_of(evidence)
+    with _tables(source, progress) as database:
+        database.prepare(*EVIDENCE)
+        complete_runs(database)
+        evidence = evidence_of(database, quality=quality, run=run)
+        with np.errstate(all="ignore"):
+            applying = [detector for detector in DETECTORS if detector.applies(evidence)]
+            results = [detector.run(evidence) for detector in applying]
+            reading = reading_of(evidence)
+    origin = source if isinstance(source, Recording) else database
+    problems = [*dict.fromkeys(origin.problems)]
     findings = sorted(
         (one for one in results if isinstance(one, DiagnosisFinding)),
         key=lambda one: SEVERITIES.index(one.severity),
     )
     should_stop, advice = stopping(reading, findings)
     return Diagnosis(
-        source=", ".join([*map(str, recording.sources), *recording.stores]) or "memory",
+        source=", ".join([*map(str, origin.sources), *origin.stores]) or "memory",
         episodes=len(evidence.episodes),
         updates=len(evidence.updates),
         quality=evidence.quality_name,
         findings=tuple(findings),
         judged=tuple(one for one in results if isinstance(one, Cleared)),
         missing=tuple(one for one in results if isinstance(one, NotJudged)),
-        inapplicable=tuple(detector.kind for detector in DETECTORS if not detector.applies(evidence)),
+        inapplicable=tuple(detector.kind for detector in DETECTORS if detector not in applying),
         reading=reading,
         should_stop=should_stop,
         advice=advice,
-        problems=tuple(str(problem.message) for problem in evidence.recording.problems),
-        sampled=sampled(evidence.recording.problems),
+        problems=tuple(str(problem.message) for problem in problems),
+        sampled=sampled(problems),
     )
+
+
+def _tables(
+    source: Source | Recording | Database, progress: Progress | None
+) -> AbstractContextManager[Database]:
+    if isinstance(source, Database):
+        return nullcontext(source)
+    if not isinstance(source, Recording):
+        return Database(source, progress=progress)
+    return nullcontext(source.tables) if source.has_tables else Database(RecordingSpans(source))

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mttp.errors import ReadError, StudyError
 from mttp.model.counting import is_counted
-from mttp.model.episodes import Episode, Step, Update
 from mttp.model.estimates import mean
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.metrics import metric
-from mttp.reading import Recording
 from mttp.study.diagnosing.seeds import collapsed
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, trend_of
-from mttp.tables.figures import figures_of_values
+from mttp.tables import Database
+from mttp.tables.completeness import COMPLETENESS
+from mttp.tables.figures import FIGURES, figures_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "EVIDENCE",
     "EXAMPLES",
     "HELD_OUT",
+    "Behavior",
+    "Facts",
     "RunEvidence",
-    "completion_text",
+    "GraderScore",
+    "Scoring",
     "evidence_of",
-    "reward_of",
-    "text_of",
 ]
 
 Floats: TypeAlias = "NDArray[np.float64]"
@@ -48,14 +52,134 @@ EXAMPLES = 5
 """Example episodes of a finding."""
 
 
+class Scoring(NamedTuple):
+    """The reward of a whole episode."""
+
+    trace_id: str = ""
+    grader: str | None = None
+    grader_version: str | None = None
+    spec_name: str | None = None
+    spec_version: str | None = None
+    spec_sha256: str | None = None
+    error: str | None = None
+    components: Mapping[str, float] = {}
+    component_statuses: Mapping[str, str] = {}
+    verifiers: Sequence[str] = ()
+    """Names of the components that are verifiers."""
+    repeats: Sequence[float] = ()
+    """Values of components that were called several times, of all calls."""
+
+
+class GraderScore(NamedTuple):
+    """A score that a grader gave a whole episode, while it was recorded or later."""
+
+    trace_id: str
+    grader: str
+    grader_version: str | None
+    grader_kind: str | None
+    value: float | None
+
+
+class Behavior(NamedTuple):
+    """What a policy was given and did in an episode."""
+
+    trace_id: str = ""
+    writes: bool = False
+    """Whether its first action is text or has tokens."""
+    has_prompt: bool = False
+    """Whether its first observation is text."""
+    characters: int | None = None
+    """Number of characters of its text, if it has no tokens."""
+    answer: int | None = None
+    """Equal for equal answers; None without tokens or text."""
+    policy_version: str | None = None
+    confidence: float | None = None
+    has_failed: bool = False
+    """Whether the reward of a step failed."""
+    entropy: float | None = None
+    """Mean entropy of its tokens, in nats."""
+
+
+class Facts(NamedTuple):
+    """What the table of episodes has beside its figures."""
+
+    trace_id: str
+    terminated: bool | None
+    advantage: float | None
+    policy_update_index: int | None
+
+
+def _selected(row: type[Any], source: str, **expressions: str) -> str:
+    names = [f"{expressions.get(name, name)} AS {name}" for name in row._fields]
+    return f"SELECT {', '.join(names)} FROM {source}"
+
+
+_EPISODES = f"{FIGURES} FROM episodes"
+_FACTS = _selected(Facts, "episodes")
+_SCORINGS = _selected(Scoring, "rewards")
+_SCORES = f"{_selected(GraderScore, 'scores')} ORDER BY trace_id, grader, position"
+_BEHAVIOR = _selected(Behavior, "behavior", has_prompt="prompt IS NOT NULL")
+_UPDATES = "SELECT * FROM updates"
+_GROUPS = "SELECT id, run_id, episodes, rewards FROM groups"
+_RESULTS = "SELECT DISTINCT episode FROM evaluations WHERE episode <> ''"
+_HAS_AGENTS = """SELECT count(*) > 0 AS has_agents FROM spans WHERE "mttp.agent.id" IS NOT NULL"""
+_AGENTS = """SELECT trace_id, "return" FROM agents"""
+_COMPLETIONS = """
+SELECT trace_id, completion
+FROM behavior
+WHERE completion IS NOT NULL AND trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))
+"""
+_TOKENS = """
+SELECT trace_id, flatten(list("token_ids" ORDER BY "index", start_time, place)) AS ids
+FROM (
+    SELECT *, coalesce("mttp.step.index", "mttp.steps.first_index", 0) AS "index"
+    FROM spans
+    WHERE
+        len("token_ids") > 0
+        AND NOT contains(span_id, ':')
+        AND trace_id IN (SELECT unnest($trace_ids::VARCHAR[]))
+)
+GROUP BY trace_id
+"""
+_MOST_WORDS = 100
+"""Number of episodes whose tokens or texts are in memory at a time."""
+_PROMPTS = "SELECT trace_id, prompt FROM behavior WHERE prompt IS NOT NULL"
+_RATIOS = "SELECT trace_id, log_ratio_sums FROM behavior WHERE log_ratio_sums IS NOT NULL"
+_ACTIONS = """
+SELECT trace_id, "action_counts" FROM spans WHERE "action_counts" IS NOT NULL AND NOT contains(span_id, ':')
+"""
+_OBSERVATIONS = """
+SELECT trace_id, "observation_low" AS low, "observation_high" AS high, "observation_count" AS number
+FROM spans
+WHERE "observation_low" IS NOT NULL AND NOT contains(span_id, ':')
+ORDER BY place
+"""
+EVIDENCE = (
+    *(_EPISODES, _FACTS, _SCORINGS, _SCORES, _BEHAVIOR, _UPDATES, _GROUPS, _RESULTS, _HAS_AGENTS),
+    *(_ACTIONS, _OBSERVATIONS, _TOKENS, COMPLETENESS),
+)
+"""The queries of a diagnosis, for `Database.prepare`."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunEvidence:
     """One run in order of start; arrays have one entry per episode, NaN where a number is missing."""
 
-    recording: Recording
-    episodes: tuple[Episode, ...]
+    database: Database
+    episodes: tuple[EpisodeFigures, ...]
+    """As they were recorded, also where a number does not count."""
+    facts: tuple[Facts, ...]
+    scorings: tuple[Scoring, ...]
+    scores: tuple[tuple[GraderScore, ...], ...]
+    """Of each grader in order of time, the current one last."""
+    behaviors: tuple[Behavior, ...]
+    all_updates: Sequence[Mapping[str, Any]]
+    """The rows of the table of updates, of all policies."""
+    groups: Sequence[Mapping[str, Any]]
     rewards: Floats
     """The reward of the whole episode, else the return, else the mean return of its agents."""
+    has_reward: Flags
+    """Whether there is one, also one that is too large or does not count."""
     quality: Floats | None
     """The measure that rewards are compared with; None where there is none."""
     quality_name: str | None
@@ -88,44 +212,41 @@ class RunEvidence:
     @cached_property
     def is_language(self) -> bool:
         """Whether the policy writes text."""
-        return any(
-            step.tokens is not None or text_of(step.action) is not None
-            for at in self.trained
-            for step in self.episodes[at].steps[:1]
-        )
+        return any(self.behaviors[at].writes for at in self.trained)
 
     @cached_property
     def has_prompts(self) -> bool:
         """Whether an episode's first observation is text."""
-        return any(text_of(step.observation) for one in self.episodes for step in one.steps[:1])
+        return any(behavior.has_prompt for behavior in self.behaviors)
 
     @cached_property
     def has_groups(self) -> bool:
         """Whether episodes are compared within groups."""
-        return bool(self.recording.groups) or any(one.group is not None for one in self.episodes)
+        return bool(self.groups) or any(episode.group is not None for episode in self.episodes)
 
     @cached_property
     def has_graders(self) -> bool:
         """Whether something other than the environment's steps gives the rewards."""
-        return any(one.reward.status != "missing" or one.rewards for one in self.episodes)
+        statuses = any(episode.reward_status != "missing" for episode in self.episodes)
+        return statuses or any(scoring.trace_id for scoring in self.scorings)
 
     @cached_property
     def components(self) -> dict[str, Floats]:
         """The scores of each component of the rewards by name."""
-        names = sorted({name for at in self.trained for name in self.episodes[at].reward.components})
-        return {name: component_scores(self.episodes, self.is_counted, name) for name in names}
+        names = sorted({name for at in self.trained for name in self.scorings[at].components})
+        return {name: _component_scores(self.scorings, self.is_counted, name) for name in names}
 
     def update_series(self, name: str) -> Floats:
         """The finite values of a field of the updates, in order."""
-        values = [getattr(update, name) for update in self.updates]
+        values = [update[name] for update in self.updates]
         return np.array([one for one in values if one is not None and math.isfinite(one)], dtype=float)
 
     @cached_property
-    def updates(self) -> list[Update]:
+    def updates(self) -> list[Mapping[str, Any]]:
         """The updates in order of start, of the policy that has most of them."""
-        counts = Counter(update.policy for update in self.recording.updates)
+        counts = Counter(update["policy"] for update in self.all_updates)
         policy = max(counts, key=lambda name: counts[name], default=None)
-        return [update for update in self.recording.updates if update.policy == policy]
+        return [update for update in self.all_updates if update["policy"] == policy]
 
     @cached_property
     def reward_trend(self) -> TimeTrend | None:
@@ -156,121 +277,198 @@ class RunEvidence:
         return tuple(self.episodes[at].trace_id for at in [*positions][-EXAMPLES:])
 
     @cached_property
+    def consumers(self) -> dict[str, list[int]]:
+        """The indices of the updates that learned from each episode, by trace id."""
+        members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for episode in self.episodes:
+            if episode.group is not None:
+                members[episode.run, episode.group].add(episode.trace_id)
+        for group in self.groups:
+            members[group["run_id"], group["id"]].update(group["episodes"])
+        consumers: defaultdict[str, dict[int, None]] = defaultdict(dict)
+        for update in self.all_updates:
+            discarded = json.loads(update["discarded_episodes"] or "{}")
+            consumed = {*update["episodes"]}
+            consumed = consumed.union(*(members.get((update["run_id"], id_), ()) for id_ in update["groups"]))
+            for trace_id in consumed.difference(*discarded.values()) if update["index"] is not None else ():
+                consumers[trace_id][update["index"]] = None
+        return {trace_id: [*indices] for trace_id, indices in consumers.items()}
+
+    @cached_property
     def sampled_by(self) -> dict[int, list[int]]:
         """By update: for each episode it learned from, the update that made the policy that sampled it."""
         made = {
-            update.policy_version_after: update.index
+            update["policy_version_after"]: update["index"]
             for update in self.updates
-            if update.policy_version_after is not None and update.index is not None
+            if update["policy_version_after"] is not None and update["index"] is not None
         }
-        found: dict[int, list[int]] = {}
-        for episode in self.episodes:
-            index = episode.policy_update_index
-            index = made.get(_version(episode) or "") if index is None else index
-            for consumer in episode.consumed_by if index is not None else ():
-                found.setdefault(consumer, []).append(index)  # type: ignore[arg-type]  # not None
-        return found
-
-    @cached_property
-    def completion_lengths(self) -> Floats:
-        """Completion tokens of each episode, else characters of its text actions; NaN where neither is."""
-        counted = [_token_count(episode) for episode in self.episodes]
-        if any(count is not None for count in counted):
-            return np.array([math.nan if count is None else count for count in counted], dtype=float)
-        texts = self.texts
-        return np.array([math.nan if text is None else len(text) for text in texts], dtype=float)
+        sampled: dict[int, list[int]] = {}
+        for episode, facts, behavior in zip(self.episodes, self.facts, self.behaviors, strict=True):
+            version = behavior.policy_version or episode.policy_version or ""
+            index = made.get(version) if facts.policy_update_index is None else facts.policy_update_index
+            for consumer in self.consumers.get(episode.trace_id, ()) if index is not None else ():
+                sampled.setdefault(consumer, []).append(index)  # type: ignore[arg-type]  # not None
+        return sampled
 
     @cached_property
     def length_unit(self) -> str:
         """tokens or characters, as `completion_lengths` counts."""
-        return "tokens" if any(_token_count(one) is not None for one in self.episodes) else "characters"
+        has_tokens = any(episode.completion_tokens is not None for episode in self.episodes)
+        return "tokens" if has_tokens else "characters"
 
     @cached_property
-    def texts(self) -> tuple[str | None, ...]:
-        """What the policy wrote in each episode; None where its actions are no text."""
-        return tuple(map(completion_text, self.episodes))
+    def completion_lengths(self) -> Floats:
+        """Completion tokens of each episode, else characters of its text actions; NaN where neither is."""
+        if self.length_unit == "tokens":
+            return _floats(episode.completion_tokens for episode in self.episodes)
+        return _floats(behavior.characters for behavior in self.behaviors)
 
-    def words(self, at: int) -> Sequence[Any]:
-        """Token ids of a completion, else the words of its text; empty where it has neither."""
-        ids = _token_ids(self.episodes[at])
-        return ids if ids is not None else (self.texts[at] or "").split()
+    def words(self, positions: Iterable[int]) -> Iterator[Sequence[Any]]:
+        """Yield the token ids of each of these episodes, else the words of its text; empty without either."""
+        trace_ids = [self.episodes[at].trace_id for at in positions]
+        for first in range(0, len(trace_ids), _MOST_WORDS):
+            part = trace_ids[first : first + _MOST_WORDS]
+            texts = self.database.rows(_COMPLETIONS, {"trace_ids": part})
+            words = {row["trace_id"]: row["completion"].split() for row in texts}
+            words |= {row["trace_id"]: row["ids"] for row in self.database.rows(_TOKENS, {"trace_ids": part})}
+            for trace_id in part:
+                yield words.get(trace_id, ())
+
+    def prompts(self) -> dict[str, str]:
+        """The text of the first observation of episodes, by trace id."""
+        return {row["trace_id"]: row["prompt"] for row in self.database.rows(_PROMPTS)}
 
     @cached_property
-    def completion_hashes(self) -> tuple[int | None, ...]:
-        """A hash of each completion, by which equal ones are found; None without tokens or text."""
-        found = (self.words(at) for at in range(len(self.episodes)))
-        return tuple(hash(tuple(words)) if words else None for words in found)
+    def log_ratios(self) -> dict[str, Sequence[float]]:
+        """By trace id, sums over tokens for k1, k2 and k3 of the divergence, and the number of tokens."""
+        return {row["trace_id"]: row["log_ratio_sums"] for row in self.database.rows(_RATIOS)}
+
+    def taken(self, positions: Iterable[int]) -> Counter[int]:
+        """How often each action was taken in these episodes, of those that are integers."""
+        trace_ids = {self.episodes[at].trace_id for at in positions}
+        counts: Counter[int] = Counter()
+        for row in self.database.rows(_ACTIONS):
+            if row["trace_id"] in trace_ids:
+                counts.update(row["action_counts"])
+        return counts
+
+    def observed(self, size: int) -> tuple[Floats, Floats, int]:
+        """The bounds of each dimension of the observed vectors of that size, and their number."""
+        trace_ids = {self.episodes[at].trace_id for at in self.trained}
+        rows = [row for row in self.database.rows(_OBSERVATIONS) if row["trace_id"] in trace_ids]
+        rows = [row for row in rows if len(row["low"]) == size]
+        low, high = (np.array([row[name] for row in rows]).reshape(-1, size) for name in ("low", "high"))
+        number = sum(row["number"] for row in rows)
+        return (low.min(axis=0), high.max(axis=0), number) if rows else (np.empty(0), np.empty(0), 0)
 
 
-def evidence_of(recording: Recording, *, quality: str | None, run: str | None) -> RunEvidence:
+def _floats(values: Iterable[float | None]) -> Floats:
+    return np.array([math.nan if value is None else value for value in values], dtype=float)
+
+
+def evidence_of(database: Database, *, quality: str | None, run: str | None) -> RunEvidence:
     """
-    The evidence of one run's episodes that ended; raises ReadError without any.
+    Return the evidence of one run's episodes that ended; raises ReadError without any.
 
     Raises StudyError for several runs of which `run` chooses none, and for an unknown quality.
     """
-    levels = _levels(recording)
+    figures = figures_of(database.sql(_EPISODES).arrow())
+    of_agents: defaultdict[str, list[float | None]] = defaultdict(list)
+    (row,) = database.rows(_HAS_AGENTS)
+    if row["has_agents"] and any(one.reward is None and one.return_ is None for one in figures):
+        database.prepare(*EVIDENCE, _AGENTS)
+        for row in database.rows(_AGENTS):
+            of_agents[row["trace_id"]].append(row["return"])
+    amounts = {one.trace_id: _amount(one, of_agents.get(one.trace_id, ())) for one in figures}
+    results = {row["episode"] for row in database.rows(_RESULTS)}
+    is_held_out = {
+        one.trace_id: one.trace_id in results or (one.split or "").lower() in HELD_OUT for one in figures
+    }
+    levels = _levels([one for one in figures if not is_held_out[one.trace_id]], amounts)
     run = collapsed(levels) if run is None else run
     if run is not None:
-        recording = _chosen(recording, run)
-    episodes = tuple(one for one in recording.episodes if one.status != "unfinished")
+        figures = _chosen(database, figures, run)
+    episodes = tuple(one for one in figures if one.status != "unfinished")
     if not episodes:
-        more = f" that ended, of {len(recording.episodes):,}" if recording.episodes else ""
+        more = f" that ended, of {len(figures):,}" if figures else ""
         raise ReadError(f"the recording holds no episodes{more}: there is nothing to diagnose")
-    runs = sorted({episode.run_id for episode in episodes})
+    runs = sorted({episode.run for episode in episodes})
     if len(runs) > 1:
         raise StudyError(
             f"the recording holds {len(runs)} runs ({_listed(runs)}), and training time is that of one: "
             "choose it by run=..., on the command line by --run"
         )
+    traces = {one.trace_id for one in figures}
+    updates, groups = database.rows(_UPDATES), database.rows(_GROUPS)
+    if run is not None:
+        updates = [update for update in updates if update["run_id"] in runs]
+        groups = [group for group in groups if not traces.isdisjoint(group["episodes"])]
+    scorings = _by_trace(database, Scoring, _SCORINGS)
+    facts, behaviors = (_by_trace(database, *of) for of in ((Facts, _FACTS), (Behavior, _BEHAVIOR)))
+    scores: defaultdict[str, list[GraderScore]] = defaultdict(list)
+    for row in database.rows(_SCORES):
+        scores[row["trace_id"]].append(GraderScore(**row))
     counted = np.array([is_counted(episode.status) for episode in episodes])
-    rewards = np.array([_number(reward_of(episode)) for episode in episodes])
-    rewards = np.where(counted, rewards, math.nan)
-    held_out = np.array([_is_held_out(one) for one in episodes])
+    rewards = np.array([_number(amounts[episode.trace_id]) for episode in episodes])
+    held_out = np.array([is_held_out[episode.trace_id] for episode in episodes])
     if held_out.all():  # nothing but an evaluation: its own order of episodes is all there is
         held_out = np.zeros(len(episodes), dtype=bool)
-    splits = {one.split for one in episodes if one.split}
-    name, values = _quality(episodes, rewards, held_out, quality)
-    values = None if values is None else np.where(counted, values, math.nan)
-    starts = np.array([update.start_time or 0 for update in recording.updates], dtype=np.int64)
-    begun = np.array([episode.start_time or 0 for episode in episodes], dtype=np.int64)
-    return RunEvidence(
-        recording=recording,
+    starts = np.array([update["start_time"] or 0 for update in updates], dtype=np.int64)
+    begun = np.array([episode.start_time for episode in episodes], dtype=np.int64)
+    evidence = RunEvidence(
+        database=database,
         episodes=episodes,
-        rewards=rewards,
-        quality=values,
-        quality_name=name,
-        quality_is_held_out=name == _HELD_OUT_REWARD or (name is not None and name in splits),
+        facts=tuple(facts[episode.trace_id] for episode in episodes),
+        scorings=tuple(scorings.get(episode.trace_id, Scoring()) for episode in episodes),
+        scores=tuple(tuple(scores.get(episode.trace_id, ())) for episode in episodes),
+        behaviors=tuple(behaviors.get(episode.trace_id, Behavior()) for episode in episodes),
+        all_updates=updates,
+        groups=groups,
+        rewards=np.where(counted, rewards, math.nan),
+        has_reward=np.array([amounts[episode.trace_id] is not None for episode in episodes]),
+        quality=None,
+        quality_name=None,
+        quality_is_held_out=False,
         is_held_out=held_out,
         is_counted=counted,
         phases=np.searchsorted(np.sort(starts), begun, side="right"),
         levels=levels,
     )
+    name, values = _quality(evidence, quality)
+    splits = {episode.split for episode in episodes if episode.split}
+    return replace(
+        evidence,
+        quality=None if values is None else np.where(counted, values, math.nan),
+        quality_name=name,
+        quality_is_held_out=name == _HELD_OUT_REWARD or (name is not None and name in splits),
+    )
 
 
-def _levels(recording: Recording) -> dict[str, Floats]:
-    """The rewards of the last third of each run; empty where their environments differ."""
+def _by_trace(database: Database, row_type: Callable[..., Any], query: str) -> dict[str, Any]:
+    return {row["trace_id"]: row_type(**row) for row in database.rows(query)}
+
+
+def _levels(episodes: Sequence[EpisodeFigures], amounts: Mapping[str, float | None]) -> dict[str, Floats]:
+    """Return the rewards of the last third of each run; empty where their environments differ."""
     rewards: dict[str, list[float]] = {}
     envs: dict[str, set[str]] = {}
-    for episode in recording.episodes:
-        value = _number(reward_of(episode))
-        if is_counted(episode.status) and not _is_held_out(episode) and math.isfinite(value):
-            rewards.setdefault(episode.run_id, []).append(value)
-            envs.setdefault(episode.run_id, set()).add(episode.env)
+    for episode in episodes:
+        value = _number(amounts[episode.trace_id])
+        if is_counted(episode.status) and math.isfinite(value):
+            rewards.setdefault(episode.run, []).append(value)
+            envs.setdefault(episode.run, set()).add(episode.env)
     if len({frozenset(names) for names in envs.values()}) != 1:
         return {}
     return {run: np.array(values[len(values) * 2 // 3 :]) for run, values in rewards.items()}
 
 
-def _is_held_out(episode: Episode) -> bool:
-    return bool(episode.results) or (episode.split or "").lower() in HELD_OUT
-
-
-def _chosen(recording: Recording, run: str) -> Recording:
-    found = recording.filter(run=run)
-    if not found.episodes:
-        known = sorted({name for one in recording.runs for name in (one.id, one.name) if name})
+def _chosen(database: Database, figures: Sequence[EpisodeFigures], run: str) -> list[EpisodeFigures]:
+    names = {each.id: each.name for each in database.runs}
+    chosen = [episode for episode in figures if run in (episode.run, names.get(episode.run))]
+    if not chosen:
+        known = sorted({name for pair in names.items() for name in pair if name})
         raise StudyError(f"no run is called {run!r}; there are {_listed(known) or 'none'}")
-    return found
+    return chosen
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -284,85 +482,76 @@ def _number(value: float | None) -> float:
     return float(value) if value is not None and abs(value) <= LARGEST else math.nan
 
 
-def reward_of(episode: Episode) -> float | None:
-    """The reward of the whole episode, else its return, else the mean return of its agents."""
-    if episode.reward.value is not None or episode.return_ is not None:
-        return episode.reward.value if episode.reward.value is not None else episode.return_
-    return mean(agent.return_ for agent in episode.agents)
+def _amount(episode: EpisodeFigures, of_agents: Iterable[float | None]) -> float | None:
+    """Return the reward of the whole episode, else its return, else the mean return of its agents."""
+    if episode.reward is not None or episode.return_ is not None:
+        return episode.return_ if episode.reward is None else episode.reward
+    return mean(of_agents)
 
 
-def _quality(
-    episodes: Sequence[Episode], rewards: Floats, held_out: Flags, name: str | None
-) -> tuple[str | None, Floats | None]:
-    """The quality of that name; without a name the first that has enough values for a trend."""
-    found = _measures(episodes, rewards, held_out)
+def _quality(run: RunEvidence, name: str | None) -> tuple[str | None, Floats | None]:
+    """Return the quality of that name; without a name the first that has enough values for a trend."""
+    measures = _measures(run)
     if name is None:
-        for measure, values in found.items():
+        for measure, values in measures.items():
             if np.isfinite(values()).sum() >= FEWEST:
                 return measure, values()
         return None, None
-    if name in found:
-        return name, found[name]()
-    splits = {one.split for one in episodes if one.split}
+    if name in measures:
+        return name, measures[name]()
+    splits = {episode.split for episode in run.episodes if episode.split}
     if name in splits:
-        is_split = np.array([one.split == name for one in episodes])
-        return name, np.where(is_split, rewards, math.nan)
-    return name, _of_metric(episodes, name, [*found, *sorted(splits)])
+        is_split = np.array([episode.split == name for episode in run.episodes])
+        return name, np.where(is_split, run.rewards, math.nan)
+    return name, _of_metric(run.episodes, name, [*measures, *sorted(splits)])
 
 
-def _measures(
-    episodes: Sequence[Episode], rewards: Floats, held_out: Flags
-) -> dict[str, Callable[[], Floats]]:
-    """Each measure that is independent of the rewards, by name; scores of people first."""
+def _measures(run: RunEvidence) -> dict[str, Callable[[], Floats]]:
+    """Return each measure that is independent of the rewards, by name; scores of people first."""
+    late = [*map(_late, run.scores, run.scorings)]
     kinds: dict[str, str] = {}
-    for episode in episodes:
-        for grader, score in _late(episode).items():
+    for scores in late:
+        for grader, score in scores.items():
             kinds.setdefault(grader, score.grader_kind or "")
     graders = sorted(kinds, key=lambda grader: (kinds[grader] != "human", grader))
-    found: dict[str, Callable[[], Floats]] = {
-        grader: lambda grader=grader: _late_scores(episodes, grader)  # type: ignore[misc]  # bound early
+    measures: dict[str, Callable[[], Floats]] = {
+        grader: lambda grader=grader: _late_scores(late, grader)  # type: ignore[misc]  # bound early
         for grader in graders
     }
-    if held_out.any():
-        found[_HELD_OUT_REWARD] = lambda: np.where(held_out, rewards, math.nan)
-    if any(one.outcome in ("success", "failure") for one in episodes):
-        found["success"] = lambda: np.array([_success(one) for one in episodes])
-    names = {name for one in episodes for name in one.reward.components}
-    verifiers = {grade.name for one in episodes for grade in one.reward.grades if grade.kind == "verifier"}
-    everything = np.ones(len(episodes), dtype=bool)
+    if run.is_held_out.any():
+        measures[_HELD_OUT_REWARD] = lambda: np.where(run.is_held_out, run.rewards, math.nan)
+    if any(episode.outcome in ("success", "failure") for episode in run.episodes):
+        measures["success"] = lambda: np.array([_success(episode) for episode in run.episodes])
+    names = {name for scoring in run.scorings for name in scoring.components}
+    verifiers = {name for scoring in run.scorings for name in scoring.verifiers}
+    everything = np.ones(len(run.episodes), dtype=bool)
     for name in sorted(verifiers & names) if len(names) > 1 else ():
-        found[f"components.{name}"] = lambda name=name: component_scores(episodes, everything, name)  # type: ignore[misc]
-    return found
+        measures[f"components.{name}"] = lambda name=name: _component_scores(run.scorings, everything, name)  # type: ignore[misc]
+    return measures
 
 
-def component_scores(episodes: Sequence[Episode], counted: Flags, name: str) -> Floats:
-    """The score of a component of each episode that counts; NaN where it has none."""
-    scores = [_number(one.reward.components.get(name)) for one in episodes]
-    return np.where(counted, scores, math.nan)
+def _component_scores(scorings: Sequence[Scoring], counted: Flags, name: str) -> Floats:
+    """Return the score of a component of each episode that counts; NaN where it has none."""
+    return np.where(counted, [_number(scoring.components.get(name)) for scoring in scorings], math.nan)
 
 
-def _late(episode: Episode) -> Mapping[str, Any]:
-    """Scores other than that of the reward itself, by grader."""
-    return {
-        grader: score
-        for grader, score in episode.scores.items()
-        if grader and grader != (episode.reward.grader or "") and score.value is not None
-    }
+def _late(scores: Iterable[GraderScore], scoring: Scoring) -> Mapping[str, GraderScore]:
+    """Return the current scores other than that of the reward itself, by grader."""
+    current = {score.grader: score for score in scores if score.grader != (scoring.grader or "")}
+    return {grader: score for grader, score in current.items() if score.value is not None}
 
 
-def _late_scores(episodes: Sequence[Episode], grader: str) -> Floats:
-    scores = [_late(episode).get(grader) for episode in episodes]
-    return np.array([math.nan if score is None else _number(score.value) for score in scores])
+def _late_scores(late: Iterable[Mapping[str, GraderScore]], grader: str) -> Floats:
+    return np.array([_number(scores[grader].value) if grader in scores else math.nan for scores in late])
 
 
-def _success(episode: Episode) -> float:
+def _success(episode: EpisodeFigures) -> float:
     return {"success": 1.0, "failure": 0.0}.get(episode.outcome, math.nan)
 
 
-def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) -> Floats:
-    counted = figures_of_values(episodes)
+def _of_metric(episodes: Sequence[EpisodeFigures], name: str, others: Sequence[str]) -> Floats:
     try:
-        chosen = metric(name, counted)
+        chosen = metric(name, episodes)
     except StudyError as error:
         near = get_close_matches(name, others, n=1)
         raise StudyError(
@@ -372,49 +561,7 @@ def _of_metric(episodes: Sequence[Episode], name: str, others: Sequence[str]) ->
         raise StudyError(f"{name!r} is a number per task: give a quality that each episode has, e.g. success")
     if chosen.direction < 0:
         raise StudyError(f"less of {name!r} is better: give a quality of which more is better, e.g. success")
-    values = np.array([_number(chosen.of(one)) for one in counted])
+    values = np.array([_number(chosen.of(episode)) for episode in episodes])
     if not np.isfinite(values).any():
         raise StudyError(f"no episode has a value of {name!r}: there is no quality to compare with")
     return values
-
-
-# Texts.
-
-
-def text_of(value: object) -> str | None:
-    """The text of an action or observation: a string, chat messages, or None for anything else."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return text_of(value.get("content")) if "content" in value else text_of(value.get("text"))
-    if isinstance(value, (list, tuple)) and value:
-        parts = [text_of(one) for one in value]
-        return None if any(part is None for part in parts) else "\n".join(map(str, parts))
-    return None
-
-
-def completion_text(episode: Episode) -> str | None:
-    """The text actions of an episode, one after the other; None where it has none."""
-    texts = [text for step in episode.steps if (text := text_of(step.action)) is not None]
-    return "\n".join(texts) if texts else None
-
-
-def _version(episode: Episode) -> str | None:
-    """The policy version that sampled the episode."""
-    versions = (step.tokens.policy_version for step in episode.steps if step.tokens is not None)
-    return next((one for one in versions if one is not None), episode.policy_version_start)
-
-
-def _token_count(episode: Episode) -> int | None:
-    counts = [count for step in episode.steps if (count := _completion_count(step)) is not None]
-    return sum(counts) if counts else None
-
-
-def _completion_count(step: Step) -> int | None:
-    return None if step.tokens is None else step.tokens.count
-
-
-def _token_ids(episode: Episode) -> list[int] | None:
-    blocks = [step.tokens.ids for step in episode.steps if step.tokens is not None]
-    known = [ids for ids in blocks if ids is not None]
-    return [int(one) for ids in known for one in ids.tolist()] if known else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from mttp.model.episodes import Episode, Reward
+from mttp.model.figures import EpisodeFigures
 from mttp.study.diagnosing.agreement import Intraclass, intraclass
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
-from mttp.study.diagnosing.evidence import RunEvidence, reward_of
+from mttp.study.diagnosing.evidence import Behavior, RunEvidence, Scoring
 from mttp.study.diagnosing.trends import share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 
@@ -59,7 +59,7 @@ def missing_rewards(run: RunEvidence) -> Result:
     if severity is None or share.count == 1:
         return Cleared(evidence=evidence)
     bad = [at for at, status in zip(attempted, statuses, strict=True) if status != "ok"]
-    rewards = [run.episodes[at].reward for at in bad]
+    rewards = [run.scorings[at] for at in bad]
     return DiagnosisFinding(
         severity=severity,
         evidence="; ".join([evidence, *_effect_of_partial(run, attempted), *_reasons(rewards)]),
@@ -74,19 +74,20 @@ def missing_rewards(run: RunEvidence) -> Result:
 
 def _effect_of_partial(run: RunEvidence, places: Iterable[int]) -> Iterator[str]:
     """Yield how much less reward and advantage the episodes have whose reward lacks a component."""
-    episodes = [run.episodes[at] for at in places]
+    positions = [*places]
     for name in ("reward", "advantage"):
         values: dict[str, list[float]] = {"ok": [], "partial": []}
-        for episode in episodes:
-            value = episode.reward.value if name == "reward" else episode.advantage
-            if value is not None and math.isfinite(value) and episode.reward.status in values:
-                values[episode.reward.status].append(value)
+        for at in positions:
+            episode = run.episodes[at]
+            value = episode.reward if name == "reward" else run.facts[at].advantage
+            if value is not None and math.isfinite(value) and episode.reward_status in values:
+                values[episode.reward_status].append(value)
         if values["ok"] and values["partial"]:
             partial, whole = (float(np.mean(values[status])) for status in ("partial", "ok"))
             yield f"mean {name} of those that lack a component {partial:.3g}, of the others {whole:.3g}"
 
 
-def _reasons(rewards: Sequence[Reward]) -> list[str]:
+def _reasons(rewards: Sequence[Scoring]) -> list[str]:
     """Return the most frequent error or lacking component of these rewards, with its count."""
     reasons: Counter[str] = Counter()
     for reward in rewards:
@@ -96,17 +97,16 @@ def _reasons(rewards: Sequence[Reward]) -> list[str]:
 
 
 def _status(run: RunEvidence, at: int) -> str:
-    episode = run.episodes[at]
+    status = run.episodes[at].reward_status
     if not run.is_counted[at]:
         return "of an episode that failed"
-    if episode.reward.status not in ("ok", "missing"):
-        return episode.reward.status
-    failed = next((one.reward_status for one in episode.steps if one.reward_status == "error"), None)
-    if failed is not None:
+    if status not in ("ok", "missing"):
+        return status
+    if run.behaviors[at].has_failed:
         return "error in a step"
     if math.isfinite(run.rewards[at]):
         return "ok"
-    return "missing" if reward_of(episode) is None else "too large"
+    return "too large" if run.has_reward[at] else "missing"
 
 
 # Repeated scores.
@@ -122,12 +122,10 @@ def _repeated_scores(run: RunEvidence) -> dict[int, list[float]]:
     """Values that one version of one grader gave the same trajectory, by position of the episode."""
     found: dict[int, list[float]] = {}
     for at in run.trained:
-        episode = run.episodes[at]
-        values = [value for grade in episode.reward.grades for value in grade.repeats]
+        values = [*run.scorings[at].repeats]
         by_grader: dict[tuple[str, str], list[float]] = {}
-        late = [one.reward for one in episode.annotations if not one.on_step and one.reward is not None]
-        for score in (*episode.rewards, *late):
-            if score.value is not None and score.grader and math.isfinite(score.value):
+        for score in run.scores[at]:
+            if score.value is not None and math.isfinite(score.value):
                 by_grader.setdefault((score.grader, score.grader_version or ""), []).append(score.value)
         several = max(by_grader.values(), key=len, default=[])
         if max(len(values), len(several)) >= 2:
@@ -140,7 +138,7 @@ def _equal_completions(run: RunEvidence) -> dict[Hashable, list[int]]:
     found: dict[Hashable, list[int]] = {}
     for at in run.trained:
         episode = run.episodes[at]
-        same = run.completion_hashes[at]
+        same = run.behaviors[at].answer
         if episode.task is not None and same is not None and math.isfinite(run.rewards[at]):
             found.setdefault((episode.env, episode.task, same), []).append(int(at))
     return {key: places for key, places in found.items() if len(places) >= 2}
@@ -181,7 +179,7 @@ def grader_noise(run: RunEvidence) -> Result:
 
 def grader_drift(run: RunEvidence) -> Result:
     """Judge whether the grader changes while the policy trains: its version, or its rewards of the same."""
-    versions = _versions(run.episodes[at].reward for at in run.trained)
+    versions = _versions(run.scorings[at] for at in run.trained)
     same = _equal_completions(run)
     at = np.array([place for places in same.values() for place in places], dtype=np.int64)
     scale = float(np.nanstd(run.rewards)) if np.isfinite(run.rewards).any() else 0.0
@@ -225,22 +223,22 @@ def grader_drift(run: RunEvidence) -> Result:
     )
 
 
-def _version(reward: Reward) -> str | None:
-    if reward.spec is not None:
-        return f"{reward.spec.name} {reward.spec.version or (reward.spec.sha256 or '?')[:8]}"
+def _version(reward: Scoring) -> str | None:
+    if reward.spec_name is not None:
+        return f"{reward.spec_name} {reward.spec_version or (reward.spec_sha256 or '?')[:8]}"
     if reward.grader_version is not None:
         return f"{reward.grader or 'grader'} {reward.grader_version}"
     return None
 
 
-def _versions(rewards: Iterable[Reward]) -> Mapping[str, int]:
+def _versions(rewards: Iterable[Scoring]) -> Mapping[str, int]:
     return Counter(name for reward in rewards if (name := _version(reward)) is not None)
 
 
 def _first_of_each_version(run: RunEvidence) -> list[int]:
     first: dict[str, int] = {}
     for at in run.trained:
-        name = _version(run.episodes[at].reward)
+        name = _version(run.scorings[at])
         if name is not None:
             first.setdefault(name, int(at))
     return list(first.values())
@@ -254,7 +252,7 @@ def calibration(run: RunEvidence) -> Result:
     pairs = [
         (int(at), confidence, success)
         for at in run.trained
-        if (confidence := _confidence(run.episodes[at])) is not None
+        if (confidence := _confidence(run.episodes[at], run.behaviors[at])) is not None
         and (success := _succeeded(run.episodes[at])) is not None
     ]
     if len(pairs) < FEWEST_EPISODES:
@@ -267,7 +265,7 @@ def calibration(run: RunEvidence) -> Result:
     mean, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
     interval = (mean - 1.96 * error, mean + 1.96 * error)
     ece = _calibration_error(stated, right)
-    abstained = sum(run.episodes[at].reward.status == "abstained" for at in run.trained)
+    abstained = sum(run.episodes[at].reward_status == "abstained" for at in run.trained)
     evidence = (
         f"expected calibration error {ece:.3f} in {BINS} bins; confidence less accuracy {mean:+.3f} "
         f"[{interval[0]:+.3f}, {interval[1]:+.3f}] (normal, 95 %, n={len(pairs):,}); "
@@ -289,18 +287,13 @@ def calibration(run: RunEvidence) -> Result:
     )
 
 
-def _confidence(episode: Episode) -> float | None:
-    stated: Any = episode.metrics.get("confidence")
-    if stated is None:
-        stated = next(
-            (one.metrics["confidence"] for one in episode.steps if "confidence" in one.metrics), None
-        )
+def _confidence(episode: EpisodeFigures, behavior: Behavior) -> float | None:
+    stated = episode.metrics.get("confidence", behavior.confidence)
     return float(stated) if stated is not None and 0 <= stated <= 1 else None
 
 
-def _succeeded(episode: Episode) -> float | None:
-    known = {"success": 1.0, "failure": 0.0}
-    return known.get(episode.outcome, {"pass": 1.0, "fail": 0.0}.get(episode.reward.verdict or ""))
+def _succeeded(episode: EpisodeFigures) -> float | None:
+    return None if episode.success is None else float(episode.success)
 
 
 def _calibration_error(stated: Floats, right: Floats) -> float:

@@ -69,7 +69,7 @@ def zero_variance_groups(run: RunEvidence) -> Result:
 
 def _groups(run: RunEvidence) -> list[tuple[Sequence[str], np.ndarray]]:
     """Members and finite rewards of each group with two or more, in order of start."""
-    recorded = [(group.episodes, np.array(group.rewards, dtype=float)) for group in run.recording.groups]
+    recorded = [(group["episodes"], np.array(group["rewards"], dtype=float)) for group in run.groups]
     if not recorded:
         members: dict[str, list[int]] = {}
         for at in run.trained:

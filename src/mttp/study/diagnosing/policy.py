@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mttp.model.divergence import kl_estimates
-from mttp.model.episodes import Episode, Tokens, Update
 from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
 from mttp.study.diagnosing.control import entropy_bound
@@ -71,10 +69,6 @@ LAGS = (16.0, 4.0)
 report little loss up to 4 to 8."""
 
 
-def _blocks(episode: Episode) -> list[Tokens]:
-    return [step.tokens for step in episode.steps if step.tokens is not None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
     """A number over training time, and where it is from."""
@@ -100,26 +94,21 @@ class _Series:
 
 
 def _series(
-    run: RunEvidence,
-    name: str,
-    of_update: Callable[[Update], float | None],
-    of_episode: Callable[[Episode], float | None],
+    run: RunEvidence, title: str, field: str, of_episode: Callable[[int], float | None]
 ) -> _Series | None:
-    """The series of the updates; where they state none, that of the episodes' tokens."""
-    stated = [(one.start_time or 0, of_update(one)) for one in run.updates]
-    known = [value for _, value in stated if value is not None and math.isfinite(value)]
-    if len(known) >= FEWEST_UPDATES:
-        values = np.array(known, dtype=float)
+    """The series of a field of the updates; where they state none, that of the episodes' tokens."""
+    values = run.update_series(field)
+    if len(values) >= FEWEST_UPDATES:
         times = np.arange(len(values), dtype=float)
-        return _Series(name=f"{name} of {len(values):,} updates", times=times, values=values, phases=None)
-    found = [of_episode(run.episodes[at]) for at in run.trained]
-    values = np.array([math.nan if value is None else value for value in found])
+        return _Series(name=f"{title} of {len(values):,} updates", times=times, values=values, phases=None)
+    of_episodes = [of_episode(int(at)) for at in run.trained]
+    values = np.array([math.nan if value is None else value for value in of_episodes])
     keep = np.isfinite(values)
     if keep.sum() < FEWEST_COMPLETIONS:
         return None
     at = run.trained[keep]
     return _Series(
-        name=f"{name} of the tokens of {len(at):,} episodes",
+        name=f"{title} of the tokens of {len(at):,} episodes",
         times=run.times[at],
         values=values[keep],
         phases=run.phases[at],
@@ -127,12 +116,11 @@ def _series(
 
 
 def _kl_series(run: RunEvidence) -> _Series | None:
-    return _series(run, "KL", lambda update: update.kl, _token_kl)
+    def of_tokens(at: int) -> float | None:
+        sums = run.log_ratios.get(run.episodes[at].trace_id)
+        return None if sums is None else sums[2] / sums[3]
 
-
-def _token_kl(episode: Episode) -> float | None:
-    found = kl_estimates(_blocks(episode))
-    return None if found is None else found.k3
+    return _series(run, "KL", "kl", of_tokens)
 
 
 NO_KL = (
@@ -170,12 +158,14 @@ def kl_drift(run: RunEvidence) -> Result:
 
 def _token_evidence(run: RunEvidence) -> str:
     """k1, k2 and k3 of the last third, where tokens have both log probabilities."""
-    found = kl_estimates(block for at in run.recent() for block in _blocks(run.episodes[at]))
-    if found is None:
+    trace_ids = [run.episodes[at].trace_id for at in run.recent()]
+    sums = [run.log_ratios[trace_id] for trace_id in trace_ids if trace_id in run.log_ratios]
+    if not sums:
         return ""
+    k1, k2, k3, tokens = map(math.fsum, zip(*sums, strict=True))
     return (
-        f"; per token against the reference, last third: k1 {found.k1:.3g}, k2 {found.k2:.3g}, "
-        f"k3 {found.k3:.3g} nats (n={found.tokens:,} tokens)"
+        f"; per token against the reference, last third: k1 {k1 / tokens:.3g}, k2 {k2 / tokens:.3g}, "
+        f"k3 {k3 / tokens:.3g} nats (n={int(tokens):,} tokens)"
     )
 
 
@@ -265,7 +255,7 @@ def entropy_collapse(run: RunEvidence) -> Result:
 
     A policy that has become sure while it gets better has the severity low.
     """
-    series = _series(run, "entropy", lambda update: update.entropy, _token_entropy)
+    series = _series(run, "entropy", "entropy", lambda at: run.behaviors[at].entropy)
     if series is None:
         return NotJudged(
             reason=f"no entropy: {FEWEST_UPDATES} updates with entropy are needed, or {FEWEST_COMPLETIONS} "
@@ -310,13 +300,6 @@ def _falls(early: Floats, late: Floats) -> float:
     return float(scipy_stats().mannwhitneyu(late, early, alternative="less").pvalue)
 
 
-def _token_entropy(episode: Episode) -> float | None:
-    found = [block.entropies for block in _blocks(episode) if block.entropies is not None]
-    known = np.concatenate(found) if found else np.empty(0)
-    known = known[np.isfinite(known)]
-    return float(known.mean()) if len(known) else None
-
-
 def diversity_collapse(run: RunEvidence) -> Result:
     """
     Judge whether groups come to give the same answers although not all of them are right.
@@ -357,11 +340,11 @@ def _unique_shares(run: RunEvidence) -> list[tuple[float, str]]:
     """The share of different answers of each group that is not all right, with a member, by start."""
     members: dict[str, list[int]] = {}
     for at in run.trained:
-        if (name := run.episodes[at].group) is not None and run.completion_hashes[at] is not None:
+        if (name := run.episodes[at].group) is not None and run.behaviors[at].answer is not None:
             members.setdefault(name, []).append(int(at))
     top = float(np.nanmax(run.rewards)) if np.isfinite(run.rewards).any() else math.nan
     return [
-        (len({run.completion_hashes[at] for at in places}) / len(places), run.episodes[places[0]].trace_id)
+        (len({run.behaviors[at].answer for at in places}) / len(places), run.episodes[places[0]].trace_id)
         for places in members.values()
         if len(places) >= 2 and not np.all(run.rewards[places] == top)
     ]
@@ -369,8 +352,13 @@ def _unique_shares(run: RunEvidence) -> list[tuple[float, str]]:
 
 def _distinct(run: RunEvidence, places: NDArray[np.int64]) -> float:
     """distinct-2 (Li et al. 2016): the share of different pairs of words among all pairs."""
-    pairs = [pair for at in places[-MOST_COMPLETIONS:] for pair in _ngrams(run.words(int(at)), 2)]
-    return len(set(pairs)) / len(pairs) if pairs else math.nan
+    pairs: set[tuple[Hashable, ...]] = set()
+    number = 0
+    for words in run.words(places[-MOST_COMPLETIONS:]):
+        of_answer = _ngrams(words, 2)
+        pairs.update(of_answer)
+        number += len(of_answer)
+    return len(pairs) / number if number else math.nan
 
 
 def _ngrams(words: Sequence[Any], size: int) -> list[tuple[Hashable, ...]]:
@@ -379,14 +367,19 @@ def _ngrams(words: Sequence[Any], size: int) -> list[tuple[Hashable, ...]]:
 
 def repetition(run: RunEvidence) -> Result:
     """Judge the share of recent completions that repeat themselves."""
-    words = {int(at): run.words(int(at)) for at in run.recent()[-MOST_COMPLETIONS:]}
-    recent = [at for at, found in words.items() if len(found) >= FEWEST_WORDS]
+    last = run.recent()[-MOST_COMPLETIONS:]
+    repeated = {
+        int(at): _repeated(words)
+        for at, words in zip(last, run.words(last), strict=True)
+        if len(words) >= FEWEST_WORDS
+    }
+    recent = [*repeated]
     if len(recent) < FEWEST_COMPLETIONS:
         return NotJudged(
             reason=f"{len(recent):,} completions of the last third have {FEWEST_WORDS} tokens or words, "
             f"not {FEWEST_COMPLETIONS}"
         )
-    flags = np.array([_repeated(words[at]) > REPEATED for at in recent])
+    flags = np.array([share > REPEATED for share in repeated.values()])
     share = share_of(flags)
     evidence = f"in {share} of the last third over half of the {NGRAM}-grams are repeated (Wilson, 95 %)"
     high, medium = REPEATED_SHARES
@@ -428,7 +421,7 @@ def staleness(run: RunEvidence) -> Result:
     severe, medium = LAGS
     if median < medium:
         return Cleared(evidence=evidence)
-    stale = [at for at in run.recent() if run.episodes[at].consumed_by]
+    stale = [at for at in run.recent() if run.episodes[at].trace_id in run.consumers]
     return DiagnosisFinding(
         severity="high" if median >= severe else "medium",
         evidence=evidence,
@@ -440,10 +433,11 @@ def staleness(run: RunEvidence) -> Result:
     )
 
 
-def _lag(run: RunEvidence, update: Update) -> float | None:
-    if update.lag_mean is not None and math.isfinite(update.lag_mean):
-        return update.lag_mean
-    if update.index is None:
+def _lag(run: RunEvidence, update: Mapping[str, Any]) -> float | None:
+    lag, index = update["lag_mean"], update["index"]
+    if lag is not None and math.isfinite(lag):
+        return float(lag)
+    if index is None:
         return None
-    made = [at for at in run.sampled_by.get(update.index, ()) if at < update.index]
-    return float(np.mean([update.index - at - 1 for at in made])) if made else None
+    made = [at for at in run.sampled_by.get(index, ()) if at < index]
+    return float(np.mean([index - at - 1 for at in made])) if made else None

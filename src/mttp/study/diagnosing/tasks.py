@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mttp.errors import MissingExtra
-from mttp.model.episodes import Episode
+from mttp.model.chat import text_of
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.inference import scipy_stats
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY
-from mttp.study.diagnosing.evidence import EXAMPLES, HELD_OUT, RunEvidence, text_of
+from mttp.study.diagnosing.evidence import EXAMPLES, HELD_OUT, RunEvidence
 from mttp.study.diagnosing.trends import in_sd
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 
@@ -108,7 +109,7 @@ def _drop(earlier: NDArray[np.float64], late: NDArray[np.float64]) -> tuple[floa
     return float(scipy_stats().mannwhitneyu(late, earlier, alternative="less").pvalue), size
 
 
-def _slices(episodes: Sequence[Episode]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def _slices(episodes: Sequence[EpisodeFigures]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Names and positions of every split, slice, environment, suite and task."""
     found: dict[str, list[int]] = {}
     for at, episode in enumerate(episodes):
@@ -165,7 +166,7 @@ def _mixes(run: RunEvidence) -> Iterator[tuple[str, list[str]]]:
     yield "slices", [" ".join(sorted(one.slices)) for one in episodes]
 
 
-def _one_of_each_group(episodes: Sequence[Episode]) -> list[Episode]:
+def _one_of_each_group(episodes: Sequence[EpisodeFigures]) -> list[EpisodeFigures]:
     """The samples of a group have one task: they are one draw."""
     first = {one.group or one.trace_id: one for one in reversed(episodes)}
     return sorted(first.values(), key=lambda one: one.start_time or 0)
@@ -232,19 +233,20 @@ def leakage(run: RunEvidence) -> Result:
 def _prompts(run: RunEvidence) -> tuple[dict[str, str], dict[str, str]]:
     """Different prompts of trained and held-out episodes, each with a trace id."""
     sides: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    prompts = run.prompts()
     for episode, held_out in zip(run.episodes, run.is_held_out, strict=True):
-        if (text := _prompt(episode)) is not None:
+        if text := _prompt(episode, prompts):
             sides[int(held_out)].setdefault(_SPACE.sub(" ", text.strip().lower()), episode.trace_id)
     return sides
 
 
-def _prompt(episode: Episode) -> str | None:
-    """The text that poses the task: the first observation, else the input `prompt` or `question`."""
-    text = text_of(episode.steps[0].observation) if episode.steps else None
-    if text is None and isinstance(episode.inputs, Mapping):
-        named = (text_of(episode.inputs.get(name)) for name in ("prompt", "question", "problem"))
-        text = next((one for one in named if one is not None), None)
-    return text if text and text.strip() else None
+def _prompt(episode: EpisodeFigures, prompts: Mapping[str, str]) -> str:
+    """Return the text that poses the task: the first observation, else the input `prompt` or `question`."""
+    text = prompts.get(episode.trace_id)
+    if text is None and (inputs := episode.inputs):
+        named = (text_of(inputs.get(name)) for name in ("prompt", "question", "problem"))
+        text = next((each for each in named if each is not None), None)
+    return text if text and text.strip() else ""
 
 
 def _template(text: str) -> str:

@@ -488,6 +488,8 @@ settled AS (
         scored.value AS reward,
         coalesce(scored.status, 'missing') AS reward_status,
         scored.verdict,
+        scored.source AS reward_trace_id,
+        scored.span_id AS reward_span_id,
         coalesce(stated.advantage, "mttp.advantage", grouped.advantage) AS advantage,
         coalesce("mttp.group.id", grouped.id) AS "group",
         CASE
@@ -669,6 +671,10 @@ SELECT
     nullif(status_message, '') AS error_message,
     -- Values that were left out, as `attribute: reason`.
     coalesce("mttp.omissions", []) AS omissions,
+    -- Trace id of the scoring or annotation with the reward.
+    reward_trace_id,
+    -- Span id of that scoring or annotation, 16 hex digits; null without a reward.
+    reward_span_id,
     -- Text of the first step's observation, such as its messages; loaded where a query asks for it.
     texts.prompt,
     -- Text of the actions; loaded where a query asks for it.
