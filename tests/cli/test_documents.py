@@ -16,8 +16,10 @@ import mttp
 from mttp.cli.rendering import episodes as episode_report
 from mttp.cli.rendering.tree import tree
 from mttp.pages import summary as summary_report
+from mttp.pages.episode import identity
 from mttp.pages.terminal import render
 from mttp.reading.jsonable import jsonable, to_json
+from mttp.viewing.episode_page import episode_page
 
 EPISODE = replace(EVERYTHING, trace_id="ab" * 16, run_id="run-1")
 
@@ -255,6 +257,33 @@ def test_a_tree_s_steps_can_be_limited():
         False,
         True,
     )
+
+
+def test_an_empty_completion_says_so():
+    """
+    A text or a message without content was recorded, and is not merely absent.
+    """
+    message = [{"role": "assistant", "content": ""}]
+    steps = (mttp.Step(index=0, observation="2+2=?", action=""), mttp.Step(index=1, action=message))
+    episode = replace(EPISODE, steps=steps)
+    text = text_of(tree(episode))
+    page = episode_page(episode)
+
+    assert "action  (empty)" in text
+    assert "assistant  (empty)" in text
+    assert "(empty)" == page["steps"][0]["action"]["text"]
+    assert "(empty)" == page["steps"][1]["action"]["messages"][0]["text"]
+
+
+def test_the_terminal_and_the_page_state_the_same_facts():
+    """
+    Those of the episode, by the same names.
+    """
+    text = re.sub(r"[│├└─\s]+", " ", text_of(tree(EPISODE)))
+    facts = {fact["label"] for fact in episode_page(EPISODE)["facts"]}
+
+    assert {"run id", "env", "task", "split", "seed", "policy", "slices"} <= facts
+    assert all(f"{name} " in text for name in identity(EPISODE))
 
 
 def test_content_is_never_markup():

@@ -9,6 +9,7 @@ import numpy as np
 
 from mttp.codec.pictures import png
 from mttp.model.chat import Message, message_text, messages, pictures, reasoning, tool_calls
+from mttp.pages.episode import EMPTY
 from mttp.reading.jsonable import to_json
 
 __all__ = ["chat_content", "content"]
@@ -27,7 +28,7 @@ def content(value: Any) -> dict[str, Any] | None:
     if (chat := messages(value)) is not None:
         return chat_content(chat)
     if isinstance(value, str):
-        return {"type": "text", "text": value}
+        return {"type": "text", "text": value or EMPTY}
     if isinstance(value, np.ndarray):
         return _frame(value) or _array(value)
     return {"type": "json", "text": to_json(value, indent=1)}
@@ -39,7 +40,7 @@ def chat_content(chat: Sequence[Message]) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    return {
+    shown = {
         "role": str(message["role"]),
         "name": str(message.get("name") or message.get("tool_call_id") or ""),
         "reasoning": reasoning(message),
@@ -47,6 +48,8 @@ def _message(message: Message) -> dict[str, Any]:
         "pictures": [url for url in pictures(message) if url.startswith("data:image/") and ";base64," in url],
         "tool_calls": [{"name": name, "arguments": arguments} for name, arguments in tool_calls(message)],
     }
+    is_empty = not any(shown[name] for name in ("reasoning", "text", "pictures", "tool_calls"))
+    return shown | {"text": EMPTY} if is_empty else shown
 
 
 def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mttp.model.chat import Message, frame_message, messages, seen
 from mttp.model.episodes import Agent, Annotation, Episode, Group, Step
 from mttp.model.scorings import Reward
 from mttp.pages.blocks import fact
+from mttp.pages.episode import error_of, identity, stated
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.viewing.call_block import call_block
 from mttp.viewing.content import chat_content, content
@@ -19,23 +20,6 @@ from mttp.viewing.token_view import Pieces, token_view
 
 __all__ = ["episode_page"]
 
-_IDENTITY = (
-    "run_id",
-    "env",
-    "env_version",
-    "task",
-    "split",
-    "seed",
-    "policy",
-    "policy_version_start",
-    "policy_version_end",
-    "attempt",
-    "stop_reason",
-    "return_basis",
-    "advantage",
-    "cost_usd",
-)
-_OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "logprob", "reward_raw")
 _BAD = frozenset({"error", "aborted", "failure", "unfinished"})
 
 
@@ -87,10 +71,7 @@ def _facts(episode: Episode) -> list[dict[str, Any]]:
         fact("steps", episode.length),
         fact("seconds", episode.duration),
     ]
-    facts += _stated(episode, _IDENTITY)
-    facts += [fact("slices", ", ".join(episode.slices))] if episode.slices else []
-    facts += [fact("consumed by", ", ".join(map(str, episode.consumed_by)))] if episode.consumed_by else []
-    facts += [fact("discarded by", ", ".join(episode.discarded_by))] if episode.discarded_by else []
+    facts += [fact(name, value) for name, value in identity(episode).items()]
     facts += [fact("inputs", episode.inputs)] if episode.inputs is not None else []
     facts += _named("metrics", episode.metrics) + _named("metadata", episode.metadata)
     for agent in episode.agents:
@@ -111,23 +92,13 @@ def _agent(agent: Agent) -> str:
     return f"return {return_}, {agent.length} steps"
 
 
-def _stated(value: Any, names: Iterable[str]) -> list[dict[str, Any]]:
-    return [
-        fact(name.replace("_", " "), found)
-        for name in names
-        if (found := getattr(value, name)) not in (None, "")
-    ]
-
-
 def _named(prefix: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [fact(f"{prefix}.{name}", value) for name, value in values.items()]
 
 
 def _warnings(value: Episode | Step | Agent) -> list[str]:
     """Errors, faults and omissions."""
-    found = []
-    if value.error_type is not None:
-        found.append(f"{value.error_type}: {value.error_message or ''}".removesuffix(": "))
+    found = [error] if (error := error_of(value)) else []
     if isinstance(value, Episode):
         found += [f"the recording of the episode is {value.status}"] if value.status == "unfinished" else []
         found += ["spans of the episode are missing"] if not value.complete else []
@@ -173,7 +144,7 @@ class _Conversation:
         return found
 
     def _step(self, step: Step, seconds: float | None) -> dict[str, Any]:
-        facts = _stated(step, _OF_STEP)
+        facts = [fact(name, value) for name, value in stated(step).items()]
         facts += [fact(name, True) for name in ("terminated", "truncated") if getattr(step, name)]
         facts += [fact("seconds", seconds)] if seconds is not None else []
         if any(call.history[2:] or call.history[:1] > (0,) for call in step.calls):

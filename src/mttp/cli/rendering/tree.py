@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,13 @@ from rich.tree import Tree
 from mttp.model.chat import Message, frame_message, message_lines, messages, seen, speaker
 from mttp.model.episodes import Agent, Annotation, Call, Episode, Grade, Reward, Step, Tokens
 from mttp.model.evaluations import TaskResult
+from mttp.pages.episode import EMPTY, error_of, identity, stated
 from mttp.pages.words import count, duration, moment, number, printed, shortened
 from mttp.reading.jsonable import to_json
 
 __all__ = ["tree"]
 
 _TEXT_LIMIT = 400
-
-_IDENTITY = (
-    "run_id",
-    "task",
-    "split",
-    "group",
-    "seed",
-    "policy",
-    "policy_version_start",
-    "policy_version_end",
-    "attempt",
-    "stop_reason",
-    "return_basis",
-    "advantage",
-    "cost_usd",
-)
-_OF_AGENT = ("name", "policy", "policy_version_start", "policy_version_end", "advantage")
-_OF_STEP = ("trained_reward", "value_estimate", "return_target", "advantage", "logprob", "reward_raw")
 
 
 def tree(episode: Episode, *, limit: int | None = None, full: bool = False) -> Tree:
@@ -54,7 +37,7 @@ class _Drawing:
     def episode(self, episode: Episode, limit: int | None) -> Tree:
         """Return the tree."""
         root = Tree(_headline(episode))
-        root.add(_pairs({"started": moment(episode.start_time)} | self._identity(episode)))
+        root.add(_pairs({"started": moment(episode.start_time)} | self._briefly(identity(episode))))
         self._add_content(root, "inputs", episode.inputs)
         self._add_own(root, episode)
         for reward in episode.rewards:
@@ -74,29 +57,14 @@ class _Drawing:
         self._add_content(root, "final observation", episode.final_observation)
         return root
 
-    def _identity(self, episode: Episode) -> dict[str, str]:
-        lists = {
-            "slices": episode.slices,
-            "consumed by": episode.consumed_by,
-            "discarded": episode.discarded_by,
-        }
-        known = {name: ", ".join(map(str, items)) for name, items in lists.items() if items}
-        return self._stated(episode, _IDENTITY) | known
-
-    def _stated(self, value: Episode | Agent | Step, names: Iterable[str]) -> dict[str, str]:
-        """Return the values that are not None, by name with spaces."""
-        named = {name.replace("_", " "): getattr(value, name) for name in names}
-        return {
-            name: found if isinstance(found, str) else self._brief(found)
-            for name, found in named.items()
-            if found is not None
-        }
+    def _briefly(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        return {name: fact if isinstance(fact, str) else self._brief(fact) for name, fact in facts.items()}
 
     def _add_agent(self, root: Tree, agent: Agent) -> None:
         words = [name for name in ("terminated", "truncated") if getattr(agent, name)]
         words += [f"return {number(agent.return_)}", count(agent.length, "step")]
         branch = root.add(_titled(f"agent {agent.id}", words))
-        if known := self._stated(agent, _OF_AGENT):
+        if known := self._briefly(stated(agent)):
             branch.add(_pairs(known))
         for reward in agent.rewards:
             self._add_reward(branch, reward)
@@ -124,7 +92,7 @@ class _Drawing:
         for message in sent or []:
             self._add_message(branch, message)
         self._conversations[step.agent] = [*(messages(step.observation) or before), *(sent or [])]
-        if known := self._stated(step, _OF_STEP):
+        if known := self._briefly(stated(step)):
             branch.add(_pairs(known))
         if step.tokens is not None:
             branch.add(printed("tokens  " + ", ".join(_token_words(step.tokens))))
@@ -138,7 +106,7 @@ class _Drawing:
 
     def _add_message(self, parent: Tree, message: Message) -> None:
         """Add a message: its role, then its content."""
-        self._add_text(parent, speaker(message), "\n".join(message_lines(message)))
+        self._add_text(parent, speaker(message), "\n".join(message_lines(message)) or EMPTY)
 
     def _add_text(self, parent: Tree, name: str, text: str) -> None:
         """Add a text under its name; several lines start on a new line."""
@@ -236,9 +204,8 @@ class _Drawing:
                 parent.add(printed(f"{name.removesuffix('s')}  {self._short(text)}", style="yellow"))
 
     def _add_error(self, parent: Tree, value: Episode | Agent | Step | Call) -> None:
-        if value.error_type is not None:
-            text = f"error  {value.error_type}: {value.error_message or ''}"
-            parent.add(printed(self._short(text.removesuffix(": ")), style="red"))
+        if error := error_of(value):
+            parent.add(printed(self._short(f"error  {error}"), style="red"))
 
     def _add_content(self, parent: Tree, name: str, content: Any) -> None:
         if (chat := messages(content)) is not None:
@@ -262,7 +229,7 @@ class _Drawing:
             )
         if isinstance(content, float):
             return number(content)
-        return self._short(content if isinstance(content, str) else to_json(content))
+        return self._short((content if isinstance(content, str) else to_json(content)) or EMPTY)
 
     def _short(self, text: str) -> str:
         return shortened(text, self._text_limit, hint="--full shows all")
