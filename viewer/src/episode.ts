@@ -18,11 +18,11 @@ export function episodePage(found: Episode, neighbours: Neighbours): HTMLElement
     navigation(found, neighbours),
     warnings(found.warnings),
     facts(found.facts),
+    h("section", {}, h("h2", {}, "Steps"), steps(found.steps)),
     found.rewards.length ? h("section", {}, h("h2", {}, "Reward"), ...found.rewards.map(scoring)) : null,
     group(found),
     curves(found),
     timeline(found.timeline, found.trace_id),
-    h("section", {}, h("h2", {}, "Steps"), steps(found.steps)),
     found.annotations.length ? h("section", {}, h("h2", {}, "Annotations"), h("ul", {}, ...found.annotations.map((one) => h("li", {}, one)))) : null,
   );
 }
@@ -169,11 +169,24 @@ export function step(found: Step, place: number, prefix = "step"): HTMLElement {
     warnings(found.warnings),
     found.observation ? content("observation", found.observation) : null,
     found.frame ? content("frame", found.frame) : null,
-    ...found.calls.map(callBlock),
+    ...found.calls.filter((call) => !isShown(call, found)).map(callBlock),
+    ...found.calls.filter((call) => isShown(call, found)).map(callHeader),
     found.action ? content("action", found.action) : null,
     ...found.rewards.map(scoring),
     found.tokens ? lazy(`Tokens (${found.tokens.ids.length.toLocaleString("en")})`, () => tokenView(found.tokens!)) : null,
     found.facts.length ? facts(found.facts) : null);
+}
+
+/** Whether the step shows what the model was asked and answered, so that its call is the header of the answer. */
+function isShown(call: Call, found: Step): boolean {
+  return call.kind !== "execute_tool" && !call.error && !call.input && !call.output && found.action !== null;
+}
+
+function callHeader(call: Call): HTMLElement {
+  const of = (label: string): string => { const fact = call.facts.find((one) => one.label === label); return fact ? String(fact.value) : ""; };
+  const tokens = [of("input tokens") && `${of("input tokens")} tokens in`, of("output tokens") && `${of("output tokens")} out`];
+  const words = [call.name, ...tokens, of("seconds") && seconds(Number(of("seconds")))].filter(Boolean).join(", ");
+  return h("details", { class: "lazy call-of" }, h("summary", {}, words), call.facts.length ? facts(call.facts) : null);
 }
 
 function callBlock(call: Call): HTMLElement {

@@ -40,6 +40,13 @@ class _Drawing:
         root.add(_pairs({"started": moment(episode.start_time)} | self._briefly(identity(episode))))
         self._add_content(root, "inputs", episode.inputs)
         self._add_own(root, episode)
+        has_step_rewards = any(step.reward_status != "missing" for step in episode.steps)
+        for step in episode.steps[:limit]:
+            self._add_step(root, step, seconds=episode.step_duration(step), has_step_rewards=has_step_rewards)
+        more = len(episode.steps) - len(episode.steps[:limit])
+        if more:
+            root.add(printed(f"… and {count(more, 'more step')}; --limit 0 shows all"))
+        self._add_content(root, "final observation", episode.final_observation)
         for reward in episode.rewards:
             self._add_reward(root, reward)
         for agent in episode.agents:
@@ -48,13 +55,6 @@ class _Drawing:
             self._add_annotation(root, annotation, episode)
         for result in episode.results:
             self._add_result(root, result)
-        has_step_rewards = any(step.reward_status != "missing" for step in episode.steps)
-        for step in episode.steps[:limit]:
-            self._add_step(root, step, seconds=episode.step_duration(step), has_step_rewards=has_step_rewards)
-        more = len(episode.steps) - len(episode.steps[:limit])
-        if more:
-            root.add(printed(f"… and {count(more, 'more step')}; --limit 0 shows all"))
-        self._add_content(root, "final observation", episode.final_observation)
         return root
 
     def _briefly(self, facts: Mapping[str, Any]) -> dict[str, str]:
