@@ -121,11 +121,21 @@ def expected(recording: mttp.Recording) -> list[dict[str, Any]]:
             "metrics": dict(known_figures.metrics),
             "metadata": dict(known_figures.metadata),
             "faults": list(value.faults),
+            **reward_span(value),
             "counted_return": counted.return_ if counts else None,
             "counted_reward": counted.reward if counts else None,
         }
         rows.append(row)
     return rows
+
+
+def reward_span(value: mttp.Episode) -> dict[str, str | None]:
+    """The ids of the scoring with the reward: one of the episode, else of an annotation."""
+    if not (span_id := value.reward.span_id):
+        return {"reward_trace_id": None, "reward_span_id": None}
+    late = {each.span_id: each.trace_id for each in value.annotations}
+    trace_id = value.trace_id if value.rewards else late[span_id]
+    return {"reward_trace_id": trace_id, "reward_span_id": span_id}
 
 
 def mean_logprob(value: mttp.Episode) -> float | None:
