@@ -393,7 +393,7 @@ def test_what_cannot_apply_is_not_listed() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(14_400)
 def test_healthy_runs_alarm_at_the_printed_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     At most one in twenty of each kind, give or take three standard errors, and as often as findings say.
