@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ import yaml
 
 from tool import data, package, python_name, schema_file
 from tool.registry import Attribute, Registry
-from tool.resolve import ResolvedSignal, order, resolve
+from tool.resolve import ResolvedAttribute, ResolvedSignal, order, resolve
 
 __all__ = ["generate"]
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 LINE_LENGTH = 110
+LEVELS = ("required", "conditionally_required", "recommended", "opt_in")
 
 PYTHON = "src/mttp/semconv"
 MODULES = {
@@ -106,8 +107,8 @@ def _environment() -> jinja2.Environment:
         "cell": cell,
         "sentences": sentences,
         "level": level,
-        "example": example,
-        "anchor": anchor,
+        "condition": condition,
+        "by_level": by_level,
     }
     return environment
 
@@ -159,11 +160,18 @@ def level(requirement: str | Mapping[str, str]) -> str:
     return f"{name.replace('_', ' ')} {condition}"
 
 
-def example(examples: tuple[Any, ...]) -> str:
-    """The first example as JSON within a table, or nothing."""
-    return f"`{cell(json.dumps(examples[0], ensure_ascii=False))}`" if examples else ""
+def condition(attribute: ResolvedAttribute) -> str:
+    """Return the condition of a requirement level after a space, unless it is that of all content."""
+    stated = attribute.requirement_level
+    if isinstance(stated, str) or (attribute.definition.is_content and "recommended" in stated):
+        return ""
+    return f" {next(iter(stated.values()))}"
 
 
-def anchor(heading: str) -> str:
-    """The fragment by which GitHub finds a heading."""
-    return heading.lower().replace(".", "").replace(" ", "-")
+def by_level(attributes: Sequence[ResolvedAttribute]) -> list[tuple[str, list[ResolvedAttribute]]]:
+    """Return the attributes of each requirement level, the strictest level first."""
+    levels: dict[str, list[ResolvedAttribute]] = {name: [] for name in LEVELS}
+    for attribute in attributes:
+        level = attribute.requirement_level
+        levels[level if isinstance(level, str) else next(iter(level))].append(attribute)
+    return [(name.replace("_", " "), members) for name, members in levels.items() if members]

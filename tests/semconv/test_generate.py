@@ -159,6 +159,6 @@ def test_reference_names_every_attribute():
     """
     page = TEXTS["docs/semconv.md"]
     keys = [attribute.key for attribute in (*REGISTRY.attributes, *REGISTRY.upstream)]
-    missing = [key for key in keys if f"| `{key}` |" not in page and f"| `{key}.<name>` |" not in page]
+    missing = [key for key in keys if f"\n- `{key}`, " not in page and f"\n- `{key}.<name>`, " not in page]
 
     assert not missing
