@@ -2,7 +2,7 @@
 """
 How often verdicts are right: error rates, coverage and power, on simulated recordings.
 
-`python benchmarks/truth.py` prints the table of docs/truth.md; `--draws 200` is quicker, `--docs FILE` writes.
+`python benchmarks/truth.py` prints the table of docs/benchmarks.md; `--draws 200` is quicker, `--docs FILE` writes.
 """
 
 from __future__ import annotations

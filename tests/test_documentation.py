@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from mttp.testing.receiver import OtlpReceiver
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NEEDS = re.compile(r"^<!-- needs: (\w+) -->$", re.MULTILINE)
+PARTS = re.compile(BLOCK.pattern + r"|^<!-- needs: (\w+) -->$|^(#+ )", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -29,19 +30,30 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return BLOCK.findall(page.read_text())
 
 
+def runnable(page: Path) -> list[tuple[str, str]]:
+    """The page's fenced blocks without those of sections that need what is not installed."""
+    found, is_lacking = [], False
+    for language, text, needed, heading in PARTS.findall(page.read_text()):
+        if heading:
+            is_lacking = False
+        elif needed:
+            is_lacking = is_lacking or find_spec(needed) is None
+        elif not is_lacking:
+            found.append((language, text))
+    return found
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Each page's Python blocks run one after the other; a `text` block after one is exactly what it prints.
 
-    A `py` block is a program of its own. A page may say what it `needs`, and is left out where that is not.
+    A `py` block is a program of its own. A section that `needs` what is not installed is left out.
     """
     monkeypatch.setenv("COLUMNS", "160")  # which readline exports once it is loaded
-    for needed in NEEDS.findall(page.read_text()):
-        pytest.importorskip(needed)
     namespace: dict[str, object] = {"__name__": "page"}
     printed = None
-    for language, text in blocks(page):
+    for language, text in runnable(page):
         if language == "python":
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
@@ -195,14 +207,16 @@ def test_what_the_specs_pay_is_recorded() -> None:
 
 def test_every_page_is_in_the_site_and_in_the_readme() -> None:
     """
-    A page that nothing leads to is not found.
+    A page that nothing leads to is not found; the start page has the same map.
     """
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
     listed = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "docs/site/mkdocs.yml").read_text(), re.MULTILINE))
     linked = set(re.findall(r"\(docs/([\w/-]+\.md)\)", (ROOT / "README.md").read_text()))
 
-    assert pages == listed
-    assert {page for page in pages if "/" not in page} == linked
+    start = set(re.findall(r"\(([\w/-]+\.md)\)", (ROOT / "docs/index.md").read_text()))
+
+    assert pages == listed == linked
+    assert pages - {"index.md"} == start
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

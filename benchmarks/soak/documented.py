@@ -1,7 +1,7 @@
 """
 Judges the figures of a soak, and writes them into a page, between the markers `soak` or `spool`.
 
-    python benchmarks/soak/documented.py soak.json docs/hardening.md
+    python benchmarks/soak/documented.py soak.json docs/faults.md
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def documented(found: dict[str, Any]) -> str:
         ("checks that hold", f"{sum(check.holds for check in checks)} of {len(checks)}"),
         *(("**does not hold**", f"{check.name}: {check.found}") for check in checks if not check.holds),
     ]
-    return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+    return "\n".join(f"- {name}: {value}" for name, value in rows)
 
 
 def _causes(counts: dict[str, int]) -> str:

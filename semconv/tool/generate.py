@@ -75,6 +75,7 @@ def _names(registry: Registry, signals: tuple[ResolvedSignal, ...]) -> dict[str,
         "spans": _section(signals, "spans"),
         "metrics": _section(signals, "metrics"),
         "entities": _section(signals, "entities"),
+        "usual": usual_conditions(signals),
     }
 
 
@@ -161,11 +162,25 @@ def level(requirement: str | Mapping[str, str]) -> str:
 
 
 def condition(attribute: ResolvedAttribute) -> str:
-    """Return the condition of a requirement level after a space, unless it is that of all content."""
+    """Return the condition of a requirement level; that content may be recorded is none."""
     stated = attribute.requirement_level
     if isinstance(stated, str) or (attribute.definition.is_content and "recommended" in stated):
         return ""
-    return f" {next(iter(stated.values()))}"
+    return next(iter(stated.values()))
+
+
+def usual_conditions(signals: Sequence[ResolvedSignal]) -> dict[str, str]:
+    """Return, by key, on what each attribute is required that has one requirement level in all signals."""
+    levels: dict[str, list[str | Mapping[str, str]]] = {}
+    for attribute in (attribute for signal in signals for attribute in signal.attributes):
+        levels.setdefault(attribute.definition.key, []).append(attribute.requirement_level)
+    return {
+        key: first["conditionally_required"]
+        for key, (first, *others) in levels.items()
+        if not isinstance(first, str)
+        and "conditionally_required" in first
+        and all(first == other for other in others)
+    }
 
 
 def by_level(attributes: Sequence[ResolvedAttribute]) -> list[tuple[str, list[ResolvedAttribute]]]:

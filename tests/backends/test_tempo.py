@@ -26,7 +26,7 @@ SECOND = 10**9
 TYPES = {str: "string", int: "int", float: "double", bool: "boolean"}
 
 PAGE = re.findall(
-    r"^(\w[^\n]*\?)\n\n```traceql\n([^\n]*)\n```$", (ROOT / "docs/tempo.md").read_text(), re.MULTILINE
+    r"^(\w[^\n]*\?)\n\n```traceql\n([^\n]*)\n```$", (ROOT / "docs/backends.md").read_text(), re.MULTILINE
 )
 DASHBOARDS = [
     target["query"].replace("$run", RUN)

@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from cli import reference
 from typer.testing import CliRunner
 
 from mttp.cli.app import COMMANDS, GROUPS, app, module_of
 
-ROOT = Path(__file__).parents[2]
 EVERYTHING = ["", *GROUPS, *COMMANDS]
 
 
@@ -106,17 +105,11 @@ def test_a_misspelt_command_is_reported_what_is_meant():
     assert (2, True) == (result.exit_code, "Did you mean 'check'?" in result.output)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_is_documented(command: str):
+def test_the_page_of_commands_is_their_help():
     """
-    The page on the command line names each option in its command's section.
+    Each command with its options and exit codes.
     """
-    page = (ROOT / "docs" / "cli.md").read_text()
-    text = page.partition(f"## `mttp {command}")[2].partition("\n## ")[0]
-    options = set(re.findall(r"^│ (?:-[a-gi-z], )?(--[\w-]+)", help_of(command), re.MULTILINE))
-    documented = set(re.findall(r"`(--[\w-]+)", text))
-
-    assert options == documented
+    assert reference.PAGE.read_text() == reference.page(), "run tests/cli/reference.py"
 
 
 def loaded(*arguments: str) -> set[str]:

@@ -34,7 +34,7 @@ COUNTING = [HOME / name for name in ("gateway-lb.yaml", "dev/collector.yaml")]
 COLLECTORS = [path for path in FILES if "\nservice:\n" in path.read_text()]
 ALERTS = HOME / "prometheus/alerts.yaml"
 DASHBOARDS = sorted((HOME / "dev/grafana/dashboards").glob("*.json"))
-DOCS = [ROOT / "docs" / name for name in ("jaeger.md", "tempo.md")]
+DOCS = [ROOT / "docs" / name for name in ("backends.md",)]
 ATTRIBUTE = re.compile(r"\b(?:mttp|gen_ai|error)\.[a-z0-9_.]*[a-z0-9_]")
 
 
@@ -94,8 +94,8 @@ def traceql() -> list[tuple[str, str]]:
         for target in targets(path)
         if target.get("queryType") == "traceql"
     ]
-    documented = re.findall(r"^```traceql\n(.*?)^```", (ROOT / "docs/tempo.md").read_text(), re.M | re.S)
-    return [*found, *(("tempo.md", line) for block in documented for line in block.splitlines() if line)]
+    documented = re.findall(r"^```traceql\n(.*?)^```", (ROOT / "docs/backends.md").read_text(), re.M | re.S)
+    return [*found, *(("backends.md", line) for block in documented for line in block.splitlines() if line)]
 
 
 def configuration(path: Path) -> dict[str, Any]:

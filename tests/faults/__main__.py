@@ -1,5 +1,5 @@
 """
-Causes every fault, and writes the table of the measurements into a page.
+Causes every fault, and writes the measurements into a page.
 
     python tests/faults docs/faults.md
 """
@@ -19,12 +19,12 @@ _BEGIN, _END = "<!-- faults: measured by `python tests/faults docs/faults.md` --
 
 
 def main() -> None:
-    """Write the table between its marks."""
+    """Write the list between its marks."""
     logging.getLogger("mttp").setLevel(logging.CRITICAL)
-    rows = ["| fault | guarantee | measured |", "| --- | --- | --- |"]
+    rows = []
     for fault in FAULTS.values():
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(f"| {fault.name} | {fault.promise} | {fault.cause(Path(folder))} |")
+            rows.append(f"- {fault.name} {fault.promise} {fault.cause(Path(folder))}.")
         print(rows[-1], flush=True)
     page = Path(sys.argv[1])
     head, _, rest = page.read_text().partition(_BEGIN)

@@ -45,8 +45,10 @@ class Account:
 
     def __str__(self) -> str:
         lost = ", ".join(f"{count:,} {cause}" for cause, count in sorted(self.lost.items()))
-        words = [f"{self.recorded:,} recorded = {self.delivered:,} delivered + {self.pending:,} pending"]
-        words = [f"{words[0]} + {self.lost.total():,} lost{f' ({lost})' if lost else ''}"]
+        parts = [f"{self.delivered:,} delivered"]
+        parts += [f"{self.pending:,} pending"] if self.pending else []
+        parts += [f"{self.lost.total():,} lost ({lost})"] if lost else []
+        words = [f"{self.recorded:,} recorded = {' + '.join(parts)}"]
         words.append(f"{len(self.arrived):,} arrived")
         if again := self.arrived.total() - len(self.arrived):
             words.append(f"{again:,} of them again")

@@ -1,7 +1,7 @@
 """
 Writes the counts of a fuzzing run into a page, between its markers.
 
-    python tests/fuzzing/documented.py fuzz.json docs/hardening.md
+    python tests/fuzzing/documented.py fuzz.json docs/faults.md
 """
 
 from __future__ import annotations
@@ -20,12 +20,8 @@ def documented(found: dict[str, Any]) -> str:
     targets = found["targets"]
     total = sum(one["inputs"] for one in targets.values())
     seconds = sum(one["seconds"] for one in targets.values())
-    rows = [
-        f"| {name} | {one['inputs']:,} | {one['inputs'] / max(one['seconds'], 1e-9):,.0f} |"
-        for name, one in targets.items()
-    ]
-    head = f"{total:,} inputs in {seconds / 60:.0f} minutes of processes, seed {found['seed']}:"
-    return "\n".join([head, "", "| target | inputs | per second |", "| --- | --- | --- |", *rows])
+    counts = ", ".join(f"{name} {one['inputs']:,}" for name, one in targets.items())
+    return f"{total:,} inputs in {seconds / 60:.0f} minutes of processes, seed {found['seed']}: {counts}."
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mttp.mist.messages import PAYLOADS, Message
 from mttp.semconv.registry import attributes
 
-PAGE = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "mist.md").read_text()
 SHOWN = dict(re.findall(r"^### (\S+)\n\n```json\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL))
 
 

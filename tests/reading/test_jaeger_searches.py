@@ -1,4 +1,4 @@
-"""The searches of docs/jaeger.md, on the spans of a run with an episode of each kind."""
+"""The searches of Jaeger in docs/backends.md, on the spans of a run with an episode of each kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import mttp
 from mttp.model.spans import SpanRecord
 from mttp.recording import configuration
 
-PAGE = Path(__file__).parents[2] / "docs" / "jaeger.md"
+PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
 ROW = re.compile(r"\| (?P<question>[^|]+\?) \| (?:`(?P<operation>[^`]+)`)? ?\| (?:`(?P<tags>[^`]+)`)? ?\|")
 
 

@@ -55,7 +55,7 @@ def test_the_page_shows_each_question() -> None:
     """
     With a rate that is right.
     """
-    page = (ROOT / "docs" / "truth.md").read_text()
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
     shown = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (\d\.\d+) \| ([^|]+) \|$", page, re.MULTILINE)
 
     assert [(row.name, row.what, row.bound) for row in ROWS] == [

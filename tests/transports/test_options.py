@@ -29,9 +29,9 @@ DOCS = Path(__file__).parents[2] / "docs"
             "headers compression timeout certificate client_key client_certificate max_bytes profile"
             " names spool spool_bytes",
         ),
-        ("native", HttpOutlet, "timeout max_bytes headers certificate"),
-        ("native", ChannelOutlet, "capacity full"),
-        ("native", ListeningOrigin, "capacity max_bytes timeout max_unfinished_bytes token"),
+        ("mist", HttpOutlet, "timeout max_bytes headers certificate"),
+        ("mist", ChannelOutlet, "capacity full"),
+        ("mist", ListeningOrigin, "capacity max_bytes timeout max_unfinished_bytes token"),
     ],
 )
 def test_a_page_has_every_option(page: str, model: Callable[..., object], options: str) -> None:

@@ -64,7 +64,7 @@ class GateResult:
     rules_sha256: str = ""
     """Digest of the rules."""
     rules_version: int = RULES_VERSION
-    """The version of the rules by which verdicts are found; docs/gating.md says what changed."""
+    """The version of the rules by which verdicts are found."""
 
     @property
     def verdict(self) -> GateVerdict:
