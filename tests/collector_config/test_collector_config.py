@@ -321,7 +321,7 @@ def test_every_attribute_and_metric_exists(path: Path) -> None:
     Whatever a condition, a query, a table or a dashboard names is in the registry.
     """
     text = re.sub(r"mttp\.spans\b", "", path.read_text()) if path.suffix == ".sql" else path.read_text()
-    text = re.sub(r"`?mttp\.(Route|configure|read|summarize|scan)\b", "", text)
+    text = re.sub(r"`?mttp\.((Route|configure|read|summarize|scan)\b|(episode|update)\()", "", text)
     found = set(ATTRIBUTE.findall(text)) - {"mttp.jsonl"}
 
     wrong = [name for name in sorted(found) if not is_known(name) and name not in instruments()]
