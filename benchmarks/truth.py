@@ -2,7 +2,7 @@
 """
 How often verdicts are right: error rates, coverage and power, on simulated recordings.
 
-`python benchmarks/truth.py` prints the table of docs/benchmarks.md; `--draws 200` is quicker, `--docs FILE` writes.
+`python benchmarks/truth.py` prints the rates of docs/benchmarks.md; `--draws 200` is quicker, `--docs FILE` writes.
 """
 
 from __future__ import annotations
@@ -381,17 +381,15 @@ def table(draws: int) -> Iterator[tuple[Row, float]]:
 
 
 def markdown(rates: Iterable[tuple[Row, float]]) -> str:
-    """Return the table for the documentation."""
-    lines = ["| simulated | counted | rate | right |", "| --- | --- | --- | --- |"]
-    lines += [f"| {row.name} | {row.what} | {rate:.3f} | {row.bound} |" for row, rate in rates]
-    return "\n".join(lines)
+    """Return the list for the documentation: what is simulated, what is counted, its rate, and what is right."""
+    return "\n".join(f"- {row.name}; {row.what}: {rate:.3f}, {row.bound}" for row, rate in rates)
 
 
 def main() -> None:
     """Print the table, and exit with 1 if a rate is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--docs", type=Path, help="write the table between its markers in this file")
+    parser.add_argument("--docs", type=Path, help="write the rates between the markers in this file")
     options = parser.parse_args()
     rates = []
     for row, rate in table(options.draws):

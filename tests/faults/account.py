@@ -48,8 +48,9 @@ class Account:
         parts = [f"{self.delivered:,} delivered"]
         parts += [f"{self.pending:,} pending"] if self.pending else []
         parts += [f"{self.lost.total():,} lost ({lost})"] if lost else []
-        words = [f"{self.recorded:,} recorded = {' + '.join(parts)}"]
-        words.append(f"{len(self.arrived):,} arrived")
+        words = [f"{self.recorded:,} recorded = {' + '.join(parts)}", f"{len(self.arrived):,} arrived"]
+        if self.recorded == self.delivered == len(self.arrived):
+            words = [f"{self.recorded:,} recorded, delivered and arrived"]
         if again := self.arrived.total() - len(self.arrived):
             words.append(f"{again:,} of them again")
         words += [self.note] if self.note else []
