@@ -45,7 +45,7 @@ def described(name: str, command: Any, shared: dict[str, str]) -> str:
     known = options(command)
     same = [option for option, help_ in known.items() if shared.get(option) == help_]
     rows = [f"- {option}: {help_}" for option, help_ in known.items() if option not in same]
-    rows += [f"- {', '.join(same)}: as above."] * bool(same)
+    rows += [f"- {', '.join(same)}"] * bool(same)
     codes = [
         f"Exit code {code}: {quoted(' '.join(words.split()))}"
         for code, words in re.findall(r"^ *(\d+)  (.*(?:\n {4,}\S.*)*)$", rest, re.MULTILINE)
