@@ -67,6 +67,18 @@ def test_python_blocks_run_in_order(page: Path, monkeypatch: pytest.MonkeyPatch)
             printed = None
 
 
+def test_a_section_is_left_out_without_what_it_needs(tmp_path: Path) -> None:
+    """
+    Sections before and after it run.
+    """
+    sections = ["# A\n\n{}\n", "## B\n\n<!-- needs: no_such_library -->\n\n{}\n", "## C\n\n{}\n"]
+    page = tmp_path / "page.md"
+    code = (f"```python\n{number}\n```" for number in range(len(sections)))
+    page.write_text("\n".join(map(str.format, sections, code)))
+
+    assert [("python", "0\n"), ("python", "2\n")] == runnable(page)
+
+
 def test_the_readme_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     In a directory with `examples/`, every Python block and every command runs, in the order of the page.
