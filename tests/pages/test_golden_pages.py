@@ -13,6 +13,7 @@ from pages.results import RESULTS
 from rich.console import Console
 
 from mttp.cli.output import console
+from mttp.pages import blocks as model
 from mttp.pages import markdown, terminal
 from mttp.pages.blocks import Block, column, problems, table
 
@@ -73,6 +74,15 @@ def test_reports_show_what_pages_are_made_of():
     assert {block["type"] for block in blocks} <= set(re.findall(r'case "(\w+)":$', source, re.MULTILINE))
     assert known is not None
     assert kinds <= set(re.findall(r'"(\w+)"', known[1]))
+
+
+def test_reports_have_the_same_states_of_words():
+    """
+    A word has one colour and one mark, wherever it is shown.
+    """
+    source = (VIEWER / "blocks.ts").read_text()
+    for words in (model._GOOD, model._BAD, model._WARN):
+        assert f'"{words}"' in source
 
 
 def test_renderers_know_the_same_blocks():

@@ -289,10 +289,28 @@ def test_several_runs_stand_first_with_what_differs() -> None:
     )
     keys = [column["key"] for column in listed["columns"]]
     assert ["config.lr", "seed"] == keys[-2:]
-    assert [[f"{first_run} s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, 1, 1]] == listed["rows"][
-        :1
-    ]
+    row = [f"{first_run} s1", "completed", "e", 3, pytest.approx(4.1), "▁▃█", 0, "none", 1, 1]
+    assert row == listed["rows"][0]
     assert [["config.net.width", 8]] == shared["rows"]
+
+
+def test_each_of_several_runs_is_diagnosed() -> None:
+    """
+    Their findings are one table, the worst first, and counted in the table of runs.
+    """
+    seeds(returns=(1.0,) * 40)
+    made = report("runs")
+    overview = data(made)["overview"]
+    by_id = {section["id"]: section["blocks"] for section in overview["sections"]}
+    keys = [column["key"] for column in by_id["runs"][0]["columns"]]
+    counts = [row[keys.index("findings")] for row in by_id["runs"][0]["rows"]]
+    findings = next(block for block in by_id["diagnosis"] if block["type"] == "table")
+    severities = [row[0] for row in findings["rows"]]
+    assert 4 == len(counts)
+    assert all(count != "none" for count in counts)
+    assert severities == sorted(severities, key=["high", "medium", "low"].index)
+    assert {"s1", "s2"} == {row[1].split()[1] for row in findings["rows"]}
+    assert any(line.startswith("s1: ") for line in made.headlines)
 
 
 def test_the_baseline_is_compared_or_the_refusal_is_shown() -> None:
@@ -331,7 +349,7 @@ def test_a_large_recording_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> 
     """
     The report says which command does it.
     """
-    monkeypatch.setattr(reporting, "_MOST_DIAGNOSED", 2)
+    monkeypatch.setattr(reporting, "MOST_EPISODES", 2)
     play("run.jsonl", [1.0] * 3)
 
     assert "run `mttp diagnose` on it" in sections(report("run.jsonl"))["diagnosis"]

@@ -289,7 +289,7 @@ def test_a_change_is_told_at_once(pages: LivePages, address: str, monkeypatch: p
     The request waits for the next version, and no longer.
     """
     monkeypatch.setattr(server_module, "_LONGEST_POLL", 3600.0)
-    assert eventually(lambda: pages._diagnosis)  # the diagnosis after the first reading is a change, too
+    assert eventually(lambda: pages._diagnoses)  # the diagnosis after the first reading is a change, too
     assert eventually(lambda: not pages.is_studying)
     version = json.loads(ask(f"{address}/api/version?after=-1")[1])["version"]
     answers: list[int] = []

@@ -35,14 +35,18 @@ export function facts(items: Facts["items"]): HTMLElement {
     )));
 }
 
-/** The mark of a word that says how something ended; never the colour alone. */
+/** The words for an end, a severity or a failure, as `mttp.pages.blocks` has them. */
+const WORDS: { [state in State]: string } = {
+  good: "better completed full gained ok pass promote reproduced success",
+  bad: "diverged error errored fail failed failure high invalid lost opaque reject violation worse",
+  warn: "aborted abstained changed improvement inconclusive medium missing partial refused timed_out unfinished unstable warning",
+  plain: "",
+};
+const STATES = new Map(Object.entries(WORDS).flatMap(([state, words]) => words.split(" ").map((word) => [word, state as State])));
+
+/** The state of a word, shown by its mark; never by the colour alone. */
 export function stateOf(word: Cell): State {
-  switch (word) {
-    case "success": case "pass": case "better": case "promote": case "gained": return "good";
-    case "failure": case "error": case "aborted": case "fail": case "worse": case "reject": case "lost": case "unfinished": return "bad";
-    case "partial": case "missing": case "abstained": case "inconclusive": case "not judged": return "warn";
-    default: return "plain";
-  }
+  return STATES.get(String(word)) ?? "plain";
 }
 
 export function cellOf(value: Cell, column: Column): Node {

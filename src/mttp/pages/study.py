@@ -278,10 +278,42 @@ def verdicts_table(recorded: Sequence[RecordedVerdict]) -> Block | None:
     return table("Recorded verdicts", columns, rows)
 
 
-def diagnosis_section(diagnosis: Diagnosis | str | None) -> Block | None:
-    """Return a diagnosis as a section of a report; a text says why there is none."""
-    if diagnosis is None or isinstance(diagnosis, str):
-        return section(
-            "diagnosis", "Diagnosis", [note(f"Not diagnosed: {diagnosis}", "warn") if diagnosis else None]
-        )
-    return section("diagnosis", "Diagnosis", diagnosis_page(diagnosis))
+def diagnosis_section(diagnoses: Mapping[str, Diagnosis | str], names: Mapping[str, str]) -> Block | None:
+    """
+    Return diagnoses by run id as a section of a report; a text says why a run was not diagnosed.
+
+    The findings of several runs are a table, the worst first; `names` are the runs' names by id.
+    """
+    if len(diagnoses) == 1:
+        (diagnosis,) = diagnoses.values()
+        if isinstance(diagnosis, str):
+            return section("diagnosis", "Diagnosis", [note(f"Not diagnosed: {diagnosis}", "warn")])
+        return section("diagnosis", "Diagnosis", diagnosis_page(diagnosis))
+    judged = {run_id: each for run_id, each in diagnoses.items() if not isinstance(each, str)}
+    by_severity = sorted(
+        ((run_id, finding) for run_id, each in judged.items() for finding in each.findings),
+        key=lambda pair: _SEVERITIES.index(pair[1].severity),
+    )
+    columns = [
+        column("severity", kind="state"),
+        column("run", kind="run"),
+        column("finding"),
+        column("evidence"),
+        column("advice", "what usually helps"),
+        column("episodes", kind="episodes"),
+    ]
+    cells = [
+        [
+            *(finding.severity, f"{run_id} {names.get(run_id, '')}", finding.kind.replace("_", " ")),
+            *(finding.evidence, finding.advice, " ".join(finding.episodes)),
+        ]
+        for run_id, finding in by_severity
+    ]
+    refused = [
+        note(f"{names.get(run_id, run_id)}: not diagnosed: {each}", "warn")
+        for run_id, each in diagnoses.items()
+        if isinstance(each, str)
+    ]
+    healthy = sum(not each.findings for each in judged.values())
+    nothing = note(f"Nothing was found in {healthy} of {count(len(diagnoses), 'run')}.") if healthy else None
+    return section("diagnosis", "Diagnosis", [table("Findings", columns, cells), nothing, *refused])

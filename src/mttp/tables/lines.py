@@ -45,7 +45,6 @@ _FIELDS: Final = {
 }
 """Where the columns of all spans stand in OTLP JSON."""
 _COUNTS: Final = ("droppedAttributesCount", "droppedEventsCount", "droppedLinksCount")
-_NO_IDS: Final = ("0" * 32, "0" * 16)
 _DIGITS: Final = r"^\d{1,19}$"
 _raw_spans: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from mttp.errors import MttpError, ReadError
 from mttp.model.episodes import Group
 from mttp.model.version import __version__
-from mttp.study import Comparison, Diagnosis, compare, diagnose
+from mttp.study import Comparison, compare
 from mttp.tables import Database
+from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diagnosed
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import Figures, figures
 from mttp.viewing.index import EpisodeIndex
@@ -30,8 +31,6 @@ _SHARE = 0.1
 """Largest share of the time that is spent on overviews."""
 _FIRST_ROWS_SECONDS = 3.0
 _CHECK_SECONDS = 0.05
-_MOST_STUDIED = 20_000
-"""Recordings with more episodes are not diagnosed and compared: `mttp diagnose` and `mttp compare` do."""
 _GROWTH = 1.2
 """Growth in episodes after which a recording is diagnosed and compared again."""
 _CLOSING_SECONDS = 1.0
@@ -58,7 +57,7 @@ class LivePages:
         """Version, time and duration in seconds of the last overview."""
         self._has_rows = False
         """Whether there were episodes at the last overview."""
-        self._diagnosis: Diagnosis | str | None = None
+        self._diagnoses: Diagnoses = {}
         self._comparison: Comparison | str | None = None
         self._studied = 0
         self._studying = threading.Thread()
@@ -163,19 +162,26 @@ class LivePages:
     def _study_soon(self) -> None:
         """Diagnose and compare on a thread, after the recording has grown enough."""
         count = len(self._index)
-        if count > _MOST_STUDIED:
-            self._diagnosis = f"the recording has {count:,} episodes; run `mttp diagnose` on it"
+        if count > MOST_EPISODES:
+            self._diagnoses = not_diagnosed(count)
         elif count and count >= self._studied * _GROWTH and not self._studying.is_alive():
             self._studied = count
             self._studying = threading.Thread(target=self._study, name="mttp-view-study", daemon=True)
             self._studying.start()
 
     def _study(self) -> None:
-        self._diagnosis = _result(lambda: diagnose(self._index.sources))
+        self._diagnoses = self._diagnosed()
         if self._baseline is not None:
             base = self._baseline
             self._comparison = _result(lambda: compare(base, self._index.sources))
         self._index.version += 1
+
+    def _diagnosed(self) -> Diagnoses:
+        try:
+            with Database(self._index.sources) as database:
+                return diagnoses(database, database.runs)
+        except MttpError as error:
+            return {"": str(error)}
 
     def _progress(self) -> str:
         """How much is read, while not all is."""
@@ -193,7 +199,7 @@ class LivePages:
                 updates=updates,
                 baseline=self._baseline_figures,
                 comparison=self._comparison,
-                diagnosis=self._diagnosis,
+                diagnoses=self._diagnoses,
             )
             self._columns = columns(database)
             names = dict.fromkeys(run.name or run.id for run in runs)

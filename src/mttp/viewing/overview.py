@@ -28,6 +28,7 @@ from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
 from mttp.viewing.curves import CurveCharts
+from mttp.viewing.diagnoses import Diagnoses
 from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, figures, known, update_figures
 from mttp.viewing.overview_tables import (
     graders_section,
@@ -39,7 +40,7 @@ from mttp.viewing.overview_tables import (
 )
 
 if TYPE_CHECKING:
-    from mttp.study import Comparison, Diagnosis, GateResult
+    from mttp.study import Comparison, GateResult
     from mttp.tables.summary import RecordedVerdict
 
 __all__ = ["Contents", "sections"]
@@ -63,8 +64,7 @@ class Contents:
     """The episodes of the baseline."""
     comparison: Comparison | str | None = None
     """A text says why the sides were not compared."""
-    diagnosis: Diagnosis | str | None = None
-    """A text says why the recording was not diagnosed."""
+    diagnoses: Diagnoses = field(default_factory=dict)
     gate: GateResult | None = None
     verdicts: Sequence[RecordedVerdict] = ()
     """The verdicts that were recorded before."""
@@ -74,7 +74,7 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
     """Return the sections of the overview that have contents."""
     counted_figures, updates = figures(contents.episodes), update_figures(contents.updates)
     charts = CurveCharts(counted_figures, updates, contents.runs, baseline=contents.baseline)
-    of_runs = runs_section(contents.runs, counted_figures)
+    of_runs = runs_section(contents.runs, counted_figures, contents.diagnoses)
     has_several = len({run.id for run in contents.runs}) > 1
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
         made = (
@@ -83,7 +83,7 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
             gate_section(contents.gate, contents.verdicts),
             comparison_section(contents.comparison),
             _returns(charts, counted_figures),
-            diagnosis_section(contents.diagnosis),
+            diagnosis_section(contents.diagnoses, _names(contents.runs)),
             _distributions(counted_figures, contents.baseline),
             graders_section(contents.graders),
             slices_section(contents.episodes),
@@ -111,6 +111,10 @@ def _warned(summary: dict[str, Any], problems: Sequence[Problem]) -> dict[str, A
     number = fact("problems", len(problems), detail="see problems", state="warn")
     warnings = [note(sentence, "bad") for sentence in sampled(problems)]
     return {**summary, "blocks": [*warnings, {**block, "items": [*block["items"], number]}]}
+
+
+def _names(runs: Sequence[Run]) -> dict[str, str]:
+    return {run.id: run.name or run.id for run in runs}
 
 
 # The summary.
@@ -229,17 +233,23 @@ def _distributions(episodes: Figures, baseline: Figures | None) -> dict[str, Any
     blocks = []
     for name, label in {**measures, "duration": "seconds"}.items():
         values = episodes[name]
-        if not len(known(values)) or (name == "reward" and not _has_rewards(episodes)):
-            continue
         sides = {"": values} if baseline is None else {"base": baseline[name], "candidate": values}
+        if not _vary(*sides.values()) or (name == "reward" and not _has_rewards(episodes)):
+            continue
         blocks.append(histogram(name.capitalize(), axis(label), sides))
     return section("distributions", "Distributions", [*blocks, _reward_against_length(episodes)])
+
+
+def _vary(*sides: Floats) -> bool:
+    return len({*np.concatenate([known(values) for values in sides]).tolist()}) > 1
 
 
 def _reward_against_length(episodes: Figures) -> dict[str, Any] | None:
     """Return reward, else return, against length in tokens, else in steps; by outcome."""
     y_name = "reward" if len(known(episodes["reward"])) else "return"
     x_name = "tokens" if len(known(episodes["tokens"])) else "length"
+    if not (_vary(episodes[x_name]) and _vary(episodes[y_name])):
+        return None
     stride = max(1, math.ceil(len(episodes["trace_id"]) / _MOST_POINTS))
     names = (x_name, y_name, "outcome", "trace_id")
     points: dict[str, list[tuple[float, float, str]]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ from mttp.model.gradings import GraderHealth
 from mttp.pages.blocks import axis, column, fact, facts, lines, section, series, table
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
+from mttp.study.diagnosis import SEVERITIES, Diagnosis
 from mttp.viewing.curves import CurveCharts
+from mttp.viewing.diagnoses import Diagnoses
 from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, groups, known, slices
 
 __all__ = [
@@ -194,7 +197,7 @@ def _listed(values: Sequence[float | None]) -> str:
     return ", ".join("nan" if value is None else f"{value:.4g}" for value in values)
 
 
-def runs_section(runs: Sequence[Run], episodes: Figures) -> dict[str, Any] | None:
+def runs_section(runs: Sequence[Run], episodes: Figures, diagnosed: Diagnoses) -> dict[str, Any] | None:
     """Return the runs beside each other, what differs between them first; one run as facts."""
     processes = runs
     runs = [*{run.id: run for run in reversed(processes)}.values()][::-1]
@@ -213,10 +216,15 @@ def runs_section(runs: Sequence[Run], episodes: Figures) -> dict[str, Any] | Non
         column("last return", kind="number", help="mean of the last tenth of the episodes"),
         column("trend", help="mean returns of the tenths of the episodes, from the lowest to the highest"),
         column("invalid", "invalid rewards", "number"),
+        column("findings", help="of the diagnosis, by severity"),
         *(column(name, name.removeprefix("config.")) for name in differing[:_MOST_SETTINGS]),
     ]
     rows = [
-        [*_row_of(run, episodes), *(_cell(of_run.get(name)) for name in differing[:_MOST_SETTINGS])]
+        [
+            *_row_of(run, episodes),
+            _found(diagnosed.get(run.id)),
+            *(_cell(of_run.get(name)) for name in differing[:_MOST_SETTINGS]),
+        ]
         for run, of_run in zip(runs[:_MOST_ROWS], settings, strict=False)
     ]
     left_out = [f"{len(runs) - len(rows):,} more runs are not shown."] if len(runs) > len(rows) else []
@@ -257,6 +265,16 @@ def _row_of(run: Run, episodes: Figures) -> list[Any]:
         _sparkline(means),
         int(episodes["invalid"][rows].sum()),
     ]
+
+
+def _found(diagnosis: Diagnosis | str | None) -> str:
+    """Return the number of findings of each severity, in words."""
+    if diagnosis is None or isinstance(diagnosis, str):
+        return "" if diagnosis is None else "not diagnosed"
+    counts = Counter(finding.severity for finding in diagnosis.findings)
+    return (
+        ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity]) or "none"
+    )
 
 
 def _mean(values: Floats) -> float:

@@ -21,10 +21,11 @@ from mttp.reading import Recording
 from mttp.reading.problems import Problem
 from mttp.reading.recording import read_without
 from mttp.reading.sources import Source
-from mttp.study import Comparison, Diagnosis, compare, diagnose, gate
+from mttp.study import Comparison, compare, gate
 from mttp.study.diagnosing.evidence import EVIDENCE
 from mttp.tables import Database
 from mttp.tables.summary import SUMMARY, summary_of
+from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diagnosed
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import UPDATES, figures
 from mttp.viewing.html import report_html
@@ -46,8 +47,6 @@ _MOST_TEXTS = 4_000_000
 """Largest size of the texts that the search reads, compressed; without them it reads the ends in the list."""
 _CHUNK = 400_000
 """Episodes are compressed together up to this number of characters of JSON."""
-_MOST_DIAGNOSED = 20_000
-"""Recordings with more are not diagnosed: that takes longer than the rest of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -114,9 +113,10 @@ def report(
         database.prepare(*SUMMARY, UPDATES, *EVIDENCE, content=True)
         summary = summary_of(database)
         episodes = scored_episodes(database)
-        diagnosis = _diagnosed(database, len(episodes))
+        is_diagnosed = len(episodes) <= MOST_EPISODES
+        found = diagnoses(database, summary.runs) if is_diagnosed else not_diagnosed(len(episodes))
         comparison = None if base is None else _compared(base, database, allow)
-        named = _named(diagnosis, comparison)
+        named = _named(found, comparison)
         trace_ids, sampling = select(episodes, limit, named)
         important, _ = select(episodes, max(1, len(trace_ids) // 2), named)
         contents = Contents(
@@ -128,7 +128,7 @@ def report(
             updates=database.rows(UPDATES),
             baseline=None if base is None else figures(base),
             comparison=comparison,
-            diagnosis=diagnosis,
+            diagnoses=found,
             gate=None if rules is None else gate(database, rules=rules, baseline=base),
         )
         made = sections(contents)
@@ -188,15 +188,6 @@ def _missing(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.kind == "missing_episodes"]
 
 
-def _diagnosed(database: Database, count: int) -> Diagnosis | str:
-    if count > _MOST_DIAGNOSED:
-        return f"the recording has {count:,} episodes; run `mttp diagnose` on it"
-    try:
-        return diagnose(database)
-    except (ReadError, StudyError) as error:
-        return str(error)
-
-
 def _compared(base: Database, candidate: Database, allow: Iterable[str]) -> Comparison | str:
     try:
         return compare(base, candidate, allow=allow)
@@ -204,13 +195,16 @@ def _compared(base: Database, candidate: Database, allow: Iterable[str]) -> Comp
         return str(error)
 
 
-def _named(found: Diagnosis | str, compared: Comparison | str | None) -> list[str]:
-    """Trace ids of the examples of findings and of the tasks that changed sides."""
-    named = (
-        [] if isinstance(found, str) else [trace_id for one in found.findings for trace_id in one.episodes]
-    )
+def _named(diagnosed: Diagnoses, compared: Comparison | str | None) -> list[str]:
+    """Return the trace ids of the examples of findings and of the tasks that changed sides."""
+    findings = [
+        finding for each in diagnosed.values() if not isinstance(each, str) for finding in each.findings
+    ]
     flips = () if compared is None or isinstance(compared, str) else compared.flips
-    return [*named, *(flip.candidate_episode for flip in flips)]
+    return [
+        *(trace_id for finding in findings for trace_id in finding.episodes),
+        *(flip.candidate_episode for flip in flips),
+    ]
 
 
 def _headlines(contents: Contents) -> Iterator[str]:
@@ -218,11 +212,13 @@ def _headlines(contents: Contents) -> Iterator[str]:
         yield f"gate: {contents.gate.verdict}"
     if contents.comparison is not None and not isinstance(contents.comparison, str):
         yield f"against the baseline: {contents.comparison.verdict} by {contents.comparison.metrics[0]!r}"
-    if isinstance(contents.diagnosis, str):
-        yield f"not diagnosed: {contents.diagnosis}"
-    elif contents.diagnosis is not None:
-        for one in contents.diagnosis.findings:
-            yield f"{one.severity} {one.kind}: {one.evidence}"
+    names = {run.id: f"{run.name or run.id}: " for run in contents.runs} | {"": ""}
+    for run_id, diagnosis in contents.diagnoses.items():
+        if isinstance(diagnosis, str):
+            yield f"{names[run_id]}not diagnosed: {diagnosis}"
+        else:
+            for finding in diagnosis.findings:
+                yield f"{names[run_id]}{finding.severity} {finding.kind}: {finding.evidence}"
 
 
 # Pages.
