@@ -85,7 +85,7 @@ def sections(contents: Contents) -> list[dict[str, Any]]:
             _returns(charts, counted_figures),
             diagnosis_section(contents.diagnoses, _names(contents.runs)),
             _distributions(counted_figures, contents.baseline),
-            graders_section(contents.graders),
+            graders_section(contents.graders, len(counted_figures["run_id"])),
             slices_section(contents.episodes),
             updates_section(charts, updates),
             groups_section(contents.episodes),

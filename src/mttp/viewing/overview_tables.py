@@ -13,6 +13,7 @@ from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
 from mttp.pages.blocks import axis, column, fact, facts, lines, section, series, table
+from mttp.pages.graders import documents, graders_table
 from mttp.reading.jsonable import to_json
 from mttp.reading.problems import Problem
 from mttp.study.diagnosis import SEVERITIES, Diagnosis
@@ -33,7 +34,6 @@ _MOST_ROWS = 200
 _MOST_SETTINGS = 8
 _TENTHS = 10
 _BARS = "▁▂▃▄▅▆▇█"
-_MOST_ERRORS = 3
 _OF_RUN = (
     "kind",
     "algorithm",
@@ -50,40 +50,10 @@ _OF_RUN = (
 )
 
 
-def graders_section(graders: Sequence[GraderHealth]) -> dict[str, Any] | None:
-    """How often each grader and component was ok, failed or abstained."""
-    columns = [
-        column("grader"),
-        column("component"),
-        column("scope"),
-        column("gradings", kind="number"),
-        column("ok", kind="number"),
-        column("failed", kind="number", help="errors, invalid results, and totals without a component"),
-        column("abstained", kind="number"),
-        column("missing", kind="number"),
-        column("mean", kind="number", help="of the valid scores"),
-        column("min", kind="number"),
-        column("max", kind="number"),
-        column("errors"),
-    ]
-    rows = [
-        [
-            *(one.grader, one.component, one.scope, one.gradings, one.ok, one.failed),
-            *(one.abstained, one.missing, one.mean, one.min, one.max, _errors(one)),
-        ]
-        for one in sorted(graders, key=lambda one: -one.failed)
-    ]
-    return section("graders", "Graders", [table("Health of each grader and component", columns, rows)])
-
-
-def _errors(one: GraderHealth) -> str:
-    """The most frequent errors: class, message, count and the first episode."""
-    first = [
-        f"{': '.join(filter(None, (failure.error_type, failure.message)))} "
-        f"({failure.count:,}, first {failure.first[:8]})"
-        for failure in one.failures[:_MOST_ERRORS]
-    ]
-    return "; ".join(first) + (" ..." if len(one.failures) > _MOST_ERRORS else "")
+def graders_section(graders: Sequence[GraderHealth], episodes: int) -> dict[str, Any] | None:
+    """Return how often each grader and component was ok, failed or abstained, the most failures first."""
+    listed = documents(sorted(graders, key=lambda grader: -grader.failed), episodes)
+    return section("graders", "Graders", [graders_table(listed)])
 
 
 def slices_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
