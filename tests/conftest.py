@@ -48,6 +48,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for name in list(os.environ):
         if name.startswith(("MTTP_", "OTEL_", "SLURM_", "TORCHELASTIC_")) or name in ("RANK", "WORLD_SIZE"):
             monkeypatch.delenv(name)
+        if name in ("COLUMNS", "LINES"):  # a process that has loaded readline hands them to its children
+            monkeypatch.delenv(name)
         if name.lower().endswith("_proxy"):  # whom tests talk to is on this machine
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

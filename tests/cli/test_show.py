@@ -102,7 +102,7 @@ def test_a_step_shows_its_new_messages(chat: str):
     assert "after 3 earlier messages" in second.splitlines()[0]
     assert "tool weather  18 C, sunny" in second.splitlines()[1]
     assert ("assistant" in second, "Be brief." in second) == (True, False)
-    assert ["Sunny.", "", "Anything else?"] == lines(second)[-3:]
+    assert ["Sunny.", "", "Anything else?", "reward  1"] == lines(second)[-4:]
 
 
 def test_a_conversation_that_changed_is_shown_from_there(chat: str):

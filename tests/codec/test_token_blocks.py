@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import mttp
 from mttp.codec import tokens
 from mttp.codec.plain import Faults
-from mttp.codec.withholding import Withholding
 from mttp.model.values import same
 
 INTEGERS = ("int64", "int32", "int16", "int8", "uint32", "uint16", "uint8")
@@ -158,21 +157,6 @@ def test_whole_floats_are_ids_as_before() -> None:
 
     assert mttp.Tokens(ids=np.array([1, 2])) == read.steps[0].tokens
     assert {} == session.stats.faults
-
-
-@given(blocks(), st.integers(0, 40), st.integers(0, 200))
-def test_whether_a_block_may_pass_is_known_before_it_is_looked_at(
-    given_: dict[str, Any], elements: int, budget: int
-) -> None:
-    """
-    And what it takes of an episode's budget.
-    """
-    withholding = Withholding(max_elements=elements, max_episode_bytes=budget)
-    block = copied(given_)
-    assert block is not None
-    kept = withholding.keep(tokens.unfold(block), spent=30)
-
-    assert (None if kept.changed else kept.spent) == withholding.spend(block, 30)
 
 
 @pytest.mark.parametrize("given", [np.arange(5), list(range(5)), [2**31, 1, 2, 3, 4]])

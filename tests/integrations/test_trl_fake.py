@@ -1025,10 +1025,10 @@ def test_the_summary_says_what_a_function_raised(tmp_path: Path) -> None:
 
     first, second = min(one.trace_id for one in mttp.read(path)), by_index(path)[1].trace_id
     said = (
-        "concise raised ValueError: invalid literal for int() with base 10: '' "
+        "raised ValueError: invalid literal for int() with base 10: '' "
         f"(4 completions, first {first[:8]}), raised by {second[:8]}"
     )
-    output = CliRunner().invoke(app, ["summary", str(path)], env={"COLUMNS": "200"}).output
+    output = CliRunner().invoke(app, ["summary", str(path)], env={"COLUMNS": "400"}).output
     assert (1, "failed gradings  8 (error 8)") == (
         output.count(said),
         next(line for line in output.splitlines() if line.startswith("failed")),

@@ -328,7 +328,7 @@ def test_a_summary_says_first_that_its_figures_are_not_the_run_s(sample: str) ->
         assert done.exit_code == 0
         return done.stdout
 
-    assert f"warning: {MISSING}" == printed().splitlines()[1]
+    assert f"warning: {MISSING}" == printed().splitlines()[2]
     assert f"**warning: {MISSING}**" == printed("--markdown").splitlines()[2]
     assert [MISSING] == json.loads(printed("--json"))["sampled"]
     assert [] == json.loads(CliRunner().invoke(app, ["summary", "whole.jsonl", "--json"]).stdout)["sampled"]

@@ -268,7 +268,7 @@ def test_the_command_shows_what_changes() -> None:
     document = json.loads(invoke(path, "--spec", "new.yaml", "--json").stdout)
 
     assert "1 of 2 rewards change, 1 verdict flip" in shown
-    assert "pass -> fail" in shown
+    assert "pass → fail" in shown
     assert "maths 2.0.0: 1 of 2 rewards change" in strict.stderr
     assert (2, 1, 1, None) == tuple(document[key] for key in ("episodes", "changed", "flips", "file"))
 
@@ -405,7 +405,7 @@ def test_an_episode_that_cannot_be_scored_is_not_changed() -> None:
         found.without_inputs,
     )
     assert "0 of 2 rewards change" in shown
-    assert "not scored: 1 episode did not record truth" in shown
+    assert "Not scored\nepisodes  reason\n       1  did not record truth\n" in shown
 
 
 def test_rounding_of_a_trainer_is_no_change() -> None:
