@@ -32,6 +32,7 @@ __all__ = [
     "StrictHealth",
     "Trust",
     "TrustModule",
+    "Where",
     "console",
     "discard_output",
     "fail",
@@ -69,6 +70,12 @@ TrustModule = Annotated[
         "--trust-module",
         metavar="MODULE",
         help="Let the spec call code of this module and its submodules; may be repeated.",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", metavar="CONDITION", help="Only episodes that match, such as env=math; as for mttp show."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.conditions import selection
-from mttp.cli.output import Json, Sources, Strict, finish, print_json, progress, say
+from mttp.cli.output import Json, Sources, Strict, Where, finish, print_json, progress, say
 from mttp.pages.words import count, visible
 
 if TYPE_CHECKING:
@@ -52,14 +52,7 @@ def plot(
             "--center", metavar="NAME", help="Of several runs: mean, or iqm, their interquartile mean."
         ),
     ] = "mean",
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only episodes that match, such as env=math; as for mttp show.",
-        ),
-    ] = None,
+    where: Where = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: .png, .svg or .pdf.")
     ] = Path("curves.png"),

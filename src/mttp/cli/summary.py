@@ -12,6 +12,7 @@ from mttp.cli.output import (
     Markdown,
     Sources,
     StrictHealth,
+    Where,
     fail,
     fail_on,
     failures,
@@ -28,14 +29,7 @@ def summary(
     *,
     json: Json = False,
     markdown: Markdown = False,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            metavar="CONDITION",
-            help="Only episodes that match, such as env=math; as for mttp show.",
-        ),
-    ] = None,
+    where: Where = None,
     strict: StrictHealth = False,
     fail_on_: Annotated[
         str,

@@ -55,7 +55,11 @@ Scopes: TypeAlias = Mapping[int, Scope]
 """The scopes of frames, by number."""
 
 SCOPES: Final[WeakValueDictionary[int, Scope]] = WeakValueDictionary()
-"""The scopes of this process's frames; whoever keeps frames for long keeps their scopes."""
+"""
+The scopes of this process's frames, by number; a scope disappears when nothing refers to it.
+
+The transports that keep frames after an export, memory and the spool, refer to the scopes of these frames.
+"""
 _numbers = count(1)
 _recent: deque[Scope] = deque(maxlen=4096)
 """The latest scopes, which are kept for the frames of an export."""

@@ -16,6 +16,7 @@ from mttp.model.episodes import Run
 from mttp.model.statistics.inference import interquartile_mean, scipy_stats
 from mttp.otlp.streams import Progress
 from mttp.tables import Database
+from mttp.tables.database import quoted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,7 @@ __all__ = [
     "Timeline",
     "curves",
     "curves_of",
+    "finite",
     "labels_of",
     "metrics_of",
 ]
@@ -345,14 +347,14 @@ def _expression(database: Database, metric: str) -> tuple[bool, str]:
     """Return whether a number is one of updates, and the number as SQL."""
     prefix, _, name = metric.partition(".")
     if metric in UPDATE_NUMBERS:
-        return True, _finite(f'"{metric}"')
+        return True, finite(f'"{metric}"')
     if name and f"{prefix}." == _OF_UPDATES:
-        return True, _finite(f"metrics[{_quoted(name)}]")
+        return True, finite(f"metrics[{quoted(name)}]")
     if metric in NUMBERS:
         condition, expression = NUMBERS[metric]
-        return False, _finite(expression, condition)
+        return False, finite(expression, condition)
     if name and prefix in _MAPS:
-        return False, _finite(f"{prefix}[{_quoted(name)}]", "counts")
+        return False, finite(f"{prefix}[{quoted(name)}]", "counts")
     raise _no_number(database, metric)
 
 
@@ -360,13 +362,9 @@ def _alias(value: str, is_wanted: bool) -> str:
     return f"({value if is_wanted else 'NULL'})::DOUBLE AS value"
 
 
-def _finite(expression: str, condition: str = "true") -> str:
+def finite(expression: str, condition: str = "true") -> str:
     """Return a number that counts as SQL; null where it does not, or is not finite."""
     return f"CASE WHEN {condition} AND isfinite({expression}) THEN {expression} END"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _edges(points: Sequence[_Points], axis: Axis) -> Floats:

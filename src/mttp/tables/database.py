@@ -46,6 +46,7 @@ __all__ = [
     "arrays_of",
     "column_types",
     "in_order",
+    "quoted",
     "require_duckdb",
     "rows_of",
     "statement",
@@ -198,6 +199,11 @@ def require_duckdb() -> Any:
         package = str(error.name).partition(".")[0]
         raise MissingExtra(package=package, extra="study", purpose="tables of a recording") from error
     return duckdb
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def rows_of(connection: Any, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

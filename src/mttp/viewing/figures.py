@@ -12,7 +12,8 @@ from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.declarations import keys
 from mttp.model.episodes import Update
 from mttp.semconv import attributes as a
-from mttp.study.learning_curves import NUMBERS
+from mttp.study.learning_curves import NUMBERS, finite
+from mttp.tables.database import quoted
 from mttp.tables.graders import Queryable
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "groups",
     "known",
     "names",
-    "quoted",
     "slices",
     "update_figures",
 ]
@@ -55,21 +55,21 @@ class EpisodeDatabase(Queryable, Protocol):
         """Return the columns of a query's result; a number that is null is NaN."""
 
 
-def _number(condition: str, expression: str) -> str:
-    return f"CASE WHEN {condition} AND isfinite({expression}) THEN {expression} END::DOUBLE"
-
-
+_NUMBERS = ", ".join(
+    f'{finite(expression, condition)}::DOUBLE AS "{name}"'
+    for name, (condition, expression) in NUMBERS.items()
+)
 _LEFT_OUT = ", ".join(f"'{reason}'" for reason in LEFT_OUT)
 _COUNTED = f"""
 SELECT
     trace_id, run_id, start_time, outcome, reward_status, components,
     coalesce(env, '') AS env, nullif(env, '') AS environment, nullif(task, '') AS task,
     split, slices, policy_version, length AS steps,
-    {", ".join(f'{_number(*number)} AS "{name}"' for name, number in NUMBERS.items())},
+    {_NUMBERS},
     -- A return from steps needs no reward, and an episode that did not end has none.
     (
         counts AND reward_status <> 'ok'
-        AND NOT (reward_status = 'missing' AND {_number(*NUMBERS["return"])} IS NOT NULL)
+        AND NOT (reward_status = 'missing' AND {finite(*reversed(NUMBERS["return"]))} IS NOT NULL)
     )::DOUBLE AS invalid
 FROM episodes
 WHERE counts_reason NOT IN ({_LEFT_OUT})
@@ -81,16 +81,11 @@ _COLUMNS = ", ".join(f'"{name}"' for name in (*_WORDS, *NUMBERS))
 def figures(database: EpisodeDatabase) -> Figures:
     """Return the figures of the episodes that count or are missing."""
     scores = "".join(
-        f", {_number('true', f'components[{quoted(name)}]')} AS {_identifier(f'components.{name}')}"
+        f", {finite(f'components[{quoted(name)}]')}::DOUBLE AS {_identifier(f'components.{name}')}"
         for name in names(database, "components")
     )
     numbers = f"SELECT {_COLUMNS}, invalid{scores} FROM ({_COUNTED})"
     return database.arrays(f"{numbers} ORDER BY start_time, trace_id")
-
-
-def quoted(text: str) -> str:
-    """Return a text as SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _identifier(name: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from mttp.model.counting import COMPLETED
-from mttp.viewing.figures import EpisodeDatabase, names, quoted
+from mttp.tables.database import quoted
+from mttp.viewing.figures import EpisodeDatabase, names
 
 __all__ = ["ColumnKind", "EpisodeColumn", "cells", "columns", "long_texts", "views"]
 

@@ -16,6 +16,7 @@ from mttp.model.version import __version__
 from mttp.reading import read
 from mttp.reading.jsonable import jsonable, to_json
 from mttp.reading.sources import size
+from mttp.tables.database import quoted
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -146,11 +147,12 @@ class AgentTools:
 
         `id` is the group's id, as in the column "group" of the table episodes.
         """
-        query = """
+        query = f"""
             SELECT trace_id, run_id, task, prompt, completion, reward, reward_status, "return", components,
                 advantage, outcome, status, stop_reason, length, completion_tokens
-            FROM episodes WHERE "group" = '{}' ORDER BY coalesce(reward, "return") DESC NULLS LAST, trace_id
-        """.format(id.replace("'", "''"))
+            FROM episodes WHERE "group" = {quoted(id)}
+            ORDER BY coalesce(reward, "return") DESC NULLS LAST, trace_id
+        """
         members = self._database.sql(query).rows()
         if not members:
             raise ReadError(
