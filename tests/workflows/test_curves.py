@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,31 @@ def test_curves_of_a_recording_are_the_same(monkeypatch: pytest.MonkeyPatch):
     write_curves("a.jsonl", "wandb://p")
 
     assert [("my run/1", *expected) for expected in EXPECTED] == points.points
+
+
+@pytest.mark.parametrize("made_by_hand", [False, True])
+def test_curves_of_late_scores_have_their_components(made_by_hand: bool, monkeypatch: pytest.MonkeyPatch):
+    """
+    A score that came after the end counts, with its components and failed graders; also in values.
+    """
+    points = Points()
+    with mttp.configure("file://a.jsonl", run="r", run_id="1"):
+        with mttp.episode() as episode:
+            episode.end(outcome="success")
+        mttp.score(episode, 0.5, grader="late", components={"a": 0.5})
+        with mttp.episode() as failed:
+            failed.reward(mttp.Reward(status="error", component_statuses={"a": "error", "b": "ok"}))
+    monkeypatch.setattr("mttp.transports.open", lambda _: CurveTransport("points", "points://", points))
+    recording = mttp.read("a.jsonl")
+    write_curves(replace(recording) if made_by_hand else recording, "wandb://p")
+
+    assert [
+        (1, {"episode/return": 0.5, "episode/success": 1.0, "component/a": 0.5, "episode/grader_errors": 0.0}),
+        (2, {"episode/grader_errors": 2.0}),
+    ] == [
+        (number, {name: value for name, value in values.items() if name != "episode/length"})
+        for _, _, number, values in points.points
+    ]
 
 
 def test_a_failing_tool_is_counted_and_hurts_nothing(caplog: pytest.LogCaptureFixture):

@@ -313,14 +313,14 @@ def _write_records(
 
 
 def _write_curves(sources: list[str], address: str, *, strict: bool) -> None:
-    from mttp.reading import read, write_curves
+    from mttp.tables import Database
+    from mttp.workflows.curves import write_tables
 
-    with progress(sources) as advance:
-        recording = read(sources, progress=advance)
-    write_curves(recording, address)
-    counts = f"{count(len(recording), 'episode')} and {count(len(recording.updates), 'update')}"
+    with progress(sources) as advance, Database(sources, progress=advance) as database:
+        episodes, updates = write_tables(database, address)
+    counts = f"{count(episodes, 'episode')} and {count(updates, 'update')}"
     say(f"wrote the curves of {counts} to {visible(address)}")
-    finish(recording.problems, strict=strict)
+    finish(database.problems, strict=strict)
 
 
 def _print_omitted(problems: list[Problem]) -> None:

@@ -9,7 +9,14 @@ from mttp.model.counting import is_counted, is_return_counted
 from mttp.model.declarations import table
 from mttp.model.episodes import Episode, Update
 
-__all__ = ["CURVE_ADDRESSES", "UPDATE_NUMBERS", "episode_curves", "update_curves"]
+__all__ = [
+    "CURVE_ADDRESSES",
+    "UPDATE_NUMBERS",
+    "episode_curves",
+    "finite",
+    "points_of_update",
+    "update_curves",
+]
 
 CURVE_ADDRESSES = ("tensorboard://", "wandb://")
 """Prefixes of the addresses of tools that draw curves."""
@@ -33,14 +40,14 @@ def episode_curves(episode: Episode) -> dict[str, float]:
     errors = [reward.status, *reward.component_statuses.values()].count("error")
     success = _OUTCOMES.get(episode.outcome, _VERDICTS.get(reward.verdict or ""))
     has_return = is_return_counted(episode.return_, reward.value, reward.status)
-    found = {
+    numbers = {
         "episode/return": episode.return_ if has_return else None,
         "episode/length": float(episode.length),
         "episode/success": success,
         **{f"component/{name}": value for name, value in reward.components.items()},
     }
     grader_errors = None if reward.status == "missing" else float(errors)
-    return _finite({**(found if is_counted(episode.status) else {}), "episode/grader_errors": grader_errors})
+    return finite({**(numbers if is_counted(episode.status) else {}), "episode/grader_errors": grader_errors})
 
 
 def update_curves(update: Update) -> dict[str, float]:
@@ -50,12 +57,22 @@ def update_curves(update: Update) -> dict[str, float]:
     `update/NAME` for each measured field, such as `update/loss`, and for each metric of the user;
     `update/not_finite` is the number of those that are NaN or infinite, if there are any.
     """
-    stated = {f"update/{name}": value for name, value in update.metrics.items()}
-    stated |= {f"update/{name}": getattr(update, name) for name in UPDATE_NUMBERS}
-    found = _finite(stated)
-    invalid = sum(value is not None for value in stated.values()) - len(found)
-    return {**found, "update/not_finite": float(invalid)} if invalid else found
+    return points_of_update({name: getattr(update, name) for name in UPDATE_NUMBERS}, update.metrics)
 
 
-def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+def points_of_update(
+    numbers: Mapping[str, float | None], metrics: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Return what `update_curves` does, of the measured fields by name and the metrics of the user."""
+    recorded = {f"update/{name}": value for name, value in metrics.items()}
+    recorded |= {f"update/{name}": numbers[name] for name in UPDATE_NUMBERS}
+    points = finite(recorded)
+    invalid = sum(value is not None for value in recorded.values()) - len(points)
+    return {**points, "update/not_finite": float(invalid)} if invalid else points
+
+
+def finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the values that are finite numbers, as floats."""
+    return {
+        name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)
+    }

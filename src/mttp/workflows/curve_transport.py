@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Protocol
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -14,7 +13,7 @@ from mttp.codec import episodes, kinds, updates
 from mttp.codec.profiles import full
 from mttp.model.counting import LEFT_OUT, counting
 from mttp.model.curves import episode_curves, update_curves
-from mttp.model.episodes import Episode, Update
+from mttp.model.episodes import Episode
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.printable import visible
 from mttp.model.spans import SpanRecord
@@ -124,11 +123,14 @@ class CurveTransport(SpanExporter):
                 self._scorings.popitem(last=False)
         elif kind == names.EPISODE:
             scorings = self._scorings.pop(span.trace_id, [])
-            self.add_episode(episodes.decode([*scorings, span]))
+            self._add_episode(episodes.decode([*scorings, span]))
         elif kind == names.UPDATE:
             update = updates.decode(span)
             self.training.add(update.run_id)
-            self.add_update(update)
+            time = update.end_time or update.start_time or 0
+            self.add_points(
+                update.run_id, update_curves(update), axis="update", index=update.index, time=time
+            )
 
     def name_run(self, run_id: str, name: object) -> None:
         """Set the name of a run, by default its id, and write its points so far."""
@@ -136,45 +138,39 @@ class CurveTransport(SpanExporter):
         for write in self._unnamed.pop(run_id, ()):
             write(self._names[run_id])
 
-    def add_episode(self, episode: Episode) -> None:
+    def _add_episode(self, episode: Episode) -> None:
         """Write the points of an episode, unless it is no part of the learning curve."""
-        is_left_out = partial(
-            self._is_left_out,
-            episode.run_id,
-            episode.status,
-            episode.stop_reason,
-            episode.task,
-            episode.split,
+
+        def is_left_out() -> bool:
+            reason = counting(
+                status=episode.status,
+                stop_reason=episode.stop_reason,
+                is_training=episode.run_id in self.training,
+                task=episode.task,
+                split=episode.split,
+            )
+            return reason in LEFT_OUT
+
+        time = episode.end_time or episode.start_time or 0
+        self.add_points(
+            episode.run_id, episode_curves(episode), axis="episode", time=time, is_left_out=is_left_out
         )
-        self._write(episode, episode_curves(episode), axis="episode", is_left_out=is_left_out)
 
-    def _is_left_out(
-        self, run_id: str, status: str, stop_reason: str | None, task: str | None, split: str | None
-    ) -> bool:
-        reason = counting(
-            status=status,
-            stop_reason=stop_reason,
-            is_training=run_id in self.training,
-            task=task,
-            split=split,
-        )
-        return reason in LEFT_OUT
-
-    def add_update(self, update: Update) -> None:
-        """Write the points of an update."""
-        self._write(update, update_curves(update), axis="update", index=update.index)
-
-    def _write(
+    def add_points(
         self,
-        value: Episode | Update,
+        run_id: str,
         points: Mapping[str, float],
         *,
         axis: str,
+        time: int,
         index: int | None = None,
         is_left_out: Callable[[], bool] = bool,
     ) -> None:
-        """Write points, or keep them until the run's start marker names the run and its kind."""
-        run_id, time = value.run_id, value.end_time or value.start_time or 0
+        """
+        Write points, or keep them until the run's start marker names the run and its kind.
+
+        `index` is their place on the axis, by default the next one.
+        """
         visibly = {visible(name): point for name, point in points.items()}
 
         def write(name: str) -> None:

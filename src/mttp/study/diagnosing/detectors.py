@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -20,7 +19,7 @@ from mttp.study.diagnosing.reading import reading_of, stopping
 from mttp.study.diagnosis import SEVERITIES, Cleared, Diagnosis, DiagnosisFinding, NotJudged
 from mttp.tables import Database
 from mttp.tables.completeness import complete_runs
-from mttp.tables.values import RecordingSpans
+from mttp.tables.opening import open_tables
 
 __all__ = ["DETECTORS", "Detector", "diagnose"]
 
@@ -321,7 +320,7 @@ def diagnose(
     Raises ReadError where the source can't be read or holds no episodes, StudyError for an unknown quality or
     run and for several runs, MissingExtra without `mttp[study]`.
     """
-    with _tables(source, progress) as database:
+    with open_tables(source, progress) as database:
         database.prepare(*EVIDENCE)
         complete_runs(database)
         evidence = evidence_of(database, quality=quality, run=run)
@@ -351,13 +350,3 @@ def diagnose(
         problems=tuple(str(problem.message) for problem in problems),
         sampled=sampled(problems),
     )
-
-
-def _tables(
-    source: Source | Recording | Database, progress: Progress | None
-) -> AbstractContextManager[Database]:
-    if isinstance(source, Database):
-        return nullcontext(source)
-    if not isinstance(source, Recording):
-        return Database(source, progress=progress)
-    return nullcontext(source.tables) if source.has_tables else Database(RecordingSpans(source))
