@@ -123,7 +123,10 @@ def test_curves_of_late_scores_have_their_components(made_by_hand: bool, monkeyp
     write_curves(replace(recording) if made_by_hand else recording, "wandb://p")
 
     assert [
-        (1, {"episode/return": 0.5, "episode/success": 1.0, "component/a": 0.5, "episode/grader_errors": 0.0}),
+        (
+            1,
+            {"episode/return": 0.5, "episode/success": 1.0, "component/a": 0.5, "episode/grader_errors": 0.0},
+        ),
         (2, {"episode/grader_errors": 2.0}),
     ] == [
         (number, {name: value for name, value in values.items() if name != "episode/length"})
