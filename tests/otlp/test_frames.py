@@ -29,7 +29,7 @@ from mttp.model.values import same
 from mttp.otlp import frames
 from mttp.otlp import json as otlp_json
 from mttp.otlp.encoding import tasks
-from mttp.otlp.frames import SCOPES, Frame
+from mttp.otlp.frames import Frame
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_span
@@ -466,7 +466,7 @@ def test_columns_of_what_environments_do_most_are_left_to_the_encoder() -> None:
     """
     for action, reward in ((1, 1.0), (np.int64(1), np.float64(0.5)), (None, 2)):
         (block,) = steps_of([(SHOWN, action, reward, False, False)] * 3)
-        assert TRANSITIONS in frames._decoded(block, SCOPES)[2][7]
+        assert TRANSITIONS in frames._fields(block)[7]
         check([block])
 
 
@@ -487,5 +487,5 @@ def test_what_may_be_wrong_is_laid_out_where_it_is_counted(form: RowSchema, acti
     shown = np.zeros(2, np.float32)
     (block,) = steps_of([(shown.tobytes() if form.dtype else 1, action, reward, False, False)] * 2, form)
 
-    assert TRANSITIONS not in frames._decoded(block, SCOPES)[2][7]
+    assert TRANSITIONS not in frames._fields(block)[7]
     check([block])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -19,9 +19,9 @@ import numpy as np
 
 from mttp.codec import kinds, pending
 from mttp.codec.profiles import Profile, full, packed, unpacked
-from mttp.model.spans import Draft, Link, Scope, SpanEvent, SpanRecord, frozen
+from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.otlp import json as otlp_json
-from mttp.otlp.json import SpanText
+from mttp.otlp.json import Fields, SpanText, fields_of
 from mttp.otlp.json_decode import decode_line
 from mttp.otlp.protobuf import encode_span
 from mttp.semconv import attributes as a
@@ -46,11 +46,6 @@ __all__ = [
     "split",
 ]
 
-Fields: TypeAlias = tuple[Any, ...]
-"""
-Span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, some of them pending, and
-what few spans have: events, links, status code and message, trace state and dropped items, or None.
-"""
 Scopes: TypeAlias = Mapping[int, Scope]
 """The scopes of frames, by number."""
 
@@ -82,7 +77,6 @@ _ARRAY: Final = 1
 """The code of an array in msgpack."""
 _UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
 """Raised for values that msgpack does not hold, such as text with lone surrogates."""
-_NOTHING_RARE: Final[Fields] = ([], [], 0, "", "", 0, 0, 0)
 
 
 class Frame(bytes):
@@ -111,7 +105,7 @@ class Frame(bytes):
         marks = _LAST * is_last | _OF_EPISODE * of_episode | _SAMPLED * is_sampled | columns
         marks |= _ROWS * has_rows
         head = _HEAD.pack(trace_id.to_bytes(16, "big"), marks, scope)
-        return cls(_content(head, trace_id, fields, scope))
+        return cls(_content(head, trace_id, fields))
 
     @property
     def trace_id(self) -> int:
@@ -154,14 +148,13 @@ class Frame(bytes):
         return int.from_bytes(self[17 : _HEAD.size], "little")
 
 
-def _content(head: bytes, trace_id: int, fields: Fields, scope: int) -> bytes | bytearray:
+def _content(head: bytes, trace_id: int, fields: Fields) -> bytes | bytearray:
     content = bytearray(head)
     try:
         _encode_into(fields, content, _HEAD.size)
     except _UNFIT:
-        values = pending.encoded(fields[7])
-        drafts = [(trace_id, SCOPES[scope], (*fields[:7], values, fields[8]))]
-        return _as_json(head, otlp_json.texts(_records(drafts, packed))[0])
+        attributes = packed(pending.encoded(fields[7]))
+        return _as_json(head, otlp_json.text(trace_id, (*fields[:7], attributes, fields[8])))
     return content
 
 
@@ -198,12 +191,34 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_as_array).decode
 
 def record(frame: Frame, profile: Profile = full, scopes: Scopes = SCOPES) -> SpanRecord:
     """Return a frame as a record, with attributes converted by `profile`."""
+    scope = scopes[frame.scope]
     if frame.is_encoded:
-        text = SpanText(scopes[frame.scope], frame.trace_id, frame[_HEAD.size :])
+        text = scope, frame.trace_id, frame[_HEAD.size :]
         ((decoded,),) = map(decode_line, otlp_json.lines_of([text]))
-        return replace(decoded, attributes=profile(unpacked(decoded.attributes)), scope=text.scope)
-    (found,) = _records([_decoded(frame, scopes)], profile)
-    return found
+        return replace(decoded, attributes=profile(unpacked(decoded.attributes)), scope=scope)
+    span_id, parent_id, name, kind, start, end, flags, attributes, rare = _fields(frame)
+    (values,) = pending.delivered([attributes], profile)
+    events, links, code, message, state, *dropped = rare or ((), (), 0, "", "", 0, 0, 0)
+    return SpanRecord(
+        trace_id=frame[:16].hex(),
+        span_id=f"{span_id:016x}",
+        parent_id=f"{parent_id:016x}" if parent_id else "",
+        name=name,
+        kind=kind,
+        start_time=start,
+        end_time=end,
+        attributes=values,
+        status_code=code,
+        status_message=message,
+        events=[SpanEvent(*event) for event in events],
+        links=[Link(*link) for link in links],
+        trace_state=state,
+        flags=flags,
+        dropped_attributes=dropped[0],
+        dropped_events=dropped[1],
+        dropped_links=dropped[2],
+        scope=scope,
+    )
 
 
 def framed(record: SpanRecord, scope: int, *, is_sampled: bool = True, columns: int = NEVER) -> Frame:
@@ -211,7 +226,7 @@ def framed(record: SpanRecord, scope: int, *, is_sampled: bool = True, columns: 
     is_root = not record.parent_id
     return Frame.of(
         int(record.trace_id or "0", 16),
-        _fields(record),
+        fields_of(record),
         scope=scope,
         is_last=is_root or kinds.of(record.name, record.attributes, is_root=False) == names.SEGMENT,
         of_episode=a.EPISODE_ID in record.attributes,
@@ -224,71 +239,12 @@ def changed(frame: Frame, record: SpanRecord) -> Frame:
     """Return a frame with the fields of a record, and what queues ask for as in `frame`."""
     marks = frame[16] & ~_ENCODED
     head = b"%b%c%b" % (frame[:16], marks, frame[17 : _HEAD.size])
-    return Frame(_content(head, frame.trace_id, _fields(record), frame.scope))
+    return Frame(_content(head, frame.trace_id, fields_of(record)))
 
 
-def _fields(record: SpanRecord) -> Fields:
-    rare = (
-        [(each.name, each.time, each.attributes, each.dropped_attributes) for each in record.events],
-        [
-            (each.trace_id, each.span_id, each.attributes, each.flags, each.dropped_attributes)
-            for each in record.links
-        ],
-        record.status_code,
-        record.status_message,
-        record.trace_state,
-        record.dropped_attributes,
-        record.dropped_events,
-        record.dropped_links,
-    )
-    return (
-        int(record.span_id or "0", 16),
-        int(record.parent_id or "0", 16),
-        record.name,
-        record.kind,
-        record.start_time,
-        record.end_time,
-        record.flags,
-        record.attributes,
-        None if rare == _NOTHING_RARE else rare,
-    )
-
-
-_Draft: TypeAlias = tuple[int, Scope, Fields]
-
-
-def _decoded(frame: Frame, scopes: Scopes) -> _Draft:
-    return frame.trace_id, scopes[frame.scope], _decode(memoryview(frame)[_HEAD.size :])
-
-
-def _records(drafts: Sequence[_Draft], profile: Profile) -> list[SpanRecord]:
-    attributes = pending.delivered([fields[7] for _, _, fields in drafts], profile)
-    return [
-        _record(trace_id, scope, fields, values)
-        for (trace_id, scope, fields), values in zip(drafts, attributes, strict=True)
-    ]
-
-
-def _record(trace_id: int, scope: Scope, fields: Fields, attributes: Mapping[str, Any]) -> SpanRecord:
-    span_id, parent_id, name, kind, start, end, flags, _, rare = fields
-    draft = Draft(
-        trace_id=f"{trace_id:032x}",
-        span_id=f"{span_id:016x}",
-        parent_id=f"{parent_id:016x}" if parent_id else "",
-        name=name,
-        kind=kind,
-        start_time=start,
-        end_time=end,
-        attributes=attributes,
-        flags=flags,
-        scope=scope,
-    )
-    if rare is not None:
-        events, links, draft.status_code, draft.status_message, draft.trace_state, *dropped = rare
-        draft.events = [SpanEvent(*event) for event in events]
-        draft.links = [Link(*link) for link in links]
-        draft.dropped_attributes, draft.dropped_events, draft.dropped_links = dropped
-    return frozen(draft)
+def _fields(frame: Frame) -> Fields:
+    fields: Fields = _decode(memoryview(frame)[_HEAD.size :])
+    return fields
 
 
 # Frames as bytes.
@@ -305,11 +261,18 @@ _PIECE = 2**18
 
 def _texts(frames: Sequence[Frame], scopes: Scopes) -> Iterator[SpanText]:
     for piece in _pieces(frames):
-        waiting = [_decoded(frame, scopes) for frame in piece if not frame.is_encoded]
-        texts = iter(otlp_json.texts(_records(waiting, packed)))
+        texts = _written(frame for frame in piece if not frame.is_encoded)
         for frame in piece:
             text = frame[_HEAD.size :] if frame.is_encoded else next(texts)
-            yield SpanText(scopes[frame.scope], frame.trace_id, text)
+            yield scopes[frame.scope], frame[:16], text
+
+
+def _written(frames: Iterable[Frame]) -> Iterator[bytes]:
+    """Yield each span as JSON, arrays packed; token blocks of all are packed together."""
+    given = [(frame.trace_id, _fields(frame)) for frame in frames]
+    attributes = pending.delivered([fields[7] for _, fields in given], packed)
+    for (trace_id, fields), values in zip(given, attributes, strict=True):
+        yield otlp_json.text(trace_id, (*fields[:7], values, fields[8]))
 
 
 def _pieces(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
@@ -326,8 +289,7 @@ def _pieces(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
 def encoded(frames: Sequence[Frame]) -> Sequence[Frame]:
     """Return frames as JSON, arrays packed, but for steps that may become columns."""
     chosen = [not frame.is_encoded and (frame.has_rows or not frame.columns) for frame in frames]
-    waiting = [_decoded(frame, SCOPES) for frame, is_chosen in zip(frames, chosen, strict=True) if is_chosen]
-    texts = iter(otlp_json.texts(_records(waiting, packed)))
+    texts = _written(frame for frame, is_chosen in zip(frames, chosen, strict=True) if is_chosen)
     return [
         Frame(_as_json(frame, next(texts))) if is_chosen else frame
         for frame, is_chosen in zip(frames, chosen, strict=True)

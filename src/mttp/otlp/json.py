@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby, islice
-from typing import Any, NamedTuple, TypeAlias
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,11 +24,13 @@ from mttp.otlp.span_fields import by_identity, pairs
 
 __all__ = [
     "MAX_LINE_BYTES",
+    "Fields",
     "SpanText",
     "decimal",
     "encode_records",
+    "fields_of",
     "lines_of",
-    "texts",
+    "text",
 ]
 
 MAX_LINE_BYTES = 1_000_000
@@ -39,87 +41,82 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _json = msgspec.json.Encoder().encode
 
 
+Fields: TypeAlias = tuple[Any, ...]
+"""
+Span and parent id (numbers; 0 is none), name, kind, start, end, flags, attributes, and what few spans have.
+
+These are events, links, status code and message, trace state and numbers of dropped items, or None.
+"""
+SpanText: TypeAlias = tuple[Scope, object, bytes]
+"""The scope of a span, its trace id, and the span as JSON."""
+
+
+def fields_of(record: SpanRecord) -> Fields:
+    """Return the fields of a record; raises ValueError for an id that is not hexadecimal."""
+    events = [(each.name, each.time, each.attributes, each.dropped_attributes) for each in record.events]
+    links = [
+        (each.trace_id, each.span_id, each.attributes, each.flags, each.dropped_attributes)
+        for each in record.links
+    ]
+    status, dropped = (
+        (record.status_code, record.status_message, record.trace_state),
+        (
+            record.dropped_attributes,
+            record.dropped_events,
+            record.dropped_links,
+        ),
+    )
+    is_rare = events or links or any(status) or any(dropped)
+    return (
+        int(record.span_id or "0", 16),
+        int(record.parent_id or "0", 16),
+        record.name,
+        record.kind,
+        record.start_time,
+        record.end_time,
+        record.flags,
+        record.attributes,
+        (events, links, *status, *dropped) if is_rare else None,
+    )
+
+
 def encode_records(records: Iterable[SpanRecord], *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """
     Lines, each ending in a newline, that hold the spans in order, side by side where they share a scope.
 
     Spans of one trace that come together are on one line where they fit on one.
     """
-    return lines_of(_written(records), max_bytes)
+    return lines_of(map(_of_record, records), max_bytes)
 
 
-class SpanText(NamedTuple):
-    """A span as JSON, with what its line depends on."""
-
-    scope: Scope
-    trace_id: int | str
-    text: bytes
+def _of_record(record: SpanRecord) -> SpanText:
+    return record.scope, record.trace_id, text(int(record.trace_id or "0", 16), fields_of(record))
 
 
 def lines_of(spans: Iterable[SpanText], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Like `encode_records`, for spans that are JSON."""
-    line = _LineBuilder(Scope(), max_bytes)
-    for _, group in groupby(spans, key=_trace_of):
+    scope = Scope()
+    before, after = _frame(scope)
+    texts: list[bytes] = []
+    size = empty = len(before) + len(after)
+    for _, group in groupby(spans, key=itemgetter(1)):
         trace = list(group)
-        if not line.fits([span.text for span in trace]):
-            yield from line.end()
-        for scope, _, text in trace:
-            if not line.holds(scope):
-                yield from line.end()
-                line = _LineBuilder(scope, max_bytes)
-            yield from line.take(text)
-    yield from line.end()
-
-
-_TOGETHER = 1024
-"""Number of spans that are written at once."""
-
-
-def _written(records: Iterable[SpanRecord]) -> Iterator[SpanText]:
-    left = iter(records)
-    while some := list(islice(left, _TOGETHER)):
-        for record, text in zip(some, texts(some), strict=True):
-            yield SpanText(record.scope, record.trace_id, text)
-
-
-def _trace_of(span: SpanText) -> int | str:
-    return span.trace_id
-
-
-class _LineBuilder:
-    """Builds a line of spans of one scope."""
-
-    def __init__(self, scope: Scope, max_bytes: int) -> None:
-        self._scope = scope
-        self._before, self._after = _frame(scope)
-        self._spans: list[bytes] = []
-        self._empty = len(self._before) + len(self._after)
-        self._size = self._empty
-        self._max_bytes = max_bytes
-
-    def holds(self, scope: Scope) -> bool:
-        return scope is self._scope or scope == self._scope
-
-    def fits(self, spans: Sequence[bytes]) -> bool:
-        return self._size + _side_by_side(spans) <= self._max_bytes
-
-    def take(self, span: bytes) -> Iterator[bytes]:
-        """Add a span; return the line before it if that is full."""
-        if not self.fits([span]):
-            yield from self.end()
-        self._spans.append(span)
-        self._size += len(span) + 1
-
-    def end(self) -> Iterator[bytes]:
-        """Return the line, None if it is empty, and start the next one."""
-        if self._spans:
-            yield b"".join((self._before, b",".join(self._spans), self._after))
-        self._spans, self._size = [], self._empty
-
-
-def _side_by_side(spans: Sequence[bytes]) -> int:
-    """Return the size of the spans on a line."""
-    return sum(map(len, spans)) + len(spans)
+        must_end = size + sum([len(span) + 1 for _, _, span in trace]) > max_bytes
+        for its_scope, _, span in trace:
+            is_other = its_scope is not scope and its_scope != scope
+            if must_end or is_other or size + len(span) + 1 > max_bytes:
+                must_end = False
+                if texts:
+                    yield b"".join((before, b",".join(texts), after))
+                    texts, size = [], empty
+                if is_other:
+                    scope = its_scope
+                    before, after = _frame(scope)
+                    size = empty = len(before) + len(after)
+            texts.append(span)
+            size += len(span) + 1
+    if texts:
+        yield b"".join((before, b",".join(texts), after))
 
 
 @by_identity
@@ -140,54 +137,36 @@ def _url(schema_url: str) -> bytes:
 
 # Spans of one shape are written by one template.
 
-_Shape: TypeAlias = tuple[str, int, int, bool, bool, bool, tuple[str, ...], tuple[type, ...]]
-"""Name, kind and flags of a span, presence of parent, start and end, and names and types of attributes."""
+_Shape: TypeAlias = tuple[Any, ...]
+"""
+Name, kind and flags of a span, presence of parent, start, end and rare fields, and its number of attributes.
+
+Then the names of the attributes, and the types of their values.
+"""
 
 
-_Ids: TypeAlias = tuple[int, int, int]
-"""Of the trace, the span and the parent; 0 for none."""
-
-
-def texts(records: Sequence[SpanRecord]) -> list[bytes]:
-    """Return each span as JSON; raises ValueError for an id that is not hexadecimal."""
-    alike: dict[_Shape, list[int]] = {}
-    ids = [
-        (int(each.trace_id or "0", 16), int(each.span_id or "0", 16), int(each.parent_id or "0", 16))
-        for each in records
-    ]
-    for place, record in enumerate(records):
-        alike.setdefault(_shape(record, has_parent=ids[place][2] != 0), []).append(place)
-    found = [b""] * len(records)
-    for shape, places in alike.items():
-        written = _alike(shape, [records[place] for place in places], [ids[place] for place in places])
-        for place, text in zip(places, written, strict=True):
-            found[place] = text
-    return found
-
-
-def _shape(record: SpanRecord, *, has_parent: bool) -> _Shape:
-    attributes = record.attributes
-    has = has_parent, record.start_time != 0, record.end_time != 0
-    kinds = tuple(map(type, attributes.values()))
-    return (record.name, record.kind, record.flags, *has, tuple(attributes), kinds)
-
-
-def _alike(shape: _Shape, records: Sequence[SpanRecord], ids: Sequence[_Ids]) -> Iterator[bytes]:
-    """Return spans of one shape as JSON."""
-    traces, own, parents = zip(*ids, strict=True)
-    starts, ends = [each.start_time for each in records], [each.end_time for each in records]
-    values = zip(*[each.attributes.values() for each in records], strict=True)
-    writers = [_WRITERS.get(kind, _other) for kind in shape[-1]]
-    written = [map(write, column) for write, column in zip(writers, values, strict=True)]
-    known = [column for column, has in zip((parents, starts, ends), shape[3:6], strict=True) if has]
-    columns = zip(traces, own, *known, *written, map(_rest, records), strict=True)
-    return map(_template(shape).__mod__, columns)
+def text(trace_id: int, fields: Fields) -> bytes:
+    """Return a span as JSON."""
+    span_id, parent_id, name, kind, start, end, flags, attributes, rare = fields
+    has = parent_id != 0, start != 0, end != 0, rare is not None
+    values = attributes.values()
+    shape = (name, kind, flags, *has, len(attributes), *attributes, *map(type, values))
+    template, writers = _template(shape)
+    known = [each for each in (parent_id, start, end) if each]
+    try:
+        written = [write(value) for write, value in zip(writers, values, strict=True)]
+    except UnicodeEncodeError:
+        written = [_TOLERANT.get(write, write)(value) for write, value in zip(writers, values, strict=True)]
+    rest = () if rare is None else (_rest(*rare),)
+    return template % (trace_id, span_id, *known, *written, *rest)
 
 
 @lru_cache(maxsize=1 << 10)
-def _template(shape: _Shape) -> bytes:
-    """Return the template of a shape, with placeholders for the values."""
-    name, kind, flags, has_parent, has_start, has_end, keys, _ = shape
+def _template(shape: _Shape) -> tuple[bytes, Sequence[Callable[[Any], bytes]]]:
+    """Return the template of a shape, with placeholders for the values, and what writes attributes."""
+    name, kind, flags, has_parent, has_start, has_end, is_rare, count, *keys = shape
+    kinds = [_FORMS.get(each, (b"%b", _value)) for each in keys[count:]]
+    heads = [_literal(_head(key)) + form for key, (form, _) in zip(keys[:count], kinds, strict=True)]
     parts = [
         b'{"traceId":"%032x","spanId":"%016x"',
         b',"parentSpanId":"%016x"' if has_parent else b"",
@@ -196,34 +175,26 @@ def _template(shape: _Shape) -> bytes:
         b',"flags":%d' % flags if flags else b"",
         b',"name":' + _literal(_text(name)) if name else b"",
         b',"kind":%d' % kind if kind else b"",
+        b',"attributes":[%b}]' % b"},".join(heads) if heads else b"",
+        b"%b}" if is_rare else b',"status":{}}',
     ]
-    heads = [_literal(_head(key)) + b"%b" for key in keys]
-    if heads:
-        parts.append(b',"attributes":[%b}]' % b"},".join(heads))
-    return b"".join(parts) + b"%b}"
+    return b"".join(parts), [write for _, write in kinds]
 
 
 def _literal(text: bytes) -> bytes:
     return text.replace(b"%", b"%%")
 
 
-def _rest(rest: SpanRecord) -> bytes:
+def _rest(
+    events: Iterable[Any], links: Iterable[Any], code: int, message: str, trace_state: str, *dropped: int
+) -> bytes:
     """Return the status, and the fields that few spans have."""
-    dropped = rest.dropped_attributes, rest.dropped_events, rest.dropped_links
-    is_rare = rest.events or rest.links or rest.trace_state or dropped != (0, 0, 0)
-    if not (is_rare or rest.status_code or rest.status_message):
-        return b',"status":{}'
-    state = b',"traceState":' + _text(rest.trace_state) if rest.trace_state else b""
-    events = [_event(one.name, one.time, one.attributes, one.dropped_attributes) for one in rest.events]
-    links = [
-        _link(one.trace_id, one.span_id, one.attributes, one.dropped_attributes, one.flags)
-        for one in rest.links
-    ]
-    status = _object(message=_named(rest.status_message), code=_number(rest.status_code))
-    return state + _marks(events, links, dropped) + b',"status":' + status
+    state = b',"traceState":' + _text(trace_state) if trace_state else b""
+    marks = _marks([_event(*each) for each in events], [_link(*each) for each in links], dropped)
+    return state + marks + b',"status":' + _object(message=_named(message), code=_number(code))
 
 
-def _marks(events: list[bytes], links: list[bytes], dropped: tuple[int, int, int]) -> bytes:
+def _marks(events: list[bytes], links: list[bytes], dropped: Sequence[int]) -> bytes:
     text = b',"droppedAttributesCount":%d' % dropped[0] if dropped[0] else b""
     if events:
         text += b',"events":[%b]' % b",".join(events)
@@ -244,7 +215,7 @@ def _event(name: str, time: int, attributes: Mapping[str, Any] | None, dropped: 
 
 
 def _link(
-    trace_id: str, span_id: str, attributes: Mapping[str, Any] | None, dropped: int, flags: int
+    trace_id: str, span_id: str, attributes: Mapping[str, Any] | None, flags: int, dropped: int
 ) -> bytes:
     return _object(
         traceId=_named(trace_id),
@@ -286,7 +257,7 @@ def _attributes(attributes: Mapping[str, Any] | None) -> bytes:
 
 
 def _listed(items: Iterable[tuple[Any, Any]]) -> bytes:
-    return b"},".join([_head(key) + _WRITERS.get(type(value), _other)(value) for key, value in items])
+    return b"},".join([_head(key) + _value(value) for key, value in items])
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
@@ -321,29 +292,44 @@ def _bytes(value: bytes | bytearray) -> bytes:
 
 
 def _map(values: Mapping[Any, Any]) -> bytes:
-    if set(map(type, values.values())) == _TEXTS:  # such as a message
-        with suppress(UnicodeEncodeError):
-            return _template_of_texts(tuple(values)) % tuple(map(_json, values.values()))
     listed = _listed(values.items())
     return b'{"kvlistValue":{"values":[%b}]}}' % listed if listed else b'{"kvlistValue":{}}'
-
-
-_TEXTS = frozenset({str})
-
-
-@lru_cache(maxsize=1 << 10, typed=True)
-def _template_of_texts(names: tuple[object, ...]) -> bytes:
-    """Return the template of a mapping with these names, with placeholders for the JSON of its texts."""
-    members = b",".join([_literal(_head(name)) + b'{"stringValue":%b}}' for name in names])
-    return b'{"kvlistValue":{"values":[%b]}}' % members
 
 
 def _list(values: Sequence[Any]) -> bytes:
     numbers = as_numbers(values)
     if numbers is not None:
         return _numbers(numbers, values)
+    if set(map(type, values)) == _MAPPINGS and (messages := _messages(values)):
+        return messages
     written = b",".join([_value(item) for item in values])
     return b'{"arrayValue":{"values":[%b]}}' % written if written else b'{"arrayValue":{}}'
+
+
+_MAPPINGS, _TEXTS = frozenset({dict}), frozenset({str})
+
+
+def _messages(values: Sequence[Mapping[Any, Any]]) -> bytes:
+    """Return mappings of texts, such as the messages of a chat; nothing for others."""
+    texts = [text for each in values for text in each.values()]
+    if set(map(type, texts)) != _TEXTS:
+        return b""
+    try:
+        return _template_of_messages(tuple(map(tuple, values))) % tuple(map(_json, texts))
+    except UnicodeEncodeError:
+        return b""
+
+
+@lru_cache(maxsize=1 << 10)
+def _template_of_messages(messages: Sequence[Sequence[object]]) -> bytes:
+    """Return the template of mappings with these names, with placeholders for the JSON of their texts."""
+    texts = [
+        b",".join([_literal(_head(name)) + b'{"stringValue":%b}}' for name in names]) for names in messages
+    ]
+    mappings = [
+        b'{"kvlistValue":{"values":[%b]}}' % each if each else b'{"kvlistValue":{}}' for each in texts
+    ]
+    return b'{"arrayValue":{"values":[%b]}}' % b",".join(mappings)
 
 
 def _array(array: Array) -> bytes:
@@ -397,6 +383,16 @@ _WRITERS: Mapping[type, Callable[[Any], bytes]] = {
     dict: _map,
     np.ndarray: _array,
 }
+
+
+_FORMS: Mapping[type, tuple[bytes, Callable[[Any], bytes]]] = {
+    **{kind: (b"%b", write) for kind, write in _WRITERS.items()},
+    str: (b'{"stringValue":%b}', _json),
+    bytes: (b'{"bytesValue":"%b"}', b64encode),
+}
+"""Of frequent types, the text around an attribute's value, and what writes it."""
+_TOLERANT: Mapping[Any, Callable[[Any], bytes]] = {_json: _text}
+"""What writes text with lone surrogates."""
 
 
 def decimal(value: int) -> str:
