@@ -512,7 +512,7 @@ def test_a_helper_starts_without_opentelemetry() -> None:
     """
     unneeded = HEAVY | {"opentelemetry", "pydantic", "wrapt"}
 
-    assert set() == loaded_by("import mttp.otlp.encoding.tasks") & unneeded
+    assert set() == loaded_by("import mttp.otlp.frames") & unneeded
 
 
 def test_scoring_loads_no_opentelemetry() -> None:

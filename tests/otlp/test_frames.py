@@ -28,7 +28,6 @@ from mttp.model.spans import SpanRecord
 from mttp.model.values import same
 from mttp.otlp import frames
 from mttp.otlp import json as otlp_json
-from mttp.otlp.encoding import tasks
 from mttp.otlp.frames import Frame
 from mttp.otlp.json import encode_records
 from mttp.otlp.json_decode import decode_line
@@ -57,13 +56,13 @@ def check(spans: Sequence[ReadableSpan | Frame]) -> None:
     whole = [record(span, full) for span in spans]
     alone = [b"".join(encode_records([record(span, packed)])) for span in spans]
 
-    assert here == tasks.answer(tasks.LINES, sent)
+    assert here == frames.answer(frames.LINES, sent)
     assert decoded(b"".join(alone)) == decoded(here)
     assert decoded(here) == decoded(frames.lines(halfway))
     for whole_frame, text_frame in zip(given, halfway, strict=True):
         assert whole_frame[17:21] == text_frame[17:21]
         assert (whole_frame.trace_id, whole_frame.is_last) == (text_frame.trace_id, text_frame.is_last)
-    messages = msgspec.msgpack.decode(tasks.answer(tasks.MESSAGES, sent))
+    messages = msgspec.msgpack.decode(frames.answer(frames.MESSAGES, sent))
     assert list(map(encode_span, whole)) == messages
     for one, found in zip(whole, records(sent), strict=True):
         assert same(asdict(replace(one, events=list(one.events), links=list(one.links))), asdict(found))
@@ -273,7 +272,7 @@ def test_lines_stay_short() -> None:
         for _ in range(300):
             with episode.step() as step:
                 step.tokens(ids=np.arange(1000), logprobs=np.zeros(1000, np.float32))
-    lines = tasks.answer(tasks.LINES, parcel(keeping.spans)).splitlines(keepends=True)
+    lines = frames.answer(frames.LINES, parcel(keeping.spans)).splitlines(keepends=True)
 
     assert len(lines) > 2
     assert [] == [len(line) for line in lines if len(line) > otlp_json.MAX_LINE_BYTES]
@@ -305,7 +304,7 @@ def test_a_start_at_the_epoch_reads_as_it_was() -> None:
     keeping = Spans()
     with mttp.configure(keeping), mttp.episode(start_time=0) as episode, episode.step(start_time=0) as step:
         step.reward(1.0)
-    (line,) = decode_line(tasks.answer(tasks.LINES, parcel(keeping.spans[:1])))
+    (line,) = decode_line(frames.answer(frames.LINES, parcel(keeping.spans[:1])))
 
     assert same(line.attributes, record(keeping.spans[0], packed).attributes)
     assert 0 == line.start_time

@@ -194,7 +194,7 @@ def test_helpers_that_stop_again_and_again_are_given_up(
 FOREIGN = """
 import os, signal, struct, time
 from mttp.otlp import processes
-from mttp.otlp.encoding import tasks
+from mttp.otlp import frames
 
 def half(end, kind, data, *_):
     if not data:
@@ -208,7 +208,7 @@ def late(end, kind, data, *_):
     send(end, kind, data)
 
 send, processes._send = processes._send, {kind}
-processes.serve(tasks.answer)
+processes.serve(frames.answer)
 """
 
 

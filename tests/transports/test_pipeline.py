@@ -31,7 +31,7 @@ from mttp.semconv import attributes as a
 from mttp.transports.export_target import taking_frames
 from mttp.transports.file import FileTransport
 from mttp.transports.pipeline import pipeline as thread
-from mttp.transports.pipeline.frame_queue import FrameQueue
+from mttp.transports.pipeline.export_retry import FrameQueue
 from mttp.transports.stats import Stats
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")

@@ -29,12 +29,15 @@ from mttp.semconv import spans as names
 
 __all__ = [
     "IF_TAKEN",
+    "LINES",
+    "MESSAGES",
     "NEVER",
     "SCOPES",
     "WHEREVER",
     "Fields",
     "Frame",
     "Scopes",
+    "answer",
     "changed",
     "encoded",
     "framed",
@@ -210,8 +213,8 @@ def record(frame: Frame, profile: Profile = full, scopes: Scopes = SCOPES) -> Sp
         attributes=values,
         status_code=code,
         status_message=message,
-        events=[SpanEvent(*event) for event in events],
-        links=[Link(*link) for link in links],
+        events=events and [SpanEvent(*event) for event in events],
+        links=links and [Link(*link) for link in links],
         trace_state=state,
         flags=flags,
         dropped_attributes=dropped[0],
@@ -255,7 +258,7 @@ def lines(frames: Sequence[Frame], scopes: Scopes = SCOPES) -> bytes:
     return b"".join(otlp_json.lines_of(_texts(frames, scopes)))
 
 
-_PIECE = 2**18
+_PIECE = 2**17
 """Bytes of frames that are encoded at once: they stay in the processor's cache."""
 
 
@@ -330,3 +333,13 @@ def _parts(scope: Scope) -> Fields:
         dict(scope.attributes),
         scope.resource_schema_url,
     )
+
+
+LINES, MESSAGES = 1, 2
+"""What an encoding process makes of frames: OTLP JSON lines, or the OTLP protobuf message of each span."""
+
+
+def answer(work: int, message: bytes) -> bytes:
+    """Encode joined frames in an encoding process."""
+    given = split(message)
+    return lines(*given) if work == LINES else _encode(messages(*given))

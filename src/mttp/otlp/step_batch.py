@@ -14,8 +14,8 @@ from mttp.codec.transitions import Row, RowSchema
 from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.frames import IF_TAKEN, WHEREVER, Frame
+from mttp.otlp.span_fields import flags
 from mttp.otlp.spans import AUTO, Trace
-from mttp.otlp.spans.records import flags
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 

@@ -12,7 +12,7 @@ from opentelemetry.environment_variables import OTEL_PYTHON_TRACER_PROVIDER
 from mttp.cli.doctor.findings import SetupFinding, ok, warning
 from mttp.otlp import frames
 from mttp.otlp.encoding.encoder import HELPER_VARIABLE, is_off
-from mttp.otlp.encoding.tasks import MESSAGES
+from mttp.otlp.frames import MESSAGES
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start, own_environment
 from mttp.pages.words import duration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from mttp.otlp.encoding.tasks import answer
+from mttp.otlp.frames import answer
 from mttp.otlp.processes import serve
 
 NICENESS = 5

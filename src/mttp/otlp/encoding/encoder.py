@@ -20,8 +20,7 @@ from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.otlp import frames
-from mttp.otlp.encoding.tasks import LINES, MESSAGES
-from mttp.otlp.frames import Frame
+from mttp.otlp.frames import LINES, MESSAGES, Frame
 from mttp.otlp.processes import DONE, Process, ProcessLostError, can_start_children, own_environment
 
 __all__ = [

@@ -4,11 +4,9 @@ Spans of ours and of other libraries, as OpenTelemetry spans.
     recording_span  a span of ours while it is recorded
     trace           the trace to which it is recorded
     outlasted       spans that contexts may hold after their end
-    conversion      values from callers of OpenTelemetry's API to attributes
+    conversion      values of OpenTelemetry's API as attributes, events, links and text
     guarding        counts exceptions of calls from a training loop instead of raising them
-    records         events and links as records
     span_records    any OpenTelemetry span as a frame or a record, and frames as spans for exporters
-    printing        a span as the SDK prints it
     exceptions      exceptions as text
 """
 

@@ -1,19 +1,34 @@
-"""Converts arguments of OpenTelemetry's API to types that can be encoded."""
+"""Converts arguments of OpenTelemetry's API to types that can be encoded, and prints spans like the SDK."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.util.types import Attributes
 
 from mttp.codec.plain import Faults, nanoseconds, plain, scalar_text, text
 from mttp.codec.profiles import arrays
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
+from mttp.otlp.span_fields import flags
 
-__all__ = ["CountedEvent", "CountedLink", "as_tuple", "frozen", "is_context", "left_out", "mended", "pairs"]
+__all__ = [
+    "CountedEvent",
+    "CountedLink",
+    "as_tuple",
+    "event_fields",
+    "frozen",
+    "is_context",
+    "left_out",
+    "link_fields",
+    "mended",
+    "pairs",
+    "printed",
+]
 
 _EXACT = frozenset({str, bool, int, float, bytes, type(None)})
 _T = TypeVar("_T")
@@ -187,3 +202,49 @@ class CountedLink(Link):
     def dropped_attributes(self) -> int:
         """Their number."""
         return self._dropped
+
+
+def event_fields(event: Event) -> tuple[Any, ...]:
+    """Return an event as the arguments of `SpanEvent`."""
+    return event.name, event.timestamp, _listed(event.attributes), event.dropped_attributes
+
+
+def link_fields(link: Link) -> tuple[Any, ...]:
+    """Return a link as the arguments of a record's `Link`."""
+    context = link.context
+    ids = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+    return *ids, _listed(link.attributes), flags(context), link.dropped_attributes
+
+
+def _listed(attributes: Attributes) -> dict[str, Any]:
+    """Return attributes with tuples as lists, as in records that were read."""
+    found = dict(attributes or {})
+    return {key: list(value) if type(value) is tuple else value for key, value in found.items()}
+
+
+def printed(span: ReadableSpan, indent: int | None) -> str:
+    """Return the span as JSON text like the SDK, with bytes as base64."""
+    printable = ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes=_printable(span.attributes),
+        events=[Event(e.name, _printable(e.attributes), e.timestamp) for e in span.events],
+        links=[Link(link.context, _printable(link.attributes)) for link in span.links],
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+    return str(printable.to_json(indent))
+
+
+def _printable(value: Any) -> Any:
+    """Convert bytes to base64, also in containers."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {key: _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value

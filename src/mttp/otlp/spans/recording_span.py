@@ -34,12 +34,19 @@ from mttp.codec.profiles import arrays
 from mttp.model import clock, ids
 from mttp.otlp import step_columns
 from mttp.otlp.frames import IF_TAKEN, NEVER, WHEREVER, Frame
-from mttp.otlp.spans.conversion import as_tuple, frozen, is_context, pairs
+from mttp.otlp.span_fields import flags
+from mttp.otlp.spans.conversion import (
+    as_tuple,
+    event_fields,
+    frozen,
+    is_context,
+    link_fields,
+    pairs,
+    printed,
+)
 from mttp.otlp.spans.exceptions import error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
 from mttp.otlp.spans.outlasted import Outlasted
-from mttp.otlp.spans.printing import printed
-from mttp.otlp.spans.records import KINDS, STATUSES, event_record, flags, link_record
 from mttp.otlp.spans.trace import AUTO, SPANS, SpanObserver, Trace
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
@@ -192,7 +199,7 @@ class RecordingSpan(Outlasted, ReadableSpan):
                 self._span_id,
                 0 if parent is None else parent.span_id,
                 self._name,
-                1 if self._kind is SpanKind.INTERNAL else KINDS[self._kind],
+                1 if self._kind is SpanKind.INTERNAL else self._kind.value + 1,
                 self._start_time,
                 self._start_time if self._end_time is None else self._end_time,
                 flags(parent),
@@ -215,14 +222,10 @@ class RecordingSpan(Outlasted, ReadableSpan):
         """Return events, links, status and trace state; None for a span without them."""
         if not self._events and not self._links and self._status is UNSET and not state:
             return None
-        events, links = map(event_record, self._events), map(link_record, self._links)
         return (
-            [(each.name, each.time, each.attributes, each.dropped_attributes) for each in events],
-            [
-                (each.trace_id, each.span_id, each.attributes, each.flags, each.dropped_attributes)
-                for each in links
-            ],
-            STATUSES[self._status.status_code],
+            list(map(event_fields, self._events)),
+            list(map(link_fields, self._links)),
+            self._status.status_code.value,
             self._status.description or "",
             state,
             *(0, 0, 0),

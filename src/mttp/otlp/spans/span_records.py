@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, Status, StatusCode, TraceFlags, TraceState
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 from typing_extensions import Self
 
 from mttp.codec.plain import Faults
@@ -19,18 +19,25 @@ from mttp.model import spans
 from mttp.model.spans import SpanRecord
 from mttp.otlp import frames
 from mttp.otlp.frames import Frame
-from mttp.otlp.span_fields import by_identity
-from mttp.otlp.spans.conversion import CountedEvent, CountedLink, as_tuple, left_out, mended
-from mttp.otlp.spans.printing import printed
+from mttp.otlp.span_fields import by_identity, flags
+from mttp.otlp.spans.conversion import (
+    CountedEvent,
+    CountedLink,
+    as_tuple,
+    event_fields,
+    left_out,
+    link_fields,
+    mended,
+    printed,
+)
 from mttp.otlp.spans.recording_span import RecordingSpan
-from mttp.otlp.spans.records import KINDS, event_record, flags, link_record
 from mttp.otlp.spans.trace import SAMPLED, SpanOrigin
 from mttp.semconv import attributes as a
 
 __all__ = ["EndedSpan", "foreign", "framed", "record"]
 
 _UNSAMPLED = TraceFlags(TraceFlags.DEFAULT)
-_KINDS = {number: kind for kind, number in KINDS.items()}
+_KINDS = {kind.value + 1: kind for kind in SpanKind}
 
 
 class EndedSpan(ReadableSpan):
@@ -183,14 +190,14 @@ def _readable(span: ReadableSpan, scope: spans.Scope, **fields: Any) -> SpanReco
         span_id=f"{context.span_id:016x}",
         parent_id="" if span.parent is None else f"{span.parent.span_id:016x}",
         name=field("name"),
-        kind=KINDS[field("kind")],
+        kind=field("kind").value + 1,
         start_time=field("start_time") or 0,
         end_time=field("end_time") or 0,
         attributes=dict(field("attributes") or {}),
         status_code=field("status").status_code.value,
         status_message=field("status").description or "",
-        events=[event_record(event) for event in field("events")],
-        links=[link_record(link) for link in field("links")],
+        events=[spans.SpanEvent(*event_fields(event)) for event in field("events")],
+        links=[spans.Link(*link_fields(link)) for link in field("links")],
         trace_state=context.trace_state.to_header(),
         flags=flags(span.parent),
         dropped_attributes=left_out(span.dropped_attributes),

@@ -6,10 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from opentelemetry import context as otel_context
 
+from mttp.codec import episodes
+from mttp.codec.withholding import Withholding
 from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
@@ -17,18 +21,16 @@ from mttp.otlp import frames
 from mttp.otlp.encoding import encoder
 from mttp.otlp.frames import Frame
 from mttp.otlp.spans import Ended, traced
+from mttp.otlp.step_columns import packed, spread
 from mttp.transports.export_target import ExportTarget
-from mttp.transports.pipeline.export_retry import ExportRetry
-from mttp.transports.pipeline.flush_requests import FlushRequests
-from mttp.transports.pipeline.frame_queue import traces
-from mttp.transports.pipeline.losses import Losses
-from mttp.transports.pipeline.owner import PipelineOwner
-from mttp.transports.pipeline.span_preparer import SpanPreparer
+from mttp.transports.pipeline.content_filter import ContentFilter
+from mttp.transports.pipeline.export_retry import ExportRetry, traces
+from mttp.transports.pipeline.losses import Loss, Losses
 from mttp.transports.pipeline.tail_sampler import TailSampler
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import Stats, TransportStats
 
-__all__ = ["Pipeline"]
+__all__ = ["Pipeline", "PipelineOwner"]
 
 
 INTERVAL = 0.2
@@ -37,7 +39,7 @@ DISK_SECONDS = 0.2
 """Seconds of exporting spans from disk after which newer ones are taken from the inbox."""
 URGENT_BYTES = 2**20
 """Inbox size in bytes from which spans are exported at once."""
-RELIEF_BYTES, PART_BYTES = 4 * 2**20, 2**18
+RELIEF_BYTES, PART_BYTES = 4 * 2**20, 2**17
 """Bytes that wait from which a caller encodes a part of the inbox itself, and the bytes of the part."""
 
 
@@ -53,6 +55,28 @@ RESTS = (0.2, 0.4, 0.8)
 """Seconds between the last attempts while closing."""
 HELPER_SECONDS, HELPER_SHARE = 2.0, 1 / 3
 """The longest wait for the encoding process, in seconds and as a share of the time left."""
+
+
+class PipelineOwner(Protocol):
+    """The session as a pipeline sees it: it adds start markers, gap records and the last spans."""
+
+    def ended(self, span: Ended) -> None:
+        """Take an ended span at any time, also while closing."""
+
+    def mark(self) -> None:
+        """Record start markers of open episodes and flush packed steps."""
+
+    def wrote(self) -> None:
+        """Called after each export."""
+
+    def gap(self, loss: Loss, pipeline: Pipeline) -> None:
+        """Record into `pipeline` that it lost spans."""
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Count a fault and log the first of its kind."""
+
+    def ending(self) -> None:
+        """Record the last spans; later calls do nothing."""
 
 
 class Pipeline:
@@ -96,8 +120,11 @@ class Pipeline:
         self._preparing: deque[Frame] = deque()
         """Spans that were taken from the inbox and are not yet queued for export."""
         self._preparing_bytes = 0
-        self._preparer = SpanPreparer(target, owner.fault)
-        self._relieves = self._preparer.writes_lines and (sampling is None or not target.sampled)
+        self._takes_columns, self._names_outcomes = target.takes_columns, target.names_outcomes
+        has_filter = target.withholding != Withholding()
+        self._content_filter = ContentFilter(target.withholding, owner.fault) if has_filter else None
+        writes_lines = target.writes_lines and target.takes_frames and not has_filter
+        self._relieves = writes_lines and (sampling is None or not target.sampled)
         """Whether callers encode a part of what waits."""
         self._sampler = TailSampler(sampling, stats) if sampling is not None and target.sampled else None
         self._losses = Losses(stats)
@@ -107,7 +134,10 @@ class Pipeline:
         self._is_behind = False
         """Whether spans are left on disk that the transport accepts."""
         self._given_up = 0
-        self._requests = FlushRequests()
+        self._asked = self._answered = self._granted = 0
+        """Numbers of requests to export at once: the last, the last answered, and the last that succeeded."""
+        self._lost_before = 0
+        """Lost spans at the last answer."""
 
     # What recording calls.
 
@@ -229,10 +259,10 @@ class Pipeline:
         """Request an export without waiting for `INTERVAL`; return a ticket for `answer`."""
         with self._changed:
             if not self._closed:
-                self._requests.add()
+                self._asked += 1
                 self._start()
                 self._changed.notify_all()
-            return self._requests.last
+            return self._asked
 
     def answer(self, ticket: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return whether every span that had ended by `ask` was delivered."""
@@ -240,13 +270,11 @@ class Pipeline:
             return False  # called by an exporter: waiting for itself would deadlock
         with self._changed:
             if self._thread is not None:
-                clock.wait_for(
-                    self._changed, lambda: self._requests.is_answered(ticket) or self._closed, timeout
-                )
+                clock.wait_for(self._changed, lambda: self._answered >= ticket or self._closed, timeout)
             alone = self._thread is None and not self._closed
         if alone:
             self._write()
-        return self._requests.is_granted(ticket) or (self._closed and self._delivered_all())
+        return self._granted >= ticket or (self._closed and self._delivered_all())
 
     def begin_close(self, timeout: float | None = None) -> None:
         """
@@ -404,9 +432,13 @@ class Pipeline:
             clock.wait_for(self._changed, self._hurried, INTERVAL)
             return not self._closing
 
+    @property
+    def _is_asked(self) -> bool:
+        return self._asked > self._answered
+
     def _hurried(self) -> bool:
         much = self._inbox_bytes > URGENT_BYTES and not self._retry.failing
-        return much or self._is_behind or self._closing or self._requests.is_pending
+        return much or self._is_behind or self._closing or self._is_asked
 
     def _write(self) -> None:
         """Export the spans of now; later ones wait for the next call."""
@@ -415,7 +447,7 @@ class Pipeline:
                 self._awake = self.easy = False
             self._quietly(self._owner.mark)
             with self._changed:
-                ticket = self._requests.last
+                ticket = self._asked
                 fresh = self._drain()
                 self._weigh()
             self._prepare(fresh)
@@ -426,9 +458,11 @@ class Pipeline:
             with self._changed:
                 self._awake = self._awake or has_work
                 self._is_behind = has_work and not self._retry.failing
-                if is_done:
-                    written = not self._retry.has_own
-                    self._requests.answer(ticket, written=written, lost=self._stats.lost.total())
+                if is_done and ticket > self._answered:
+                    lost = self._stats.lost.total()
+                    if not self._retry.has_own and lost == self._lost_before:
+                        self._granted = ticket
+                    self._answered, self._lost_before = ticket, lost
                 self._weigh()
                 losses = [] if self._retry.failing else self._losses.unreported()
                 self._changed.notify_all()
@@ -443,7 +477,7 @@ class Pipeline:
         """
         until = float("inf")
         while self._retry.has_work:
-            if not self._retry.offer(at_once=self._closing or self._requests.is_pending):
+            if not self._retry.offer(at_once=self._closing or self._is_asked):
                 return True
             with self._changed:
                 self._changed.notify_all()
@@ -483,9 +517,13 @@ class Pipeline:
                 fresh.extend(sampler.admit(fresh.popleft(), wanted=wanted))
 
     def _prepared(self, spans: Sequence[Frame]) -> Sequence[Frame] | Exception:
-        """Filter and pack the spans of one trace; return the error if that fails."""
+        """Return the spans of one trace filtered, with steps arranged for the transport, or the error."""
         try:
-            return self._preparer(spans)
+            found = spans if self._takes_columns else spread(spans)
+            if self._content_filter is not None:
+                found = list(map(self._content_filter, found))
+            arranged = packed(found, takes_columns=self._takes_columns)
+            return list(map(_with_outcome, arranged)) if self._names_outcomes else arranged
         except Exception as error:
             raise_interrupt(error)
             return error
@@ -563,3 +601,10 @@ class Pipeline:
         except Exception as error:
             raise_interrupt(error)
             log.error("mttp: recording or closing failed: %s", traced(error))
+
+
+def _with_outcome(frame: Frame) -> Frame:
+    """Return the span, or a copy whose name says an episode's outcome or a step's index."""
+    record = frames.record(frame)
+    name = episodes.telling_name(record.name, record.attributes)
+    return frame if name == record.name else frames.changed(frame, replace(record, name=name))
