@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import ssl
@@ -11,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException, HTTPResponse
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -23,7 +24,6 @@ from mttp.errors import TransportError
 from mttp.model import clock
 from mttp.model.printable import one_line
 from mttp.model.version import __version__
-from mttp.otlp.deadlines import Deadline
 from mttp.otlp.descriptors import Descriptor, above_standard
 from mttp.otlp.replies import MESSAGE_CHARACTERS, printable, redacted
 from mttp.otlp.request_errors import RequestError, request_error
@@ -187,7 +187,7 @@ class _Response(HTTPResponse):
     def __init__(self, connected: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(connected, *args, **options)
         self.fp.close()
-        deadline = Deadline(connected)
+        deadline = _Deadline(connected)
         deadline.until = _CURRENT.get().until
         self.fp = BufferedReader(deadline)
 
@@ -283,3 +283,30 @@ def _is_excepted(url: SplitResult, exceptions: str) -> bool:
                 if address in ip_network(entry.strip().strip("[]"), strict=False):
                     return True
     return bool(proxy_bypass(url.netloc))
+
+
+class _Deadline(RawIOBase):
+    """A raw stream over a socket; reading raises TimeoutError after the deadline."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.until = math.inf
+        """The deadline on the monotonic clock."""
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Wait for bytes, and read the available ones."""
+        left = self.until - clock.seconds()
+        if left <= 0:
+            raise TimeoutError("the deadline has passed")
+        self._connection.settimeout(None if math.isinf(left) else left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Drop the reference to the socket."""
+        self._raw.close()
+        super().close()

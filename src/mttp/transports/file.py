@@ -43,7 +43,7 @@ try:
 except ImportError:  # not on Windows: there a file belongs to one process
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["FileTransport", "open", "process_name", "readable_line"]
+__all__ = ["FileTransport", "open", "process_name", "readable_lines"]
 
 
 Buffer: TypeAlias = bytes | bytearray
@@ -148,24 +148,16 @@ class FileTransport(SpanExporter):
         Raises PartialExport if a span is still too long; the others are written.
         """
         frames = list(map(framed, spans))
-        lines = encoder.lines(frames)
+        lines, too_large = readable_lines(frames)
         try:
-            if len(lines) > READABLE_LINE_BYTES:
-                self._append_readable(frames)
-            else:
-                self.append(lines)
+            self.append(lines)
         except CutStreamError as error:
             lost = RejectedSpans("write_failed", len(frames), len({frame.trace_id for frame in frames}))
             raise PartialExport(str(error), rejections=[lost]) from error
+        if count := len(too_large):
+            message = f"{count} spans exceed the longest readable line, {READABLE_LINE_BYTES} bytes"
+            raise PartialExport(message, rejections=[RejectedSpans("too_large", count, count)])
         return SpanExportResult.SUCCESS
-
-    def _append_readable(self, frames: Sequence[Frame]) -> None:
-        """Append each span as its own line; raises PartialExport for spans that are too long for readers."""
-        lines = list(map(readable_line, frames))
-        self.append(b"".join(lines))
-        if too_large := lines.count(b""):
-            message = f"{too_large} spans exceed the longest readable line, {READABLE_LINE_BYTES} bytes"
-            raise PartialExport(message, rejections=[RejectedSpans("too_large", too_large, too_large)])
 
     def append(self, data: Buffer) -> None:
         """Append whole lines; raises OSError."""
@@ -365,7 +357,16 @@ def process_name() -> str:
     return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
-def readable_line(frame: Frame) -> bytes:
+def readable_lines(frames: Sequence[Frame]) -> tuple[bytes, Sequence[Frame]]:
+    """Return spans as lines, long ones reduced until readers accept them, and those that stay too long."""
+    lines = encoder.lines(frames)
+    if len(lines) <= READABLE_LINE_BYTES:
+        return lines, ()
+    each = list(map(_readable_line, frames))
+    return b"".join(each), [frame for frame, line in zip(frames, each, strict=True) if not line]
+
+
+def _readable_line(frame: Frame) -> bytes:
     """Return the line of the span, reduced until readers accept it; empty if it stays too long."""
     line = encoder.lines([frame])
     forms = smaller(frame, f"the span has {len(line)} bytes, more than a line may have")

@@ -3,7 +3,6 @@ Spans of ours and of other libraries, as OpenTelemetry spans.
 
     recording_span  a span of ours while it is recorded
     trace           the trace to which it is recorded
-    outlasted       spans that contexts may hold after their end
     conversion      values of OpenTelemetry's API as attributes, events, links and text
     guarding        counts exceptions of calls from a training loop instead of raising them
     span_records    any OpenTelemetry span as a frame or a record, and frames as spans for exporters
@@ -13,8 +12,7 @@ Spans of ours and of other libraries, as OpenTelemetry spans.
 from __future__ import annotations
 
 from mttp.otlp.spans.exceptions import error_message, qualified_name, traced
-from mttp.otlp.spans.outlasted import AmbientSpan, Outlasted
-from mttp.otlp.spans.recording_span import MAX_USER_ATTRIBUTES, RecordingSpan
+from mttp.otlp.spans.recording_span import MAX_USER_ATTRIBUTES, AmbientSpan, Outlasted, RecordingSpan
 from mttp.otlp.spans.trace import (
     AUTO,
     PACKED,

@@ -1,4 +1,4 @@
-"""The span of mttp, which implements OpenTelemetry's `Span`."""
+"""The span of mttp, which implements OpenTelemetry's `Span`, and what a context may hold after its end."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ from mttp.otlp.spans.conversion import (
 )
 from mttp.otlp.spans.exceptions import error_message, qualified_name
 from mttp.otlp.spans.guarding import failed, quiet
-from mttp.otlp.spans.outlasted import Outlasted
 from mttp.otlp.spans.trace import AUTO, SPANS, SpanObserver, Trace
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["MAX_USER_ATTRIBUTES", "RecordingSpan"]
+__all__ = ["MAX_USER_ATTRIBUTES", "AmbientSpan", "Outlasted", "RecordingSpan"]
 
 MAX_USER_ATTRIBUTES = 64
 """Maximum number of user attributes of a span; most SDKs drop attributes beyond 128."""
@@ -63,6 +62,28 @@ _DOCUMENTS = frozenset({a.OBSERVATION_VALUE, a.ACTION_VALUE})
 
 UNSET = Status(StatusCode.UNSET)
 """The status of most spans."""
+
+
+class Outlasted(Span):
+    """A span that stands for what encloses its block, wherever it is still current after its end."""
+
+    outside: Context | None = None
+    """
+    The context around its block, once it has ended while a context may hold it; else None.
+
+    Any tracer or propagator asks the current span for its context, so that it gets that of the span which is
+    current in `outside`.
+    """
+
+
+class AmbientSpan(NonRecordingSpan, Outlasted):
+    """The current span of another process, in the block of a remote episode."""
+
+    def get_span_context(self) -> SpanContext:
+        """Return its span context; after the block, that of what encloses the block."""
+        if self.outside is None:
+            return super().get_span_context()
+        return get_current_span(self.outside).get_span_context()
 
 
 class RecordingSpan(Outlasted, ReadableSpan):

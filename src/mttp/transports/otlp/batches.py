@@ -14,6 +14,7 @@ from mttp.model.spans import Scope, SpanRecord
 from mttp.otlp.encoding import encoder
 from mttp.otlp.frames import SCOPES, Frame, messages
 from mttp.otlp.protobuf import encode_request, encode_span, frame_bytes, span_bytes
+from mttp.otlp.span_fields import by_identity
 from mttp.otlp.spans.span_records import framed
 from mttp.transports.otlp.answers import ExportResponse
 from mttp.transports.partial_export import RejectedSpans
@@ -24,22 +25,14 @@ __all__ = ["Export"]
 _Given: TypeAlias = ReadableSpan | Frame
 
 
-class _Heads:
-    """Bytes of a request for each scope, without spans."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Scope, int]] = {}
-
-    def bytes(self, scope: Scope) -> int:
-        if id(scope) not in self._known:
-            self._known[id(scope)] = (scope, frame_bytes(scope))
-        return self._known[id(scope)][1]
+_head_bytes = by_identity(frame_bytes)
+"""Returns the bytes of a request for a scope, without spans."""
 
 
 class _Piece:
     """An encoded span."""
 
-    def __init__(self, span: _Given, frame: Frame, heads: _Heads, message: bytes | None) -> None:
+    def __init__(self, span: _Given, frame: Frame, message: bytes | None) -> None:
         self.span = span
         """The span as it was given."""
         self.trace_id = frame.trace_id
@@ -52,7 +45,7 @@ class _Piece:
         self.data = message
         self.size = span_bytes(self.data)
         """Maximum bytes of the span in a request."""
-        self._head = heads.bytes(self.scope)
+        self._head = _head_bytes(self.scope)
         self._forms: Iterator[SpanRecord] | None = None
 
     @property
@@ -123,14 +116,14 @@ class Export:
 
     def run(self, spans: Sequence[_Given]) -> None:
         """Send the spans; stop after a temporary failure, and keep the rest."""
-        batch, heads = _Batch(), _Heads()
+        batch = _Batch()
         pairs = [(span, frame) for span in spans if (frame := self._framed(span)) is not None]
         written: Sequence[bytes | None] = encoder.messages([frame for _, frame in pairs]) or (
             [None] * len(pairs)
         )
         for place, ((span, frame), message) in enumerate(zip(pairs, written, strict=True)):
             try:
-                piece = _Piece(span, frame, heads, message)
+                piece = _Piece(span, frame, message)
             except Exception as error:  # spans of other libraries may be invalid, as with times before 1970
                 raise_interrupt(error)
                 self._invalid(frame.trace_id, error)

@@ -11,11 +11,9 @@ from mttp.model import clock
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.model.spans import Scope
-from mttp.otlp.encoding import encoder
 from mttp.otlp.frames import Frame
 from mttp.otlp.spans.span_records import framed
-from mttp.otlp.streams import READABLE_LINE_BYTES
-from mttp.transports.file import readable_line
+from mttp.transports.file import readable_lines
 from mttp.transports.pipeline.losses import LOG_SECONDS, Losses
 from mttp.transports.spool import Spool, SpoolFolder, SpoolFullError
 from mttp.transports.stats import TransportStats
@@ -73,33 +71,23 @@ class DiskQueue:
         return ()
 
     def _encoded(self, spans: Sequence[Frame]) -> tuple[bytes, Sequence[Frame]]:
-        """Return lines and their spans; spans that can't be encoded are lost."""
+        """Return lines and their spans; spans that can't be encoded, or stay too long, are lost."""
+        lines, cause = b"", "too_large"
         try:
-            lines = encoder.lines(spans)
+            lines, lost = readable_lines(spans)
         except MemoryError:
             raise
         except Exception as error:  # spans of other libraries may be invalid
             raise_interrupt(error)
-            lines = b""
-        if lines and len(lines) <= READABLE_LINE_BYTES:
-            return lines, spans
-        written = [(span, line) for span in spans if (line := self._line(span))]
-        return b"".join(line for _, line in written), [span for span, _ in written]
-
-    def _line(self, span: Frame) -> bytes:
-        """Return the line of a span; empty if it is lost."""
-        cause = "too_large"
-        try:
-            line = readable_line(span)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise_interrupt(error)
-            line, cause = b"", "invalid"
-        if not line:
-            with self._stats.lock:
+            if len(spans) > 1:
+                parts = [self._encoded([span]) for span in spans]
+                return b"".join(line for line, _ in parts), [span for _, left in parts for span in left]
+            lost, cause = spans, "invalid"
+        with self._stats.lock:
+            for span in lost:
                 self._losses.add(span.trace_id, [span], cause)
-        return line
+        gone = set(map(id, lost))
+        return lines, [span for span in spans if id(span) not in gone]
 
     def _fail(self, error: OSError | MemoryError) -> None:
         self.full_cause = "spool_full" if isinstance(error, SpoolFullError) else "spool_failed"
