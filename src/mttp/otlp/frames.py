@@ -21,9 +21,9 @@ from mttp.codec import kinds, pending
 from mttp.codec.profiles import Profile, full, packed, unpacked
 from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.otlp import json as otlp_json
-from mttp.otlp.json import Fields, SpanText, fields_of
+from mttp.otlp.json import NOTHING_RARE, Fields, SpanText, fields_of
 from mttp.otlp.json_decode import decode_line
-from mttp.otlp.protobuf import encode_span
+from mttp.otlp.protobuf import encode_fields, encode_span
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
@@ -201,7 +201,7 @@ def record(frame: Frame, profile: Profile = full, scopes: Scopes = SCOPES) -> Sp
         return replace(decoded, attributes=profile(unpacked(decoded.attributes)), scope=scope)
     span_id, parent_id, name, kind, start, end, flags, attributes, rare = _fields(frame)
     (values,) = pending.delivered([attributes], profile)
-    events, links, code, message, state, *dropped = rare or ((), (), 0, "", "", 0, 0, 0)
+    events, links, code, message, state, *dropped = rare or NOTHING_RARE
     return SpanRecord(
         trace_id=frame[:16].hex(),
         span_id=f"{span_id:016x}",
@@ -301,7 +301,14 @@ def encoded(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def messages(frames: Sequence[Frame], scopes: Scopes = SCOPES) -> list[bytes]:
     """Encode each frame as an OTLP protobuf message."""
-    return [encode_span(record(frame, full, scopes)) for frame in frames]
+    return [_message(frame, scopes) for frame in frames]
+
+
+def _message(frame: Frame, scopes: Scopes) -> bytes:
+    if frame.is_encoded:
+        return encode_span(record(frame, full, scopes))
+    fields = _fields(frame)
+    return encode_fields(frame[:16], (*fields[:7], pending.encoded(fields[7]), fields[8]))
 
 
 # Between processes.

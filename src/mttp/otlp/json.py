@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from mttp.otlp.span_fields import by_identity, pairs
 
 __all__ = [
     "MAX_LINE_BYTES",
+    "NOTHING_RARE",
     "Fields",
     "SpanText",
     "decimal",
@@ -47,6 +48,8 @@ Span and parent id (numbers; 0 is none), name, kind, start, end, flags, attribut
 
 These are events, links, status code and message, trace state and numbers of dropped items, or None.
 """
+NOTHING_RARE: Final[Fields] = ((), (), 0, "", "", 0, 0, 0)
+"""What few spans have, of a span without it."""
 SpanText: TypeAlias = tuple[Scope, object, bytes]
 """The scope of a span, its trace id, and the span as JSON."""
 

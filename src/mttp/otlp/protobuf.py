@@ -18,7 +18,7 @@ import numpy as np
 
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.spans import Scope, SpanRecord
-from mttp.otlp.json import decimal
+from mttp.otlp.json import NOTHING_RARE, Fields, decimal, fields_of
 from mttp.otlp.numbers import Array, as_numbers
 from mttp.otlp.protobuf_fields import field, items, varint
 from mttp.otlp.span_fields import Attributes, by_identity, flags, pairs, shown
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import StatusCode
+    from opentelemetry.trace import SpanContext
 
 __all__ = [
     "Block",
+    "encode_fields",
     "encode_readable",
     "encode_request",
     "encode_span",
@@ -89,52 +90,33 @@ def encode_readable(span: ReadableSpan, attributes: Attributes = shown) -> bytes
     """Encode one span of any library, without its tag."""
     written = _attributes(b"\x4a", attributes(span), _official_pair)
     try:
-        return _readable(span, written)
+        context = span.get_span_context()
+        assert context is not None
+        return _span(context.trace_id.to_bytes(16, "big"), _readable(span, context), written, _official_pair)
     except Exception as error:  # the official encoder handles or reports unusual spans
         raise_interrupt(error)
         return _official_span(span, written)
 
 
-def _readable(span: ReadableSpan, attributes: list[bytes]) -> bytes:
-    context, parent, status = span.get_span_context(), span.parent, span.status
-    assert context is not None
-    before = (
-        b"\x0a\x10",
-        context.trace_id.to_bytes(16, "big"),
-        b"\x12\x08",
-        context.span_id.to_bytes(8, "big"),
-        _text(b"\x1a", context.trace_state.to_header()) if context.trace_state else b"",
-        b"\x22\x08" + parent.span_id.to_bytes(8, "big") if parent else b"",
-        _life(span.name, span.kind.value + 1, span.start_time, span.end_time),
-    )
-    events = [
-        _event(
-            one.name,
-            one.timestamp,
-            _attributes(b"\x1a", one.attributes, _official_pair),
-            one.dropped_attributes,
-        )
-        for one in span.events
-    ]
+def _readable(span: ReadableSpan, context: SpanContext) -> Fields:
+    """Return the fields of a span without its attributes."""
+    parent, status = span.parent, span.status
+    if parent is not None and not parent.span_id:
+        raise ValueError("the id of a parent is 0")
     links = [
-        _link(
-            one.context.trace_id.to_bytes(16, "big"),
-            one.context.span_id.to_bytes(8, "big"),
-            _attributes(b"\x22", one.attributes, _official_pair),
-            one.dropped_attributes,
-            flags(one.context),
-        )
+        (f"{one.context.trace_id:032x}", f"{one.context.span_id:016x}", one.attributes, flags(one.context))
         for one in span.links
     ]
-    dropped = (span.dropped_attributes, span.dropped_events, span.dropped_links)
-    after = _status(status.status_code, status.description)
-    return _span(before, attributes, events, links, dropped, after, flags(parent))
-
-
-def _status(code: StatusCode, message: str | None) -> bytes:
-    if not code.value and not message:
-        return b"\x7a\x00"
-    return field(b"\x7a", _text(b"\x12", message or "") + _count(b"\x18", code.value))
+    rare = (
+        [(one.name, one.timestamp, one.attributes, one.dropped_attributes) for one in span.events],
+        [(*link, one.dropped_attributes) for link, one in zip(links, span.links, strict=True)],
+        status.status_code.value,
+        status.description or "",
+        context.trace_state.to_header(),
+        *(span.dropped_attributes, span.dropped_events, span.dropped_links),
+    )
+    life = span.name, span.kind.value + 1, span.start_time, span.end_time
+    return context.span_id, parent.span_id if parent else 0, *life, flags(parent), {}, rare
 
 
 # Single records.
@@ -161,31 +143,12 @@ def span_bytes(span: bytes) -> int:
 
 def encode_span(record: SpanRecord) -> bytes:
     """Encode one record, without its tag."""
-    before = (
-        field(b"\x0a", bytes.fromhex(record.trace_id)),
-        field(b"\x12", bytes.fromhex(record.span_id)),
-        _text(b"\x1a", record.trace_state),
-        field(b"\x22", bytes.fromhex(record.parent_id)) if record.parent_id else b"",
-        _life(record.name, record.kind, record.start_time, record.end_time),
-    )
-    events = [
-        _event(one.name, one.time, _attributes(b"\x1a", one.attributes, _said_pair), one.dropped_attributes)
-        for one in record.events
-    ]
-    links = [
-        _link(
-            bytes.fromhex(one.trace_id),
-            bytes.fromhex(one.span_id),
-            _attributes(b"\x22", one.attributes, _said_pair),
-            one.dropped_attributes,
-            one.flags,
-        )
-        for one in record.links
-    ]
-    attributes = _attributes(b"\x4a", record.attributes, _said_pair)
-    dropped = (record.dropped_attributes, record.dropped_events, record.dropped_links)
-    after = field(b"\x7a", _text(b"\x12", record.status_message) + _count(b"\x18", record.status_code))
-    return _span(before, attributes, events, links, dropped, after, record.flags)
+    return encode_fields(bytes.fromhex(record.trace_id), fields_of(record))
+
+
+def encode_fields(trace_id: bytes, fields: Fields) -> bytes:
+    """Encode one span of this id and these fields, without its tag."""
+    return _span(trace_id, fields, _attributes(b"\x4a", fields[7], _said_pair), _said_pair)
 
 
 def _recorded(scope: Scope) -> tuple[_Frame, _Frame]:
@@ -211,40 +174,39 @@ def _span_fields(spans: Iterable[bytes]) -> list[bytes]:
     return [part for span in spans for part in (b"\x12", varint(len(span)), span)]
 
 
-def _span(
-    before: Iterable[bytes],
-    attributes: list[bytes],
-    events: list[bytes],
-    links: list[bytes],
-    dropped: tuple[int, int, int],
-    status: bytes,
-    flags: int,
-) -> bytes:
-    parts = [*before, *attributes]
-    if events or links or dropped != (0, 0, 0):
-        parts.append(_count(b"\x50", dropped[0]))
-        parts += [field(b"\x5a", event) for event in events]
-        parts.append(_count(b"\x60", dropped[1]))
-        parts += [field(b"\x6a", link) for link in links]
-        parts.append(_count(b"\x70", dropped[2]))
-    parts.append(status)
-    if flags:
-        parts.append(b"\x85\x01" + _fixed32(flags))
+def _span(trace_id: bytes, fields: Fields, attributes: list[bytes], rest: _Rest) -> bytes:
+    """Encode a span with encoded attributes; `rest` encodes unusual ones of events and links."""
+    span_id, parent_id, name, kind, start, end, flags, _, rare = fields
+    events, links, code, message, state, *dropped = rare or NOTHING_RARE
+    parts = [
+        field(b"\x0a", trace_id),
+        b"\x12\x08" + span_id.to_bytes(8, "big"),
+        _text(b"\x1a", state),
+        b"\x22\x08" + parent_id.to_bytes(8, "big") if parent_id else b"",
+        _text(b"\x2a", name) + _count(b"\x30", kind) + _time(b"\x39", start) + _time(b"\x41", end),
+        *attributes,
+        _count(b"\x50", dropped[0]),
+        *[field(b"\x5a", _event(rest, *event)) for event in events],
+        _count(b"\x60", dropped[1]),
+        *[field(b"\x6a", _link(rest, *link)) for link in links],
+        _count(b"\x70", dropped[2]),
+        field(b"\x7a", _text(b"\x12", message) + _count(b"\x18", code)),
+        b"\x85\x01" + _fixed32(flags) if flags else b"",
+    ]
     return b"".join(parts)
 
 
-def _life(name: str, kind: int, start: int | None, end: int | None) -> bytes:
-    return _text(b"\x2a", name) + _count(b"\x30", kind) + _time(b"\x39", start) + _time(b"\x41", end)
+def _event(rest: _Rest, name: str, time: int, attributes: Mapping[str, Any], dropped: int) -> bytes:
+    listed = _attributes(b"\x1a", attributes, rest)
+    return b"".join((_time(b"\x09", time), _text(b"\x12", name), *listed, _count(b"\x20", dropped)))
 
 
-def _event(name: str, time: int, attributes: list[bytes], dropped: int) -> bytes:
-    return b"".join((_time(b"\x09", time), _text(b"\x12", name), *attributes, _count(b"\x20", dropped)))
-
-
-def _link(trace_id: bytes, span_id: bytes, attributes: list[bytes], dropped: int, flags: int) -> bytes:
-    ids = field(b"\x0a", trace_id) + field(b"\x12", span_id)
+def _link(
+    rest: _Rest, trace_id: str, span_id: str, attributes: Mapping[str, Any], flags: int, dropped: int
+) -> bytes:
+    ids = field(b"\x0a", bytes.fromhex(trace_id)) + field(b"\x12", bytes.fromhex(span_id))
     after = b"\x35" + _fixed32(flags) if flags else b""
-    return b"".join((ids, *attributes, _count(b"\x28", dropped), after))
+    return b"".join((ids, *_attributes(b"\x22", attributes, rest), _count(b"\x28", dropped), after))
 
 
 def _time(tag: bytes, nanoseconds: int | None) -> bytes:
