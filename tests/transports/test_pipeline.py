@@ -779,7 +779,7 @@ def test_a_long_queue_is_emptied_in_linear_time() -> None:
     A transport that was down for a while does not slow down what comes after: quadratic work takes minutes.
     """
     backlog = FrameQueue()
-    backlog.extend(Frame((number // 5).to_bytes(16, "big") + bytes(400)) for number in range(100_000))
+    backlog.extend([Frame((number // 5).to_bytes(16, "big") + bytes(400)) for number in range(100_000)])
     taken = 0
     while segment := backlog.take(1000):
         backlog.extend(segment)

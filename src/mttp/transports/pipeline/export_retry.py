@@ -49,11 +49,10 @@ class FrameQueue:
         """The number of spans."""
         return len(self._frames)
 
-    def extend(self, frames: Iterable[Frame]) -> None:
+    def extend(self, frames: Sequence[Frame]) -> None:
         """Add spans at the end."""
-        for frame in frames:
-            self._frames.append(frame)
-            self.bytes += len(frame)
+        self._frames.extend(frames)
+        self.bytes += sum(map(len, frames))
 
     def put_first(self, frames: Sequence[Frame]) -> None:
         """Add spans at the head."""
