@@ -106,6 +106,40 @@ def test_any_episode_is_encoded(value: mttp.Episode) -> None:
     check(recorded(value))
 
 
+def test_encoding_makes_no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Lines and messages are written from the fields of frames.
+    """
+    given = list(map(framed, recorded(EVERYTHING)))
+    expected = frames.lines(given), frames.messages(given)
+    monkeypatch.setattr(frames, "SpanRecord", None)
+
+    assert expected == (frames.lines(given), frames.messages(given))
+    with pytest.raises(TypeError):
+        frames.record(given[0])
+
+
+def test_chat_messages_are_written_as_any_mappings() -> None:
+    """
+    Lists of mappings of texts have templates of their own, with their names and their number.
+    """
+    span = record(recorded(mttp.Episode())[0], full)
+    for messages in (
+        [{"role": "user", "content": "50% ü"}],
+        [{"role": "user", "content": "a"}, {"content": "b"}, {}],
+        [{"role": "a", "content": "b"}] * 30,
+        [{"%s": "%d"}, {"%s": "100%"}],
+        [{"role": "user", "content": None}],
+        [{}, {}],
+    ):
+        (line,) = encode_records([replace(span, attributes={"messages": messages})])
+        (found,) = decode_line(line)
+        assert messages == found.attributes["messages"]
+    (line,) = encode_records([replace(span, attributes={"messages": [{"%s": "\ud800"}]})])
+    (found,) = decode_line(line)
+    assert [{"%s": r"\ud800"}] == found.attributes["messages"]
+
+
 def test_other_libraries_spans_are_encoded() -> None:
     """
     State, events, links and what was dropped.
