@@ -354,7 +354,7 @@ class ScoredHandle(Handle):
     def _remember_scoring(self, scoring: RecordingSpan, reward: Reward, document: str = "") -> None:
         """Remember a recorded scoring with its span, and the document of its spec."""
         self._scored = reward
-        self._scoring = f"{scoring.identity.span_id:016x}"
+        self._scoring = f"{scoring._span_id:016x}"
         if document:
             cast("RunRecorder", self._host).keep_spec_document(document)
 
@@ -363,7 +363,7 @@ class ScoredHandle(Handle):
         span = cast(RecordingSpan, self._span)
         faults: Faults = []
         omissions: list[str] = []
-        limit = None if max_bytes is None else integer("max_bytes", max_bytes, faults)
+        limit = max_bytes if type(max_bytes) is int else integer("max_bytes", max_bytes, faults)
         attributes = content.encode(keys, value, faults, omissions, max_bytes=limit)
         kept = attributes.get(keys.value)
         if type(kept) in _NESTED or (type(kept) is str and len(kept) >= FEWEST):

@@ -39,13 +39,13 @@ class OpenCall(Handle):
 
     @classmethod
     def _open(
-        cls, host: RunRecorder | None, start_span: _StartsSpan, operation: object, **given: Any
+        cls, host: RunRecorder | None, start_span: _StartsSpan, operation: object, given: dict[str, Any]
     ) -> OpenCall:
         """Start a call with fields of its value; a tool's arguments as JSON text are those of the text."""
         faults: Faults = []
         named = fields.optional_text("operation", operation, faults)
         if named == calls.EXECUTE_TOOL:
-            given["arguments"] = from_text(given["arguments"])
+            given = {**given, "arguments": from_text(given["arguments"])}
         return cls._start(host, named, given, faults, start_span)
 
     @classmethod

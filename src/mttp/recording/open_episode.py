@@ -304,10 +304,8 @@ class OpenEpisode(Trajectory):
             "status": codec.status(status, faults),
             "outcome": codec.outcome(outcome, faults),
             "length": length,
+            **facts,
         }
-        for name, value in facts.items():
-            if value is not None:
-                closing[name] = value
         if error_type is not None:
             span.fail(error_type, error_message)
         with self._lock:

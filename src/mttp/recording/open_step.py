@@ -179,7 +179,7 @@ class OpenStep(ScoredHandle):
         if scoring or is_whole or self._is_remote:
             faults: Faults = []
             reward = self._as_latest(rewards.make(value, faults, **scoring))
-            self._score(reward, faults, document_of(value))
+            self._score(reward, faults, "" if is_number else document_of(value))
             return
         number, status, raw = rewards.assess(value)
         if status == "error":
@@ -289,7 +289,7 @@ class OpenStep(ScoredHandle):
     def _open_call(self, operation: object, **given: Any) -> OpenCall:
         if not self._accepts("a call"):
             return no_call()
-        opened = OpenCall._open(self._host, self._call_span, operation, **given)
+        opened = OpenCall._open(self._host, self._call_span, operation, given)
         self._calls = [*self._calls, opened]
         return opened
 

@@ -415,21 +415,19 @@ class Session(Live):
 
 
 _HANDLE_OPTIONS = {"id": "episode_id", "start_time": "start_time", "metadata": "metadata", "steps": "steps"}
-_EPISODE_FIELDS = {name: name for name in EpisodeFacts.__annotations__ if name not in _HANDLE_OPTIONS}
-_EPISODE_FIELDS["policy_version"] = "policy_version_start"
+"""The `EpisodeFacts` that are no fields of an episode, and the handle's arguments for them."""
+_FIELDS = {"policy_version": "policy_version_start"}
+"""The fields of an episode with other names than in `EpisodeFacts`."""
 
 
 def _start_episode(
     recorder: RunRecorder, given: Mapping[str, Any], template: Template | None = None
 ) -> OpenEpisode:
     """Start an episode with these `EpisodeFacts`."""
-    facts: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in _EPISODE_FIELDS:
-            facts[_EPISODE_FIELDS[name]] = value
-        else:
-            options[_HANDLE_OPTIONS[name]] = value
+    facts = {**given}
+    options = {_HANDLE_OPTIONS[name]: facts.pop(name) for name in _HANDLE_OPTIONS if name in facts}
+    if "policy_version" in facts:
+        facts = {_FIELDS.get(name, name): value for name, value in facts.items()}
     return OpenEpisode(recorder, facts, **options, template=template)
 
 

@@ -250,8 +250,8 @@ class Trajectory(ScoredHandle):
         step = self._turn()
         if not step.ended:
             return step.tool_call(name, arguments=arguments, id=id)
-        call = calls.EXECUTE_TOOL
-        late = OpenCall._open(self._host, step._call_span, call, name=name, arguments=arguments, id=id)
+        given = {"name": name, "arguments": arguments, "id": id}
+        late = OpenCall._open(self._host, step._call_span, calls.EXECUTE_TOOL, given)
         self._late_calls = [*self._late_calls, late]
         return late
 

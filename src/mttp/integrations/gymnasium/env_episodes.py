@@ -100,14 +100,11 @@ class EnvEpisodes:
 
         `facts` are arguments for the new episode, which is opened by its first step.
         """
-        self._leave_buffered_steps()
-        self._open = self._step = None
+        self.forget()
         self.is_over = False
-        if not configuration.may_record():
-            self._start_facts = self._observation = None
-            return
-        self._start_facts = {"start_time": reset_at, **facts}
-        self._observe(observation, observed_at)
+        if configuration.may_record():
+            self._start_facts = {"start_time": reset_at, **facts}
+            self._observe(observation, observed_at)
 
     def observe(self, observation: Any, *, at: int) -> None:
         """Set the observation that the policy acts on next."""
@@ -247,9 +244,13 @@ class EnvEpisodes:
 
     def abort(self, reason: str, at: int) -> None:
         """End the open episode, if there is one, with the status "aborted"."""
-        opened, observation = self._open, self._last_observation()
+        opened = self._open
+        if opened is None:
+            self._start_facts = self._observation = None
+            return
+        observation = self._last_observation()
         self.forget()
-        if opened is None or not opened.is_recording():
+        if not opened.is_recording():
             return
         if observation is not None:
             opened.episode.final_observation(observation, max_bytes=self._options.max_bytes)
@@ -271,9 +272,9 @@ class EnvEpisodes:
         self._start_facts = self._observation = self._open = self._step = None
 
     def _leave_buffered_steps(self) -> None:
-        steps, self.buffered_steps = self.buffered_steps, None
+        steps = self.buffered_steps
         if steps is not None:
-            self._previous_buffered_steps = steps
+            self.buffered_steps, self._previous_buffered_steps = None, steps
             steps.stop()
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
-from functools import cache, partial
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.trace import Span
 
@@ -25,7 +23,7 @@ from mttp.model.clock import Clock, monotonic
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.step_columns import MAX_BYTES
 from mttp.recording.current import inert_step
-from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY
+from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, attach, current, restore
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
@@ -121,7 +119,6 @@ class EnvSteps:
         "_buffer",
         "_claims",
         "_context",
-        "_context_variable",
         "_dtype",
         "_episode",
         "_failed",
@@ -172,10 +169,9 @@ class EnvSteps:
         self._immutable_actions = _IMMUTABLE if options.actions else frozenset()
         nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
         self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
-        self._context_variable = _context_variable()
         self._lock = threading.RLock()
         self._base_context: Context | None = None
-        self._context = Context()
+        self._context: Any = None
         self._step: OpenStep | None = None
         self._action: Any = None
         self._is_stopped = self._needs_handle = self._is_of_kind = False
@@ -198,8 +194,8 @@ class EnvSteps:
         self._observed_at, self._step, self._is_stopped = at, None, False
         self._claims = []
         self._unopened = UnopenedStep(partial(self._open, self._claims))
-        self._context = Context({SPAN_KEY: self._unopened, STEP_KEY: self._unopened, TRAJECTORY_KEY: episode})
-        self._set_observation(observation, faults)
+        self._observation = observation if self._kind is None else observation.tobytes()
+        self._faults, self._is_of_kind, self._needs_handle = faults, True, bool(faults)
         return True
 
     # Around the environment's calls.
@@ -208,7 +204,7 @@ class EnvSteps:
         """Return whether the context, the session and the process are those of `set_context`."""
         session = self._session
         return (
-            self._context_variable.get() is self._base_context
+            current() is self._base_context
             and session._recorder is self._recorder
             and not session._closed
         )
@@ -223,12 +219,15 @@ class EnvSteps:
     def set_context(self, marks: Mapping[str, Any], since: Clock, failed: Failed) -> None:
         """Use the current context for further steps, with `marks` added."""
         self._failed, self._offset = failed, since.offset
-        self._base_context = self._context_variable.get()
+        self._base_context = current()
         # A plain dict: OpenTelemetry only reads it, and a `Context` copy would take twice as long.
-        context: Any = self._base_context.copy()
-        context.update(marks)
-        context.update(self._context)
-        self._context = context
+        self._context = {
+            **self._base_context,
+            **marks,
+            SPAN_KEY: self._unopened,
+            STEP_KEY: self._unopened,
+            TRAJECTORY_KEY: self._episode,
+        }
 
     def step(self, wrapped: Callable[[Any], _T], action: Any) -> _T:
         """
@@ -240,7 +239,7 @@ class EnvSteps:
             self._action = action if type(action) in self._immutable_actions else self._copied_action(action)
             claims = self._claims
             claims.append(None)
-            token = self._context_variable.set(self._context)
+            token = attach(self._context)
         except Exception as error:
             raise_interrupt(error)
             self._failed("before_step", error)
@@ -255,7 +254,7 @@ class EnvSteps:
                 self._failed("on_error", failure)
             raise
         finally:
-            self._context_variable.reset(token)
+            restore(token)
         try:
             observation, reward, terminated, truncated, info = result
             try:
@@ -433,11 +432,3 @@ def raw_kind(value: Any, max_bytes: int) -> _Kind | None:
         return None
     is_plain = value.dtype.kind in "biuf" and value.dtype.itemsize <= 8 and value.dtype.isnative
     return (value.dtype, value.shape) if is_plain else None
-
-
-@cache
-def _context_variable() -> ContextVar[Context]:
-    """Return the context variable of OpenTelemetry's runtime context; its API takes several times as long."""
-    token = otel_context.attach(otel_context.get_current())
-    token.var.reset(token)
-    return token.var

@@ -44,10 +44,11 @@ class EpisodeOpener:
         faults: Faults = []
         if self._env_facts is None:
             self._env_facts = _with_encoded_documents(self._identity(faults), faults)
-        metadata = {**(start.get("metadata") or {}), **(options.metadata or {})}
         if self._template is None or self._template[0] is not session._recorder:
             self._template = session._recorder, session._template(self._env_facts, faults)
-        facts = {"split": split_of(session), **options.identity(), **start, "metadata": metadata or None}
+        facts = {"split": split_of(session), **options.identity(), **start}
+        if options.metadata:
+            facts["metadata"] = {**(start.get("metadata") or {}), **options.metadata}
         episode = session._episode_from_template(self._template[1], facts)
         return OpenEnvEpisode(episode, session, session._recorder) if episode else None
 

@@ -56,6 +56,8 @@ def scored(info: Any) -> Any:
 
 def flags(terminated: Any, truncated: Any, faults: Faults) -> tuple[bool, bool]:
     """Return what ended an episode; what has no truth value ends nothing, with a fault."""
+    if type(terminated) is bool and type(truncated) is bool:  # the usual case
+        return terminated, truncated
     return flag("terminated", terminated, faults) or False, flag("truncated", truncated, faults) or False
 
 
@@ -91,6 +93,8 @@ def _read(info: Any) -> Mapping[Any, Any]:
 def outcome(info: Any) -> str | None:
     """Return "success" or "failure" from the info's `is_success` or `success`, or None without them."""
     info = _read(info)
+    if not info:
+        return None
     for name in ("is_success", "success"):
         value = info.get(name)
         is_flag = issubclass(type(value), (bool, np.bool_))
