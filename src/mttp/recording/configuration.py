@@ -361,7 +361,7 @@ def _before_fork() -> None:
     session = current_session()
     if session is None:
         return
-    if session._before_fork():
+    if session._recorder.hold():
         _held_for_fork[threading.get_ident()] = session
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _registered is not session:
@@ -372,7 +372,7 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     session = _held_for_fork.pop(threading.get_ident(), None)
     if session is not None:
-        session._after_fork_in_parent()
+        session._recorder.release()
 
 
 def _after_fork_in_child() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401 - see _provider
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,7 @@ class DelegatingProvider(sdk.TracerProvider):
     def resource(self) -> Resource:
         """The resource of the open session; an empty one without a session."""
         session = self._session
-        return Resource({}) if session is None else session._resource
+        return Resource({}) if session is None else session._recorder.origin.resource
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the open session's SDK provider, for example its sampler."""
@@ -142,24 +142,12 @@ class _DelegatingTracer(Tracer):
             self._cached = (provider, provider.get_tracer(*self._scope))
         return self._cached[1]
 
-    def start_span(
-        self,
-        name: str,
-        context: Context | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-        attributes: Attributes = None,
-        links: Sequence[Link] | None = None,
-        start_time: int | None = None,
-        record_exception: bool = True,
-        set_status_on_exception: bool = True,
-    ) -> Span:
+    def start_span(self, name: str, context: Context | None = None, *args: Any, **kwargs: Any) -> Span:
         """Start a span; without an open session, a non-recording span with the current span's context."""
         tracer = self._tracer()
         if tracer is None:
             return trace.NonRecordingSpan(trace.get_current_span(context).get_span_context())
-        return tracer.start_span(
-            name, context, kind, attributes, links, start_time, record_exception, set_status_on_exception
-        )
+        return tracer.start_span(name, context, *args, **kwargs)
 
     @_agnosticcontextmanager
     def start_as_current_span(
@@ -191,7 +179,7 @@ def _provider(session: Session) -> sdk.TracerProvider:
     """
     return sdk.TracerProvider(
         sampler=_Sampler(session),
-        resource=session._resource,
+        resource=session._recorder.origin.resource,
         shutdown_on_exit=False,
         active_span_processor=_SessionProcessor(session),
         id_generator=_SystemIdGenerator(),
@@ -245,7 +233,9 @@ class _Sampler(sampling.Sampler):
         trace_state: TraceState | None = None,  # noqa: ARG002
     ) -> sampling.SamplingResult:
         parent = trace.get_current_span(parent_context).get_span_context()
-        sampled = parent.trace_flags.sampled if parent.is_valid else self._session._samples(trace_id)
+        sampled = parent.trace_flags.sampled
+        if not parent.is_valid:
+            sampled = self._session._recorder.samples(trace_id, None)
         decision = sampling.Decision.RECORD_AND_SAMPLE if sampled else sampling.Decision.RECORD_ONLY
         return sampling.SamplingResult(decision, attributes, parent.trace_state)
 
@@ -265,7 +255,7 @@ class _SessionProcessor(sdk.SynchronousMultiSpanProcessor):
 
     @property
     def _span_processors(self) -> tuple[SpanProcessor, ...]:  # type: ignore[override]  # the SDK sets it
-        return self._session._processors
+        return self._session._observers.processors
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
         self._session._add_processor(span_processor)
@@ -277,25 +267,20 @@ class _SessionProcessor(sdk.SynchronousMultiSpanProcessor):
         return self._session.flush(timeout_millis / 1000)
 
     def _on_ending(self, span: sdk.Span) -> None:
-        try:
-            self._session._foreign_span_ending(span)
-        except Exception as error:
-            raise_interrupt(error)
-            self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
+        self._call(self._session._observers.ending, "ends", span)
 
     def on_start(self, span: sdk.Span, parent_context: Context | None = None) -> None:
-        try:
-            self._session._foreign_span_started(span, parent_context)
-        except Exception as error:
-            raise_interrupt(error)
-            self._session._fault("internal_error", f"a span of another library that starts: {error!r}")
+        self._call(self._session._observers.started, "starts", span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
+        self._call(self._session._foreign_span_ended, "ends", span)
+
+    def _call(self, hook: Callable[..., None], what: str, *args: Any) -> None:
         try:
-            self._session._foreign_span_ended(span)
+            hook(*args)
         except Exception as error:
             raise_interrupt(error)
-            self._session._fault("internal_error", f"a span of another library that ends: {error!r}")
+            self._session._fault("internal_error", f"a span of another library that {what}: {error!r}")
 
 
 _delegating = DelegatingProvider()

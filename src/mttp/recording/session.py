@@ -11,11 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Span
 from typing_extensions import Self, Unpack
 
 from mttp.codec import runs
@@ -358,14 +356,6 @@ class Session(Live):
         """Call `callback` after the session has closed."""
         self._after_close_callbacks.callback(callback, *args)
 
-    def _before_fork(self) -> bool:
-        """Hold the writing threads before a fork; returns whether `_after_fork_in_parent` must be called."""
-        return self._recorder.hold()
-
-    def _after_fork_in_parent(self) -> None:
-        """Release the writing threads in the parent after a fork."""
-        self._recorder.release()
-
     def _after_fork_in_child(self) -> None:
         """Use a new recorder in a forked child; open episodes and queued spans stay with the parent."""
         self._lock = threading.RLock()
@@ -380,28 +370,6 @@ class Session(Live):
         """Add a span processor."""
         self._observers.add(processor)
         self._recorder.origin.observers = self._observers
-
-    def _foreign_span_started(self, span: Span, context: Context | None) -> None:
-        """Call the span processors for a started span of another library."""
-        self._observers.started(span, context)
-
-    def _foreign_span_ending(self, span: Span) -> None:
-        """Call the span processors for an ending span of another library."""
-        self._observers.ending(span)
-
-    @property
-    def _processors(self) -> tuple[SpanProcessor, ...]:
-        """The user's span processors."""
-        return self._observers.processors
-
-    def _samples(self, trace_id: int) -> bool:
-        """Return whether sampling selects a trace that is not an episode."""
-        return self._recorder.samples(trace_id, None)
-
-    @property
-    def _resource(self) -> Resource:
-        """The resource: the service from OpenTelemetry's variables, the run's id and its kind."""
-        return self._recorder.origin.resource
 
     def _foreign_span_ended(self, span: ReadableSpan) -> None:
         """Record an ended span of another library."""

@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
-from opentelemetry.trace import SpanContext
+from typing import TYPE_CHECKING
 
 from mttp.codec import blocks
 from mttp.codec.transitions import Row, RowSchema
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.step_batch import StepBatch
-from mttp.recording.segment import Segment
+
+if TYPE_CHECKING:
+    from mttp.recording.trajectory import Trajectory
 
 __all__ = ["StepBuffer"]
-
-
-class BufferOwner(Protocol):
-    """The episode or agent of a buffer, as the buffer uses it."""
-
-    @property
-    def _segment(self) -> Segment:
-        """Creates its spans."""
-
-    @property
-    def _span_context(self) -> SpanContext:
-        """The context of the span whose children its steps are."""
-
-    @property
-    def _place(self) -> Mapping[str, object]:
-        """Attributes of its spans besides the episode's identity."""
-
-    def _add_steps(
-        self, count: int, step_rewards: Sequence[float], invalid: int, flags: Mapping[str, bool]
-    ) -> int:
-        """Add steps that had no handles, and return the index of the first."""
 
 
 class StepBuffer:
@@ -49,8 +27,8 @@ class StepBuffer:
 
     __slots__ = ("_owner", "_writing", "rows", "schema", "start_time")
 
-    def __init__(self, owner: BufferOwner, schema: RowSchema, start_time: int) -> None:
-        self._owner: BufferOwner | None = owner
+    def __init__(self, owner: Trajectory, schema: RowSchema, start_time: int) -> None:
+        self._owner: Trajectory | None = owner
         self._writing = threading.Lock()
         self.schema = schema
         self.rows: list[Row] = []

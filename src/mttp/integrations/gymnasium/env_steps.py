@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from opentelemetry.context import Context
@@ -17,7 +17,7 @@ from mttp.codec.plain import Faults, as_array, scalar_text
 from mttp.codec.structures import Flattened
 from mttp.codec.transitions import Row
 from mttp.integrations.gymnasium import infos
-from mttp.integrations.gymnasium.env_episodes import note_faults
+from mttp.integrations.gymnasium.env_episodes import EnvEpisodes, note_faults
 from mttp.integrations.options import Options
 from mttp.model.clock import Clock, monotonic
 from mttp.model.interrupts import raise_interrupt
@@ -28,7 +28,7 @@ from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 
-__all__ = ["EnvSteps", "EnvStepsOwner", "kept_reward", "raw_kind", "row_schema"]
+__all__ = ["EnvSteps", "kept_reward", "raw_kind", "row_schema"]
 
 _T = TypeVar("_T")
 Failed = Callable[[str, Exception], None]
@@ -39,30 +39,6 @@ _NO_KIND = (None, None)  # numpy compares the dtype None like float64, but no ar
 _ndarray = np.ndarray
 _IMMUTABLE = frozenset({int, float, bool, type(None), np.bool_, np.int64, np.int32, np.float32, np.float64})
 """Types of observations and actions that are recorded without a copy."""
-
-
-class EnvStepsOwner(Protocol):
-    """The part of `EnvEpisodes` that `EnvSteps` uses."""
-
-    def keep_observation(self, observation: Any, faults: Faults) -> Any:
-        """Return a copy of an observation for recording; None if observations are not recorded."""
-
-    def keep_action(self, action: Any, faults: Faults) -> Any:
-        """Return a copy of an action for recording; None if actions are not recorded."""
-
-    def open_step(self, observation: Any, action: Any, faults: Faults, *, at: int) -> OpenStep:
-        """Open a step with a handle that started at `at`."""
-
-    def end_step(
-        self, step: OpenStep, reward: Any, terminated: Any, truncated: Any, info: Any, *, at: int
-    ) -> None:
-        """End a step that has a handle."""
-
-    def end_episode(self, observation: Any, terminated: Any, truncated: Any, info: Any, *, at: int) -> None:
-        """End the episode."""
-
-    def fail(self, error: BaseException) -> None:
-        """End the open step and its episode with an exception of the environment."""
 
 
 def _forwarded(name: str) -> Any:
@@ -154,7 +130,7 @@ class EnvSteps:
     _faults: Faults
     _failed: Failed
 
-    def __init__(self, owner: EnvStepsOwner, session: Session, observation: Any, options: Options) -> None:
+    def __init__(self, owner: EnvEpisodes, session: Session, observation: Any, options: Options) -> None:
         """Prepare for episodes of a session whose first observation has this dtype and shape."""
         self._owner = owner
         self._session = session
@@ -203,11 +179,7 @@ class EnvSteps:
     def is_current(self) -> bool:  # a method: a property takes twice as long
         """Return whether the context, the session and the process are those of `set_context`."""
         session = self._session
-        return (
-            current() is self._base_context
-            and session._recorder is self._recorder
-            and not session._closed
-        )
+        return current() is self._base_context and session._recorder is self._recorder and not session._closed
 
     def stop(self) -> None:
         """Stop recording; a step that is open gets a handle."""
