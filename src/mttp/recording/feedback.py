@@ -13,21 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from opentelemetry.trace import SpanContext, SpanKind
 from typing_extensions import Unpack
 
 from mttp.codec import annotations as codec
-from mttp.codec import grades, rewards, steps
+from mttp.codec import rewards, steps
 from mttp.codec.fields import integer
 from mttp.codec.plain import Faults, listed, mapped, nanoseconds, number, plain, scalar_text, text
 from mttp.model import clock
-from mttp.model.episodes import Annotation, Call, Grade
+from mttp.model.episodes import Annotation
 from mttp.model.keys import name_key
-from mttp.otlp.spans import RecordingSpan
+from mttp.otlp.spans import SAMPLED
 from mttp.recording import targets
 from mttp.recording.arguments import SCORE_FACTS, ScoreFacts, check_names
 from mttp.recording.configuration import never_raises, recording_session
-from mttp.recording.open_call import OpenCall
+from mttp.recording.segment import Segment
 from mttp.recording.session import Session
 from mttp.recording.targets import Target
 from mttp.semconv import attributes as a
@@ -246,37 +245,12 @@ def _record(
     if annotation.kind == codec.FACT:
         named = span.values[a.ANNOTATION_KEY]
         span.values[a.ANNOTATION_VALUE] = span.without_secrets(named, span.values.get(a.ANNOTATION_VALUE))
-    for grade in rewards.grades(annotation.reward) if annotation.reward else ():
-        _grade(session, grade, span.identity, start)
     if annotation.reward is not None:
-        for call in annotation.reward.calls:
-            _call(session, call, span.identity, start, rewards.grader(annotation.reward))
+        identity = {a.RUN_ID: session.run_id}
+        segment = Segment(session._recorder, span.trace_id, identity=identity, flags=SAMPLED)
+        reward = replace(annotation.reward, start_time=start, end_time=start + clock.MOMENT)
+        segment.scoring_children(reward, span, place={})
     span.end_at_once()
-
-
-def _grade(session: Session, grade: Grade, parent: SpanContext, start: int) -> None:
-    """Record a component's grade, with its parts and calls as children."""
-    faults: Faults = []
-    grade = grades.checked(grade, faults)
-    grade_start = start if grade.start_time is None else grade.start_time
-    span = session._recorder.span(grades.span_name(grade), values={}, parent=parent, start=grade_start)
-    span.note(faults)
-    span.values |= {a.RUN_ID: session.run_id} | span.checked(grades.encode, grade)
-    for part in grade.parts:
-        _grade(session, part, span.identity, start)
-    for call in grade.calls:
-        _call(session, call, span.identity, grade_start, grades.grader(grade))
-    span.end(grade_start + clock.MOMENT if grade.end_time is None else grade.end_time)
-
-
-def _call(session: Session, call: Call, parent: SpanContext, start: int, grader: str) -> None:
-    """Record a grader's call of a model or a tool."""
-    values = {a.RUN_ID: session.run_id, a.GRADER_NAME: grader}
-
-    def start_span(name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
-        return session._recorder.span(name, values=values, parent=parent, start=start_time, kind=kind)
-
-    OpenCall._record_finished(session._recorder, call, start_span, start_time=start)
 
 
 def now() -> int:

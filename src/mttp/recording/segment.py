@@ -102,14 +102,18 @@ class Segment(Trace):
             span.note(faults)
             scored.faults.extend(faults)
         span.encoded.update(span.checked(rewards.encode, reward))
+        self.scoring_children(reward, span, place=place)
+        span.conclude(reward.end_time)
+        return span
+
+    def scoring_children(self, reward: Reward, span: RecordingSpan, *, place: Mapping[str, Any]) -> None:
+        """Record a scoring's grades and calls as children of its span."""
         for grade in rewards.grades(reward):
             self._child(span, self.grade, grade, span.identity, reward, place=place)
         for call in reward.calls:
             by = {**place, a.GRADER_NAME: rewards.grader(reward)}
             times = reward.start_time, reward.end_time
             self._child(span, self.call, call, span.identity, *times, place=by)
-        span.conclude(reward.end_time)
-        return span
 
     def _child(self, span: RecordingSpan, record: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """Record a child of a span; an error is a fault of the span, which is recorded without the child."""
@@ -128,7 +132,10 @@ class Segment(Trace):
         child.note(faults)
         child.encoded.update(child.checked(grades.encode, grade))
         self.grade_children(grade, child.identity, scoring, place=place)
-        child.end(scoring.end_time if grade.end_time is None else grade.end_time)
+        end = grade.end_time
+        if end is None and scoring.end_time is not None:
+            end = max(scoring.end_time, child.started)
+        child.end(end)
 
     def grade_children(
         self, grade: Grade, parent: SpanContext, scoring: Reward, *, place: Mapping[str, Any]

@@ -12,7 +12,7 @@ from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium.spaces import describe
 from mttp.model.interrupts import raise_interrupt
 
-__all__ = ["layers", "of_env", "of_member", "of_spec", "members", "spaces"]
+__all__ = ["facts_found", "layers", "of_env", "of_member", "of_spec", "members", "spaces"]
 
 _VECTOR_ARGUMENTS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 """Arguments of `make_vec` that concern the vector and not its environments."""
@@ -35,7 +35,7 @@ def of_env(env: Any, faults: Faults) -> dict[str, Any]:
         "env_wrappers": lambda: _wrappers(env),
         "env_spaces": lambda: spaces(env.observation_space, env.action_space),
     }
-    return _found(facts, faults)
+    return facts_found(facts, faults)
 
 
 def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def of_member(vector: Any, index: int, faults: Faults) -> dict[str, Any]:
         "env_wrappers": lambda: _vector_wrappers(vector) + (_wrappers(member) if inner else []),
         "env_spaces": lambda: spaces(vector.single_observation_space, vector.single_action_space),
     }
-    return _found(facts, faults)
+    return facts_found(facts, faults)
 
 
 def of_spec(spec: Any) -> dict[str, Any]:
@@ -66,7 +66,8 @@ def members(vector: Any) -> list[Any]:
     return list(base.envs) if isinstance(base, SyncVectorEnv) else []
 
 
-def _found(facts: Mapping[str, Callable[[], Any]], faults: Faults) -> dict[str, Any]:
+def facts_found(facts: Mapping[str, Callable[[], Any]], faults: Faults) -> dict[str, Any]:
+    """Return the facts by name; one that raises is left out and added to `faults`."""
     found = {}
     for name, find in facts.items():
         try:

@@ -22,7 +22,7 @@ from mttp.model.clock import Clock
 from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.recording.handle import attach, current, detach
 
-__all__ = ["EnvRecorder", "RecordedEnv"]
+__all__ = ["CopiedRecorder", "EnvRecorder", "RecordedEnv"]
 
 _T = TypeVar("_T")
 
@@ -224,6 +224,22 @@ class EnvRecorder:
         hook_failed(self._library, hook, error)
         with suppress_errors():
             self._env.abort("recording_failed", at=self._clock.now())
+
+
+class CopiedRecorder:
+    """A wrapper whose copies have a recorder of their own."""
+
+    _recorder: EnvRecorder
+
+    def _new_recorder(self) -> EnvRecorder:
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_recorder"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._recorder = self._new_recorder()
 
 
 def _action(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,14 +10,14 @@ from gymnasium.vector import VectorWrapper
 
 from mttp.integrations.gymnasium import workers
 from mttp.integrations.gymnasium.env import SingleEnv
-from mttp.integrations.gymnasium.recorder import EnvRecorder
+from mttp.integrations.gymnasium.recorder import CopiedRecorder, EnvRecorder
 from mttp.integrations.gymnasium.vector_env import RecordedVectorEnv
 from mttp.integrations.options import Options
 
 __all__ = ["RecordEpisodes", "RecordVectorEpisodes"]
 
 
-class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
+class RecordEpisodes(CopiedRecorder, gymnasium.Wrapper, RecordConstructorArgs):
     """
     Records an environment's episodes; the options are those of `mttp.wrap`.
 
@@ -47,15 +47,11 @@ class RecordEpisodes(gymnasium.Wrapper, RecordConstructorArgs):
         """Close the environment; an open episode ends as aborted."""
         return self._recorder.close(self.env.close, self, (), {})
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_recorder"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._recorder = EnvRecorder(SingleEnv(self.env, Options.of(self._saved_kwargs)), self)
+    def _new_recorder(self) -> EnvRecorder:
+        return EnvRecorder(SingleEnv(self.env, Options.of(self._saved_kwargs)), self)
 
 
-class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
+class RecordVectorEpisodes(CopiedRecorder, VectorWrapper, RecordConstructorArgs):
     """
     Records the episodes of a vector environment's environments; the options are those of `mttp.wrap`.
 
@@ -81,9 +77,5 @@ class RecordVectorEpisodes(VectorWrapper, RecordConstructorArgs):
         """Close the environments; open episodes end as aborted."""
         return self._recorder.close(self.env.close, self, (), kwargs)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_recorder"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._recorder = EnvRecorder(RecordedVectorEnv(self.env, Options.of(self._saved_kwargs)), self)
+    def _new_recorder(self) -> EnvRecorder:
+        return EnvRecorder(RecordedVectorEnv(self.env, Options.of(self._saved_kwargs)), self)

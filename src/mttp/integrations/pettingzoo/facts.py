@@ -6,18 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mttp.codec.plain import Faults, scalar_text
+from mttp.codec.plain import Faults
+from mttp.integrations.gymnasium.facts import facts_found
 from mttp.integrations.gymnasium.spaces import describe
-from mttp.model.interrupts import raise_interrupt
 
-__all__ = ["identity", "of_env"]
+__all__ = ["of_env"]
 
 _VERSION = re.compile(r"_v(\d+)$")
-
-
-def identity(env: Any) -> Callable[[Faults], dict[str, Any]]:
-    """Return a function that returns the facts of an environment."""
-    return lambda faults: of_env(env, faults)
 
 
 def of_env(env: Any, faults: Faults) -> dict[str, Any]:
@@ -31,14 +26,7 @@ def of_env(env: Any, faults: Faults) -> dict[str, Any]:
             "action": _by_agent(env, env.action_space),
         },
     }
-    found = {}
-    for name, find in facts.items():
-        try:
-            found[name] = find()
-        except Exception as error:
-            raise_interrupt(error)
-            faults.append(f"fact_unknown: {name}: {scalar_text(error)}")
-    return found
+    return facts_found(facts, faults)
 
 
 def _name(env: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mttp.integrations.faults import fault
@@ -24,7 +25,7 @@ class RecordedParallelEnv:
     def __init__(self, env: Any, options: Options) -> None:
         self._env = env
         self._source = GeneratorSource(env.unwrapped)
-        self._episodes = AgentEpisodes(options, facts.identity(env))
+        self._episodes = AgentEpisodes(options, partial(facts.of_env, env))
         self._reset_at = 0
         self._index = 0
         self._is_resetting = False

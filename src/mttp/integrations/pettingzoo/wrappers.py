@@ -6,7 +6,7 @@ from typing import Any
 
 from pettingzoo.utils.wrappers import BaseParallelWrapper, BaseWrapper
 
-from mttp.integrations.gymnasium.recorder import EnvRecorder
+from mttp.integrations.gymnasium.recorder import CopiedRecorder, EnvRecorder
 from mttp.integrations.options import Options
 from mttp.integrations.pettingzoo.parallel import RecordedParallelEnv
 from mttp.integrations.pettingzoo.turns import RecordedTurns, TurnsRecorder
@@ -14,23 +14,7 @@ from mttp.integrations.pettingzoo.turns import RecordedTurns, TurnsRecorder
 __all__ = ["RecordAECEpisodes", "RecordParallelEpisodes"]
 
 
-class _Copied:
-    """A wrapper whose copies have a recorder of their own."""
-
-    _recorder: EnvRecorder
-
-    def _new_recorder(self) -> EnvRecorder:
-        raise NotImplementedError
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_recorder"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._recorder = self._new_recorder()
-
-
-class RecordParallelEpisodes(_Copied, BaseParallelWrapper):  # type: ignore[misc]  # untyped
+class RecordParallelEpisodes(CopiedRecorder, BaseParallelWrapper):  # type: ignore[misc]  # untyped
     """
     Records a parallel environment's episodes; the options are those of `mttp.wrap`.
 
@@ -59,7 +43,7 @@ class RecordParallelEpisodes(_Copied, BaseParallelWrapper):  # type: ignore[misc
         self._recorder.close(self.env.close, self, (), {})
 
 
-class RecordAECEpisodes(_Copied, BaseWrapper):  # type: ignore[misc]  # untyped
+class RecordAECEpisodes(CopiedRecorder, BaseWrapper):  # type: ignore[misc]  # untyped
     """
     Records a turn-based environment's episodes; the options are those of `mttp.wrap`.
 
