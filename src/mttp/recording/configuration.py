@@ -24,13 +24,13 @@ from mttp.otlp.spans.guarding import MisuseError, failed, guarded
 from mttp.recording import metrics, observers, provider, self_metrics, signals
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
-from mttp.recording.isolation import IsolatedRecording
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
 from mttp.recording.session_factory import (
     RUN_ID_VARIABLE,
     TRANSPORT_VARIABLE,
+    IsolatedRecording,
     announce,
     close_with_child,
     close_with_this_child,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from opentelemetry.trace import Link, Span, SpanContext
 from typing_extensions import Unpack
@@ -22,7 +22,6 @@ from mttp.otlp.spans.guarding import quiet, quiet_but
 from mttp.recording.arguments import EPISODE_ENDING, EpisodeEnding, check_names
 from mttp.recording.handle import POLICY_KEY, SPAN_KEY, Handle, current
 from mttp.recording.open_agent import OpenAgent
-from mttp.recording.read_only import read_only
 from mttp.recording.segment import Segment
 from mttp.recording.trajectory import Trajectory
 from mttp.semconv import attributes as a
@@ -397,3 +396,30 @@ def _hide_secrets(host: RunRecorder, attributes: dict[str, Any]) -> None:
 def inert() -> OpenEpisode:
     """Return the inert episode, which records nothing."""
     return OpenEpisode(None)
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError("the inputs of an open episode are read-only; set_inputs(name=value) records one")
+
+
+class _ReadOnlyDict(dict[str, Any]):
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, ({**self},)  # copies may change
+
+
+class _ReadOnlyList(list[Any]):
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ([*self],)
+
+
+def read_only(value: Any) -> Any:
+    """Return decoded JSON whose mappings and lists, at any depth, raise TypeError at a change."""
+    if isinstance(value, dict):
+        return _ReadOnlyDict((name, read_only(member)) for name, member in value.items())
+    return _ReadOnlyList(map(read_only, value)) if isinstance(value, list) else value

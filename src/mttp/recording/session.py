@@ -37,7 +37,6 @@ from mttp.otlp.spans.span_records import EndedSpan, foreign, record
 from mttp.recording import record_value
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import inert_episode
-from mttp.recording.loss_summary import loss_summary
 from mttp.recording.observers import Observers
 from mttp.recording.open_episode import OpenEpisode, Template, template
 from mttp.recording.remote_episode import EpisodeContext, RemoteEpisode
@@ -460,3 +459,32 @@ def _detected(run: Mapping[str, str]) -> Resource:
 
 def _scope() -> InstrumentationScope:
     return InstrumentationScope("mttp", __version__, SCHEMA_URL)
+
+
+def loss_summary(run_id: str, counters: Mapping[str, Any]) -> str:
+    """
+    Return what a session lost, from `Stats.as_dict()`, in one line; spans count once for each transport.
+
+    The line is empty if nothing was lost, nothing waits on disk and no fault occurred.
+    """
+    lost, faults, spooled = dict(counters["lost"]), counters["faults"], counters["spooled"]
+    if counters["pending"] > spooled:
+        lost["not_written"] = counters["pending"] - spooled
+    if not any(lost.values()) and not faults and not spooled:
+        return ""
+    parts = [f"{counters['recorded']:,} spans recorded, {counters['delivered']:,} delivered"]
+    if spooled:
+        parts.append(f"{spooled:,} wait in the spool, which `mttp push` sends")
+    if any(lost.values()) or not spooled:
+        parts.append(f"{sum(lost.values()):,} lost{_by_cause(lost)}")
+    if faults:
+        total = sum(faults.values())
+        parts.append(f"{total:,} fault{'s' * (total != 1)}{_by_cause(faults)}")
+    return f"mttp: run {run_id}: {', '.join(parts)}; `mttp doctor` checks the set-up"
+
+
+def _by_cause(counts: Mapping[str, int]) -> str:
+    """Return the counts by cause in parentheses, the largest first; empty without any."""
+    ordered = sorted(((count, cause) for cause, count in counts.items() if count), key=lambda pair: -pair[0])
+    named = ", ".join(f"{cause} {count:,}" for count, cause in ordered)
+    return f" ({named})" if named else ""

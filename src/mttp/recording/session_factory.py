@@ -1,4 +1,4 @@
-"""`open_session`: transports from arguments and variables, and the variables for child processes."""
+"""`open_session`: transports from arguments and variables, variables for child processes, and isolation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.trace import SpanProcessor
 
@@ -22,7 +23,6 @@ from mttp.model.interrupts import raise_interrupt, suppress_errors
 from mttp.model.log import log
 from mttp.otlp.spans import AUTO, STEP_MODES
 from mttp.recording import provenance
-from mttp.recording.isolation import IsolatedRecording
 from mttp.recording.session import Session
 from mttp.transports import environment
 from mttp.transports.export_target import ExportTarget, Transport
@@ -30,8 +30,12 @@ from mttp.transports.options import flag, parse
 from mttp.transports.routes import Destination, Route, check
 from mttp.transports.sampling import Sampling, from_environment
 
+if TYPE_CHECKING:
+    from mttp.recording.session import Session
+
 __all__ = [
     "CONTENT_VARIABLE",
+    "IsolatedRecording",
     "RUN_ID_VARIABLE",
     "TRANSPORT_VARIABLE",
     "addresses",
@@ -55,6 +59,35 @@ CONTENT_VARIABLE = "MTTP_CONTENT"
 _ADDRESS_SEPARATOR = re.compile(r"\s*,\s*(?=[a-z+]+://)")
 """A comma before another address."""
 _UNSAFE_IN_PATH = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(slots=True)
+class IsolatedRecording:
+    """The transports and sessions of one `configuration.isolated` block."""
+
+    transports: tuple[Transport, ...]
+    """They get the spans of every session of the block; the first is the default transport."""
+    before: Session | None
+    """The session that was open before the block, and is restored after it."""
+    outer: IsolatedRecording | None
+    """The enclosing block."""
+    session: Session | None = None
+    """The session that is open during the block; `configure` replaces it without closing it."""
+    opened: list[Session] = field(default_factory=list)
+    """The sessions that were opened in the block."""
+    published: dict[str, str] = field(default_factory=dict)
+    """Variables that are set for child processes, and ignored in this one."""
+
+    def with_others(self, targets: Sequence[ExportTarget]) -> list[ExportTarget]:
+        """Return a session's own targets, and those of this block, which get everything."""
+        own = [target.transport for target in targets]
+        others = [other for other in self.transports if not any(other is transport for transport in own)]
+        return [*targets, *(replace(ExportTarget.of(other), owned=False) for other in others)]
+
+    def sessions(self) -> list[Session]:
+        """Return all sessions of this block and of the enclosing ones."""
+        outer = [] if self.outer is None else self.outer.sessions()
+        return [*self.opened, *([] if self.before is None else [self.before]), *outer]
 
 
 def open_session(

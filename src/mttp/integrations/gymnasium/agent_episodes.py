@@ -8,8 +8,7 @@ from typing import Any
 from mttp.codec.plain import Faults
 from mttp.codec.structures import Flattened
 from mttp.integrations.gymnasium import infos, spaces
-from mttp.integrations.gymnasium.env_episodes import note_faults
-from mttp.integrations.gymnasium.episode_opener import EpisodeOpener, OpenEnvEpisode
+from mttp.integrations.gymnasium.env_episodes import EpisodeOpener, OpenEnvEpisode, note_faults
 from mttp.integrations.options import Options
 from mttp.recording import configuration
 from mttp.recording.open_step import OpenStep

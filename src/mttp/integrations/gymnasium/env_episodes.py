@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mttp.codec.pictures import png
-from mttp.codec.plain import Faults, scalar_text
+from mttp.codec.plain import Faults, Written, scalar_text, to_json
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import infos, spaces
-from mttp.integrations.gymnasium.episode_opener import EpisodeOpener, OpenEnvEpisode
+from mttp.integrations.gymnasium.evaluating import split_of
 from mttp.integrations.options import Options
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.reprs import type_name
 from mttp.otlp.spans import RecordingSpan
 from mttp.recording import configuration
 from mttp.recording.current import inert_episode
-from mttp.recording.open_episode import OpenEpisode
+from mttp.recording.open_episode import OpenEpisode, Template
 from mttp.recording.open_step import OpenStep
+from mttp.recording.session import Session
 
-__all__ = ["MISSING", "EnvEpisodes", "note_faults"]
+__all__ = ["EnvEpisodes", "EpisodeOpener", "MISSING", "OpenEnvEpisode", "note_faults"]
 
 MakeBufferedSteps: TypeAlias = Callable[..., Any]
 """Called with an `EnvEpisodes`, a session, the first observation and the options."""
@@ -28,6 +29,50 @@ MISSING: Any = object()
 """The value of an observation that the environment does not return."""
 _MAX_FRAMES = 100
 """The maximum number of frames in an episode."""
+
+
+class OpenEnvEpisode(NamedTuple):
+    """An open episode, its session and that session's recorder."""
+
+    episode: OpenEpisode
+    session: Session
+    recorder: object
+
+    def is_recording(self) -> bool:
+        """Return False if the session was closed, or if this is a forked child."""
+        return self.session._records_for(self.recorder)
+
+
+class EpisodeOpener:
+    """Opens the episodes of one environment; `identity` returns its facts and is called once."""
+
+    def __init__(self, identity: Callable[[Faults], dict[str, Any]]) -> None:
+        self._identity = identity
+        self._env_facts: dict[str, Any] | None = None
+        self._template: tuple[object, Template] | None = None
+        """The attributes that all episodes share, and the run recorder that they are encoded for."""
+
+    def open(self, options: Options, start: Mapping[str, Any]) -> OpenEnvEpisode | None:
+        """Open an episode with the facts of its start; returns None without a session to record in."""
+        session = configuration.recording_session()
+        if session is None:
+            return None
+        faults: Faults = []
+        if self._env_facts is None:
+            self._env_facts = _with_encoded_documents(self._identity(faults), faults)
+        if self._template is None or self._template[0] is not session._recorder:
+            self._template = session._recorder, session._template(self._env_facts, faults)
+        facts = {"split": split_of(session), **options.identity(), **start}
+        if options.metadata:
+            facts["metadata"] = {**(start.get("metadata") or {}), **options.metadata}
+        episode = session._episode_from_template(self._template[1], facts)
+        return OpenEnvEpisode(episode, session, session._recorder) if episode else None
+
+
+def _with_encoded_documents(facts: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return an environment's facts with the documents among them as JSON text, encoded once."""
+    documents = {name: facts[name] for name in ("env_kwargs", "env_spaces") if facts.get(name)}
+    return facts | {name: Written(to_json(value, faults)) for name, value in documents.items()}
 
 
 @dataclass(slots=True)

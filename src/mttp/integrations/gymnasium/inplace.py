@@ -1,14 +1,15 @@
-"""Recording an environment in place, by patching its methods."""
+"""Recording an environment in place by patching its methods, and silencing the recorders that it has."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
 from mttp.errors import InstrumentError
-from mttp.integrations.gymnasium import workers
+from mttp.integrations.gymnasium import facts, workers
 from mttp.integrations.gymnasium.env import SingleEnv
 from mttp.integrations.gymnasium.recorder import EnvRecorder
 from mttp.integrations.gymnasium.vector_env import RecordedVectorEnv
@@ -17,7 +18,7 @@ from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches, handle_in
 from mttp.model.interrupts import suppress_errors
 
-__all__ = ["METHODS", "EnvAttachment", "attach", "wrap"]
+__all__ = ["EnvAttachment", "METHODS", "attach", "silence", "wrap"]
 
 METHODS = ("reset", "step", "close")
 """The methods of every environment that are patched."""
@@ -91,3 +92,18 @@ def wrap(target: Any, /, **options: Any) -> Any:
 def _not_an_env(target: Any) -> str:
     kind = f"{type(target).__module__}.{type(target).__qualname__}"
     return f"{kind} is neither a gymnasium.Env nor a gymnasium.vector.VectorEnv"
+
+
+def silence(env: Any, *, silent: bool) -> None:
+    """Stop every recorder in an environment's stack, or let it record again from the next reset on."""
+    for recorder in _recorders(env):
+        recorder.silence(silent=silent)
+
+
+def _recorders(env: Any) -> Iterator[EnvRecorder]:
+    for layer in facts.layers(env):
+        attachment = handle_in(layer, EnvAttachment, "step")
+        if attachment is not None:
+            yield attachment.recorder
+        if isinstance(layer, RecordEpisodes):
+            yield layer.recorder

@@ -1,14 +1,17 @@
-"""An environment's seed, or a digest of its random generator where the seed is unknown."""
+"""Seeds of environments, and digests of their random generators where a seed is unknown."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from mttp.codec.generators import GeneratorState, sha256
+from mttp.integrations.gymnasium import facts
 
-__all__ = ["GeneratorSource", "digest"]
+__all__ = ["GeneratorSource", "Seeding", "digest"]
 
 _COPIED_STATE = (np.random.PCG64, np.random.PCG64DXSM)
 """Bit generators, Gymnasium's among them, whose state is a new dict of integers and text at each access."""
@@ -65,3 +68,47 @@ def digest(base: Any) -> GeneratorState | str | None:
     if state is None:
         return None
     return GeneratorState(state) if type(bits) in _COPIED_STATE else sha256(state)
+
+
+class Seeding:
+    """
+    Determines the seeds of a vector environment's resets.
+
+    SyncVectorEnv and AsyncVectorEnv seed the environment `index` with `seed + index`.
+    Any other vector environment is assumed to have one generator, with one seed, for all its environments.
+    """
+
+    def __init__(self, vector: Any) -> None:
+        base = vector.unwrapped
+        self._count = int(vector.num_envs)
+        self._is_shared = not isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
+        inner = [member.unwrapped for member in facts.members(vector)] or [None] * self._count
+        self._sources = (
+            [GeneratorSource(base)] if self._is_shared else [GeneratorSource(each) for each in inner]
+        )
+        self._own: list[Any] = [None] * self._count
+
+    def before(self, chosen: Iterable[int], seed: Any) -> None:
+        """Note the seeds of a reset of these environments."""
+        seeds = list(seed) if isinstance(seed, (list, tuple)) else None
+        if self._is_shared:
+            self._own = seeds or [None] * self._count
+            self._sources[0].before(None if seeds else seed)
+            return
+        for index in chosen:
+            self._sources[index].before(seeds[index] if seeds else seed if seed is None else seed + index)
+
+    def after(self, index: int) -> dict[str, Any]:
+        """Return the seed of one environment's reset, or other facts about its randomness."""
+        if not self._is_shared:
+            return self._sources[index].after()
+        if self._own[index] is not None:
+            return {"seed": self._own[index]}
+        found = self._sources[0].after()
+        seed = found.pop("seed")
+        return found if seed is None else {**found, "metadata": {"vector_seed": _recordable(seed)}}
+
+
+def _recordable(seed: int) -> int | str:
+    """Return a seed that fits into metadata: as text beyond 63 bits, as seeds from the system have."""
+    return seed if seed < 2**63 else str(seed)

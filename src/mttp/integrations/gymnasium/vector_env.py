@@ -13,7 +13,7 @@ from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts, infos
 from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
 from mttp.integrations.gymnasium.member_steps import MemberSteps
-from mttp.integrations.gymnasium.seeding import Seeding
+from mttp.integrations.gymnasium.randomness import Seeding
 from mttp.integrations.nesting import EVERYTHING
 from mttp.integrations.options import Options
 from mttp.model.interrupts import raise_interrupt

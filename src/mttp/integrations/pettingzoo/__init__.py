@@ -15,8 +15,7 @@ except ImportError as error:
         package="pettingzoo>=1.25", extra="pettingzoo", purpose="recording PettingZoo environments"
     ) from error
 
-from mttp.integrations.pettingzoo.inplace import attach, wrap
+from mttp.integrations.pettingzoo.inplace import RecordAECEpisodes, RecordParallelEpisodes, attach, wrap
 from mttp.integrations.pettingzoo.library import attach_all
-from mttp.integrations.pettingzoo.wrappers import RecordAECEpisodes, RecordParallelEpisodes
 
 __all__ = ["RecordAECEpisodes", "RecordParallelEpisodes", "attach", "attach_all", "wrap"]

@@ -5,17 +5,80 @@ from __future__ import annotations
 from typing import Any
 
 from pettingzoo import AECEnv, ParallelEnv
+from pettingzoo.utils.wrappers import BaseParallelWrapper, BaseWrapper
 
 from mttp.errors import InstrumentError
 from mttp.integrations.gymnasium.inplace import METHODS, EnvAttachment
-from mttp.integrations.gymnasium.recorder import EnvRecorder
+from mttp.integrations.gymnasium.recorder import CopiedRecorder, EnvRecorder
 from mttp.integrations.options import Options
 from mttp.integrations.patching import handle_in
 from mttp.integrations.pettingzoo.parallel import RecordedParallelEnv
 from mttp.integrations.pettingzoo.turns import RecordedTurns, TurnsRecorder
-from mttp.integrations.pettingzoo.wrappers import RecordAECEpisodes, RecordParallelEpisodes
 
-__all__ = ["attach", "wrap"]
+__all__ = ["RecordAECEpisodes", "RecordParallelEpisodes", "attach", "wrap"]
+
+
+class RecordParallelEpisodes(CopiedRecorder, BaseParallelWrapper):  # type: ignore[misc]  # untyped
+    """
+    Records a parallel environment's episodes; the options are those of `mttp.wrap`.
+
+    A copy records its own episodes, from its next reset on.
+    """
+
+    def __init__(self, env: Any, **options: Any) -> None:
+        super().__init__(env)
+        self._options = options
+        self._recorder = self._new_recorder()
+
+    def _new_recorder(self) -> EnvRecorder:
+        chosen = Options.of(self._options)
+        return EnvRecorder(RecordedParallelEnv(self.env, chosen), self, "pettingzoo")
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset the environment."""
+        return self._recorder.reset(self.env.reset, self, (), {"seed": seed, "options": options})
+
+    def step(self, actions: Any) -> Any:
+        """Step the environment."""
+        return self._recorder.step(self.env.step, self, (actions,), {})
+
+    def close(self) -> None:
+        """Close the environment; an open episode ends as aborted."""
+        self._recorder.close(self.env.close, self, (), {})
+
+
+class RecordAECEpisodes(CopiedRecorder, BaseWrapper):  # type: ignore[misc]  # untyped
+    """
+    Records a turn-based environment's episodes; the options are those of `mttp.wrap`.
+
+    A copy records its own episodes, from its next reset on.
+    """
+
+    _recorder: TurnsRecorder
+
+    def __init__(self, env: Any, **options: Any) -> None:
+        super().__init__(env)
+        self._options = options
+        self._recorder = self._new_recorder()
+
+    def _new_recorder(self) -> TurnsRecorder:
+        return TurnsRecorder(RecordedTurns(self.env, Options.of(self._options)), self)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Reset the environment."""
+        self._recorder.reset(self.env.reset, self, (), {"seed": seed, "options": options})
+
+    def step(self, action: Any) -> None:
+        """Step the environment."""
+        self._recorder.step(self.env.step, self, (action,), {})
+
+    def observe(self, agent: Any) -> Any:
+        """Return an agent's observation."""
+        return self._recorder.observe(self.env.observe, self, (agent,), {})
+
+    def close(self) -> None:
+        """Close the environment; an open episode ends as finished or aborted."""
+        self._recorder.close(self.env.close, self, (), {})
 
 
 def attach(target: Any, /, **options: Any) -> EnvAttachment:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from mttp.codec.plain import number
 from mttp.integrations.gymnasium.agent_episodes import AgentEpisodes
 from mttp.integrations.gymnasium.env_episodes import EnvEpisodes
-from mttp.integrations.gymnasium.silence import silence
+from mttp.integrations.gymnasium.inplace import silence
 from mttp.integrations.options import Options
 from mttp.integrations.rllib import facts
 from mttp.model.clock import Clock

@@ -12,7 +12,7 @@ from stable_baselines3.common.monitor import Monitor
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
 from mttp.integrations.gymnasium.evaluating import split_of
-from mttp.integrations.gymnasium.silence import silence as silence_env
+from mttp.integrations.gymnasium.inplace import silence as silence_env
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import current_session
 

@@ -7,19 +7,19 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import CallbackList
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from mttp.errors import InstrumentError
-from mttp.integrations.faults import guard
+from mttp.integrations.faults import guard, hook_failed
 from mttp.integrations.nesting import is_suppressed
 from mttp.integrations.options import Options
 from mttp.integrations.patching import Patches
 from mttp.integrations.stable_baselines3 import environments
-from mttp.integrations.stable_baselines3.callback import RecordingCallback
 from mttp.integrations.stable_baselines3.recorder import LIBRARY, ModelRecorder
+from mttp.model.interrupts import raise_interrupt
 
 __all__ = ["attach", "attach_all"]
 
@@ -171,3 +171,37 @@ def _current() -> StableBaselines3Library:
     if _library is None or not _library.attached:
         _library = StableBaselines3Library()
     return _library
+
+
+class RecordingCallback(BaseCallback):  # type: ignore[misc]  # untyped where it is not installed
+    """Calls a recorder's hooks; an error in a hook aborts the recorded episodes, not the training."""
+
+    def __init__(self, recorder: ModelRecorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def _on_training_start(self) -> None:
+        self._call("on_training_start")
+
+    def _on_rollout_start(self) -> None:
+        self._call("on_rollout_start")
+
+    def _on_step(self) -> bool:
+        self._call("on_step", self.locals)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self._call("on_rollout_end")
+
+    def _on_training_end(self) -> None:
+        self._call("on_training_end")
+        self.locals: dict[str, Any] = {}
+        self.globals: dict[str, Any] = {}
+
+    def _call(self, hook: str, *arguments: Any) -> None:
+        try:
+            getattr(self._recorder, hook)(self.model, *arguments)
+        except Exception as error:
+            raise_interrupt(error)
+            hook_failed(LIBRARY, hook, error)
+            self._recorder.abort_after_error()
