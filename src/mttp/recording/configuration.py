@@ -21,7 +21,7 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.model.switches import check_switches
 from mttp.otlp.spans.guarding import MisuseError, failed, guarded
-from mttp.recording import metrics, observers, provider, self_metrics, signals
+from mttp.recording import metrics, observers, provider, signals
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
 from mttp.recording.open_episode import OpenEpisode
@@ -156,7 +156,6 @@ def configure(
         if not _active.closed:
             provider.install(_active)
             signals.close_on_sigterm(_active)
-            self_metrics.observe(_active, meter_provider)
             metrics.observe(_active, kind, meter_provider)
         _implicit, _is_implicit_off = False, True
         return _active

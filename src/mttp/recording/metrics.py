@@ -18,6 +18,7 @@ from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan
 from mttp.otlp.spans.span_records import EndedSpan
+from mttp.recording import self_metrics
 from mttp.recording.self_metrics import current_provider
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics, registry
@@ -61,9 +62,9 @@ def observe(session: Session, kind: str, meter_provider: MeterProvider | None = 
     try:
         provider = current_provider() if meter_provider is None else meter_provider
         if provider is not None:
-            session._add_processor(
-                _MetricsRecorder(provider.get_meter("mttp", __version__, SCHEMA_URL), kind)
-            )
+            self_metrics.observe(session, provider)
+            recorder = _MetricsRecorder(provider.get_meter("mttp", __version__, SCHEMA_URL), kind)
+            session._add_processor(recorder)
     except Exception as error:
         raise_interrupt(error)
         session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")

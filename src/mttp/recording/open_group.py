@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -83,7 +83,7 @@ class OpenGroup(ScoredHandle):
         span: RecordingSpan | None = None,
         stated: Group | None = None,
         *,
-        at_end: Callable[[OpenGroup], None] | None = None,
+        at_end: Callable[[OpenGroup], object] | None = None,
     ) -> None:
         super().__init__(host, span)
         self._stated = stated or Group()
@@ -198,7 +198,7 @@ class OpenGroup(ScoredHandle):
         """Return the value of the group with its current members."""
         stated, members = self._stated, self.members
         rewards = stated.rewards or tuple(member.effective_reward() for member in members)
-        scored = _comparable(rewards, members)
+        scored = _where((member.is_compared for member in members), rewards)
         mean = baselines.mean(scored) if stated.reward_mean is None else stated.reward_mean
         std = stated.reward_std
         if std is None and stated.scope != "batch":
@@ -210,7 +210,7 @@ class OpenGroup(ScoredHandle):
             rewards=rewards,
             advantages=stated.advantages or self._advantages(scored, mean, std),
             size=stated.size or len(members),
-            valid_count=_valid_count(rewards, members),
+            valid_count=len(baselines.valid(_where((member.is_valid for member in members), rewards))),
             reward_mean=mean,
             reward_std=std,
             task=stated.task or self._shared("task"),
@@ -276,18 +276,9 @@ class OpenGroup(ScoredHandle):
                 self._at_end(self)
 
 
-def _valid_count(rewards: tuple[float, ...], members: Sequence[Member]) -> int:
-    if len(rewards) != len(members):
-        return len(baselines.valid(rewards))
-    return sum(
-        math.isfinite(reward) and member.is_valid for reward, member in zip(rewards, members, strict=True)
-    )
-
-
-def _comparable(rewards: tuple[float, ...], members: Sequence[Member]) -> tuple[float, ...]:
-    """Return the rewards, with NaN for those that do not count."""
-    if len(rewards) != len(members):
+def _where(counts: Iterable[bool], rewards: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the rewards, with NaN for those that do not count; all if these are not the members' rewards."""
+    flags = list(counts)
+    if len(flags) != len(rewards):
         return rewards
-    return tuple(
-        reward if member.is_compared else math.nan for reward, member in zip(rewards, members, strict=True)
-    )
+    return tuple(reward if flag else math.nan for reward, flag in zip(rewards, flags, strict=True))

@@ -11,7 +11,8 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar, overload
 from urllib.parse import quote, unquote
 
@@ -319,19 +320,21 @@ class _BoundFunction(Generic[_P, _T]):
         self._context = otel_context.get_current() if carrier is None else None
         self._pid = os.getpid()
 
-    @property
-    def _is_same_process(self) -> bool:
-        """Whether this is the process of the context."""
-        return self._context is not None and self._pid == os.getpid()
+    @contextmanager
+    def _within(self) -> Iterator[None]:
+        """Run the block in the context in its process, and elsewhere in a part of the episode."""
+        if self._context is None or self._pid != os.getpid():
+            with extract(self._carrier, flush=True):
+                yield
+            return
+        token = otel_context.attach(self._context)
+        try:
+            yield
+        finally:
+            detach(token)
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if self._is_same_process:
-            token = otel_context.attach(self._context or Context())
-            try:
-                return self._function(*args, **kwargs)
-            finally:
-                detach(token)
-        with extract(self._carrier, flush=True):
+        with self._within():
             return self._function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -345,11 +348,5 @@ class _BoundCoroutine(_BoundFunction[..., Any]):
     """A coroutine function with the context in which it runs."""
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_same_process:
-            token = otel_context.attach(self._context or Context())
-            try:
-                return await self._function(*args, **kwargs)
-            finally:
-                detach(token)
-        async with extract(self._carrier, flush=True):
+        with self._within():
             return await self._function(*args, **kwargs)

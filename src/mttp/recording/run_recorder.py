@@ -14,7 +14,7 @@ from mttp.codec.plain import Faults, text
 from mttp.codec.redaction import ContentRule
 from mttp.model import clock, ids
 from mttp.model.clock import Clock
-from mttp.model.counters import given, numbers, take
+from mttp.model.counters import given, numbers
 from mttp.model.log import log
 from mttp.otlp.encoding import encoder
 from mttp.otlp.frames import Frame
@@ -223,10 +223,6 @@ class RunRecorder:
         with self.stats.lock:
             self._parts -= 1
 
-    def count_packed_steps(self, steps: int) -> None:
-        """Count steps that had no handles."""
-        take(steps, self.stats.packed)
-
     def keep_spec_document(self, document: str) -> None:
         """Keep the document of a reward spec, which the run span records once."""
         if document not in self._documents:
@@ -361,7 +357,9 @@ class RunRecorder:
     def _set_documents(self, root: RecordingSpan) -> None:
         """Set the documents of the reward specs that have been used so far."""
         if self._documents:
-            root.values |= root.checked(_documents, list(self._documents))
+            faults: Faults = []
+            root.values |= runs.encode(faults, spec_documents=list(self._documents))
+            root.note(faults)
 
     # The run's own spans.
 
@@ -424,10 +422,6 @@ def _named_in(kind: str, detail: str) -> str:
     """Return the name from a fault's detail of the form `NAME is VALUE`; empty for other details."""
     name, is_named, _ = detail.partition(" is ")
     return name[:80] if is_named and kind in _NAMED_FAULTS else ""
-
-
-def _documents(documents: Sequence[str], faults: Faults) -> dict[str, Any]:
-    return runs.encode(faults, spec_documents=documents)
 
 
 def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from mttp.model.interrupts import raise_interrupt
 from mttp.model.version import __version__
 from mttp.recording.session import Session
 from mttp.semconv import SCHEMA_URL, metrics, registry
@@ -36,21 +35,11 @@ _VALUES: Mapping[str, Callable[[TransportStats], float | Mapping[str, float]]] =
 _NAMES = (*_VALUES, metrics.INTEGRATIONS_FAILURES)
 
 
-def observe(session: Session, meter_provider: MeterProvider | None = None) -> None:
-    """
-    Report a session's counters to `meter_provider`, by default the global one; without any do nothing.
-
-    Counters continue from those of the provider's earlier sessions.
-    """
-    try:
-        provider = current_provider() if meter_provider is None else meter_provider
-        if provider is not None:
-            if provider not in _by_provider:
-                _by_provider[provider] = _SelfMetrics(provider.get_meter("mttp", __version__, SCHEMA_URL))
-            _by_provider[provider].add(session)
-    except Exception as error:
-        raise_interrupt(error)
-        session._fault("metrics_failed", f"{type(meter_provider).__name__}: {error!r}")
+def observe(session: Session, provider: MeterProvider) -> None:
+    """Report a session's counters; they continue from those of the provider's earlier sessions."""
+    if provider not in _by_provider:
+        _by_provider[provider] = _SelfMetrics(provider.get_meter("mttp", __version__, SCHEMA_URL))
+    _by_provider[provider].add(session)
 
 
 def current_provider() -> MeterProvider | None:

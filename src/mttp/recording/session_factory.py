@@ -142,7 +142,9 @@ def open_session(
     if not routes and not processors:
         log.warning("mttp: nothing is recorded: OTEL_TRACES_EXPORTER selects no exporter")
         return Session([], run_id=identity, facts=facts)
-    chosen_sampling, secrets = _sampling(sampling), Secrets.stated(secret_keys)
+    if not isinstance(sampling, Sampling):
+        sampling = from_environment() if sampling is None else Sampling(sampling)
+    secrets = Secrets.stated(secret_keys)
     content = _content(isolation) if content is None else content
     content_options = {"content": content, "token_ids": token_ids}
     check(content_options, redact, close_timeout)
@@ -160,7 +162,7 @@ def open_session(
         facts=facts,
         config=config,
         processors=processors,
-        sampling=chosen_sampling,
+        sampling=sampling,
         steps=steps,
         withholding=Withholding(content=content is not False, token_ids=token_ids, redact=redact),
         secrets=secrets,
@@ -300,12 +302,6 @@ def _open_targets(routes: Sequence[Route], **views: Any) -> list[ExportTarget]:
                 target.transport.shutdown()
         raise
     return targets
-
-
-def _sampling(given: Sampling | float | None) -> Sampling | None:
-    if given is None:
-        return from_environment()
-    return given if isinstance(given, Sampling) else Sampling(given)
 
 
 # Variables for child processes.

@@ -178,15 +178,22 @@ def group(
         return OpenGroup(None)
     stated, faults = _stated(arguments, ddof)
     members = listed("episodes", episodes, faults)
-    given = {"rewards": listed("rewards", rewards, faults)}
-    given["advantages"] = listed("advantages", advantages, faults)
-    stated = replace(stated, size=_size(size, members, faults))
-    aligned = _aligned(given, members)
-    stated = replace(stated, **_unaligned(given, aligned))
-    opened = _open_group(session, stated, faults, metrics, metadata)
+    aligned: dict[str, Sequence[Any]] = {}
+    others: dict[str, Any] = {"size": _size(size, members, faults)}
+    for name, given in (("rewards", rewards), ("advantages", advantages)):
+        if (items := listed(name, given, faults)) is None:
+            continue
+        if members is not None and len(items) == len(members):
+            aligned[name] = items
+        else:  # recorded even if they don't match the members
+            numbers = [number(item) for item in items]
+            others[name] = tuple(math.nan if item is None else item for item in numbers)
+    opened = _open_group(session, replace(stated, **others), faults, metrics, metadata)
     if members is not None:
-        for position, member in enumerate(members):
-            opened.add(member, *(aligned[name][position] if name in aligned else None for name in given))
+        nothing = [None] * len(members)
+        of_members = (aligned.get(name, nothing) for name in ("rewards", "advantages"))
+        for member, reward, advantage in zip(members, *of_members, strict=True):
+            opened.add(member, reward, advantage)
         if not opened.ended:
             opened.end()
     return opened
@@ -220,24 +227,6 @@ def _size(given: object, members: Sequence[object] | None, faults: Faults) -> in
     return size or 0
 
 
-def _aligned(given: Mapping[str, list[Any] | None], members: Sequence[object] | None) -> dict[str, list[Any]]:
-    """Return the lists with one element per member."""
-    return {
-        name: items
-        for name, items in given.items()
-        if items is not None and members is not None and len(items) == len(members)
-    }
-
-
-def _unaligned(given: Mapping[str, list[Any] | None], aligned: Mapping[str, object]) -> dict[str, Any]:
-    """Return the other lists as numbers, which are recorded even if they don't match the members."""
-    return {
-        name: tuple(math.nan if (found := number(item)) is None else found for item in items)
-        for name, items in given.items()
-        if items is not None and name not in aligned
-    }
-
-
 def _open_group(
     session: Session,
     stated: Group,
@@ -254,14 +243,10 @@ def _open_group(
     span = recorder.span(names.GROUP, values={a.RUN_ID: session.run_id}, start=clock.wall())
     span.note(faults)
     stated = replace(stated, run_id=session.run_id)
-    opened = OpenGroup(recorder, span, stated, at_end=lambda group: _forget(open_groups, group))
+    opened = OpenGroup(recorder, span, stated, at_end=lambda group: open_groups.pop(id(group), None))
     open_groups[id(opened)] = opened
     opened._describe(metadata, metrics)
     return opened
-
-
-def _forget(open_groups: dict[int, OpenGroup], ended: OpenGroup) -> None:
-    open_groups.pop(id(ended), None)
 
 
 def _close(session: Session) -> None:

@@ -15,6 +15,7 @@ from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.segments import states_total, total
 from mttp.codec.transitions import RowSchema
+from mttp.model.counters import take
 from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
@@ -358,7 +359,7 @@ class Trajectory(ScoredHandle):
             self._step_rewards.extend(step_rewards)
             self._invalid_steps += invalid
             self._end_flags = {**self._end_flags, **flags}
-        self._segment.host.count_packed_steps(count)
+        take(count, self._segment.host.stats.packed)
         return first
 
     def _finish_steps(

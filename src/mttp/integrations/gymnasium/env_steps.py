@@ -27,8 +27,9 @@ from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, attach, cu
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
+from mttp.recording.step_buffer import StepBuffer
 
-__all__ = ["EnvSteps", "kept_reward", "raw_kind", "row_schema"]
+__all__ = ["EnvSteps", "RowSteps", "raw_kind"]
 
 _T = TypeVar("_T")
 Failed = Callable[[str, Exception], None]
@@ -80,7 +81,47 @@ class UnopenedStep(Span):
     end = _forwarded("end")
 
 
-class EnvSteps:
+class RowSteps:
+    """Steps as rows of an episode's buffer, whose observations have the dtype and shape of the first one."""
+
+    __slots__ = ("_action", "_buffer", "_is_of_kind", "_kind", "_max_rows", "_observation", "_schema")
+
+    _buffer: StepBuffer
+    _kind: _Kind | None
+    _is_of_kind: bool
+    """Whether the next step's observation has that dtype and shape."""
+    _observation: Any
+    _action: Any
+
+    def _expect(self, observation: Any, options: Options) -> None:
+        """Prepare for observations like this one."""
+        self._kind = raw_kind(observation, options.max_bytes)
+        dtype, shape = self._kind or (None, ())
+        self._schema = transitions.RowSchema(dtype, shape, options.max_bytes)
+        nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
+        self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
+
+    def _add(self, reward: Any, terminated: bool, truncated: bool, output: Any, scores: Any, at: int) -> None:
+        """Add the row of the step that ends at `at`."""
+        rows, kept = self._buffer.rows, _kept_reward(reward)
+        rows.append(
+            (self._observation, self._action, kept, terminated, truncated, output, scores or None, at)
+        )
+        if len(rows) == 1:
+            self._buffer.schedule()
+        elif len(rows) >= self._max_rows:
+            self._buffer.write()
+
+    @property
+    def observation(self) -> Any:
+        """The next step's observation."""
+        if self._kind is None or not self._is_of_kind:
+            return self._observation
+        dtype, shape = self._kind
+        return np.frombuffer(self._observation, dtype).reshape(shape)
+
+
+class EnvSteps(RowSteps):
     """
     Records steps as rows of the episode's buffer.
 
@@ -90,9 +131,7 @@ class EnvSteps:
 
     # Attribute access is slower through a `__dict__` with this many names.
     __slots__ = (
-        "_action",
         "_base_context",
-        "_buffer",
         "_claims",
         "_context",
         "_dtype",
@@ -101,20 +140,15 @@ class EnvSteps:
         "_faults",
         "_immutable_actions",
         "_immutable_observations",
-        "_is_of_kind",
         "_is_stopped",
-        "_kind",
         "_lock",
-        "_max_rows",
         "_needs_handle",
-        "_observation",
         "_observed_at",
         "_offset",
         "_options",
         "_owner",
         "_recorder",
         "_rows",
-        "_schema",
         "_session",
         "_shape",
         "_step",
@@ -125,7 +159,6 @@ class EnvSteps:
     _unopened: UnopenedStep
     _claims: list[None]
     """Has one element while a step without a handle is open; popping it decides whether it gets one."""
-    _observation: Any
     _observed_at: int
     _faults: Faults
     _failed: Failed
@@ -136,15 +169,12 @@ class EnvSteps:
         self._session = session
         self._recorder = session._recorder
         self._options = options
-        self._kind = raw_kind(observation, options.max_bytes)
-        self._schema = row_schema(self._kind, options.max_bytes)
+        self._expect(observation, options)
         expected_kind: tuple[Any, Any] = self._kind if options.observations and self._kind else _NO_KIND
         self._dtype, self._shape = expected_kind
         is_number = not self._kind and options.max_bytes >= NUMBER_BYTES
         self._immutable_observations = _IMMUTABLE if options.observations and is_number else frozenset()
         self._immutable_actions = _IMMUTABLE if options.actions else frozenset()
-        nbytes = observation.nbytes if self._kind or isinstance(observation, Flattened) else 1
-        self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(nbytes, 1)))
         self._lock = threading.RLock()
         self._base_context: Context | None = None
         self._context: Any = None
@@ -284,26 +314,11 @@ class EnvSteps:
             self._step, self._buffer.start_time = None, at
             self._needs_handle, self._is_of_kind, self._faults = False, True, []
         else:
-            row = (
-                self._observation,
-                self._action,
-                kept_reward(reward),
-                terminated,
-                truncated,
-                None,
-                scores or None,
-                at,
-            )
-            self._rows.append(row)
+            self._add(reward, terminated, truncated, None, scores, at)
         if terminated or truncated:
             self._base_context = None
             self._owner.end_episode(observation, terminated, truncated, info, at=at)
             return
-        count = len(self._rows)
-        if count == 1:
-            self._buffer.schedule()
-        elif count >= self._max_rows:
-            self._buffer.write()
         self._observed_at = at
         self._observe(observation)
 
@@ -347,14 +362,6 @@ class EnvSteps:
         """The faults of the next step's observation."""
         return self._faults
 
-    @property
-    def observation(self) -> Any:
-        """The next step's observation."""
-        if self._kind is None or not self._is_of_kind:
-            return self._observation
-        dtype, shape = self._kind
-        return np.frombuffer(self._observation, dtype).reshape(shape)
-
     # Steps with a handle.
 
     def _open(self, claims: list[None]) -> OpenStep:
@@ -380,13 +387,7 @@ class EnvSteps:
         self._owner.fail(error)
 
 
-def row_schema(kind: _Kind | None, max_bytes: int) -> transitions.RowSchema:
-    """Return the schema of rows whose observations are of this kind."""
-    dtype, shape = kind or (None, ())
-    return transitions.RowSchema(dtype, shape, max_bytes)
-
-
-def kept_reward(reward: Any) -> Any:
+def _kept_reward(reward: Any) -> Any:
     """Return a copy of a reward array, which the environment may change; other rewards, or their text."""
     if type(reward) in _IMMUTABLE:
         return reward

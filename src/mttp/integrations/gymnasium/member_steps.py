@@ -7,21 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from mttp.codec import blocks
 from mttp.codec.plain import Faults
 from mttp.codec.transitions import PolicyOutput
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.env_episodes import EnvEpisodes
-from mttp.integrations.gymnasium.env_steps import kept_reward, raw_kind, row_schema
+from mttp.integrations.gymnasium.env_steps import RowSteps, raw_kind
 from mttp.integrations.options import Options
-from mttp.otlp.step_columns import MAX_BYTES
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.session import Session
 
 __all__ = ["MemberSteps"]
 
 
-class MemberSteps:
+class MemberSteps(RowSteps):
     """
     Records steps as rows of the episode's buffer.
 
@@ -33,9 +31,7 @@ class MemberSteps:
         """Prepare for one episode whose first observation has this dtype and shape."""
         self._episodes = episodes
         self._max_bytes = options.max_bytes
-        self._kind = raw_kind(observation, options.max_bytes)
-        self._schema = row_schema(self._kind, options.max_bytes)
-        self._max_rows = max(1, min(blocks.MAX_STEPS, MAX_BYTES // max(getattr(observation, "nbytes", 1), 1)))
+        self._expect(observation, options)
         self.count = 0
         """The number of steps of the episode so far."""
         self.faults: Faults = []
@@ -92,18 +88,17 @@ class MemberSteps:
             self._episodes.end_step(step, reward, terminated, truncated, info, at=at)
             self._buffer.start_time = at
             return
-        rows = self._buffer.rows
-        kept = kept_reward(reward)
-        rows.append((self._kept, self._action, kept, terminated, truncated, estimates, scores or None, at))
-        if len(rows) == 1:
-            self._buffer.schedule()
-        elif len(rows) >= self._max_rows:
-            self._buffer.write()
+        self._add(reward, terminated, truncated, estimates, scores, at)
 
     def observe(self, observation: Any, *, at: int) -> None:
         """Set the next step's observation."""
         if type(observation) is np.ndarray and (observation.dtype, observation.shape) == self._kind:
-            self._kept, self._is_of_kind, self.faults, self.observed_at = observation.tobytes(), True, [], at
+            self._observation, self._is_of_kind, self.faults, self.observed_at = (
+                observation.tobytes(),
+                True,
+                [],
+                at,
+            )
         else:
             faults: Faults = []
             self._observe(self._episodes.keep_observation(observation, faults), faults, at)
@@ -111,13 +106,5 @@ class MemberSteps:
     def _observe(self, kept: Any, faults: Faults, at: int) -> None:
         """Set the next step's observation to a copy that is not changed any more."""
         self._is_of_kind = raw_kind(kept, self._max_bytes) == self._kind
-        self._kept = kept.tobytes() if self._kind and self._is_of_kind else kept
+        self._observation = kept.tobytes() if self._kind and self._is_of_kind else kept
         self.faults, self.observed_at = faults, at
-
-    @property
-    def observation(self) -> Any:
-        """The next step's observation."""
-        if self._kind is None or not self._is_of_kind:
-            return self._kept
-        dtype, shape = self._kind
-        return np.frombuffer(self._kept, dtype).reshape(shape)
