@@ -552,7 +552,7 @@ def test_an_internal_error_never_reaches_the_traced_code(
         raise RuntimeError("broken")
 
     monkeypatch.setattr(session, "_foreign_span_ended", broken)
-    monkeypatch.setattr(session, "_foreign_span_started", broken)
+    monkeypatch.setattr(session._observers, "started", broken)
     with tracer.start_as_current_span("GET"):
         pass
 

@@ -20,7 +20,7 @@ from mttp.model import ids
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.log import log
 from mttp.model.switches import check_switches
-from mttp.otlp.spans.guarding import MisuseError, failed, guarded
+from mttp.otlp.spans.guarding import failed, guarded
 from mttp.recording import metrics, observers, provider, signals
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
@@ -311,6 +311,7 @@ def recording_session() -> Session | None:
         return None
 
 
+@never_raises(lambda **_: inert_episode())
 def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     """
     Start an episode in the open session; use it as a context manager, or call `end`.
@@ -319,18 +320,14 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     `EpisodeFacts` lists all of them. An unknown name raises TypeError.
     Without a session, an implicit one starts on the default transport.
     """
-    try:
-        check_names("episode", facts, EPISODE_FACTS)
-        session = _active or recording_session()
-        return inert_episode() if session is None else session.episode(**facts)
-    except MisuseError:
-        raise
-    except Exception as error:
-        raise_interrupt(error)
-        _failed("episode", error)
-        return inert_episode()
+    session = _active or recording_session()
+    if session is not None:
+        return session.episode(**facts)
+    check_names("episode", facts, EPISODE_FACTS)
+    return inert_episode()
 
 
+@never_raises(lambda **_: inert_step())
 def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep:
     """
     Start the next step of the current agent, or of the current episode if no agent is current.
@@ -338,16 +335,12 @@ def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep
     `start_time` is in nanoseconds since the Unix epoch, by default now; `index` is by default one more than
     the last step's. Outside an episode the step is inert, and the fault step_outside_episode is counted.
     """
-    try:
-        opened = current_trajectory()
-        if opened:
-            return opened.step(start_time=start_time, index=index)
-        session = current_session()
-        if session is not None:
-            session._fault("step_outside_episode", "mttp.step() was called without a current episode")
-    except Exception as error:
-        raise_interrupt(error)
-        _failed("step", error)
+    opened = current_trajectory()
+    if opened:
+        return opened.step(start_time=start_time, index=index)
+    session = current_session()
+    if session is not None:
+        session._fault("step_outside_episode", "mttp.step() was called without a current episode")
     return inert_step()
 
 

@@ -39,11 +39,7 @@ _lock = threading.RLock()
 _last_time = 0
 
 
-def _return_none(*_: object, **__: object) -> None:
-    """The result of a call that fails."""
-
-
-@never_raises(_return_none)
+@never_raises(lambda *_, **__: None)
 def score(
     target: object,
     value: object = rewards.COMPUTED,
@@ -69,7 +65,7 @@ def score(
     _annotate(target, _score, (value, scoring), by=by, revision=revision, time=time)
 
 
-@never_raises(_return_none)
+@never_raises(lambda *_, **__: None)
 def annotate(
     target: object,
     key: str,
@@ -92,7 +88,7 @@ def annotate(
     _annotate(target, _fact, (key, value, explanation, by), by=by, revision=revision, time=time)
 
 
-@never_raises(_return_none)
+@never_raises(lambda *_, **__: None)
 def prefer(
     chosen: object,
     rejected: object,
@@ -208,17 +204,12 @@ def _annotate(
     try:
         annotation = make(faults, *stated)
         if annotation.kind == codec.PREFERENCE:
-            annotation = _checked_preference(annotation, _episode_target(resolved))
+            chosen = _episode_target(resolved).trace_id
+            if chosen in annotation.rejected:
+                raise ValueError(f"{chosen} is both chosen and rejected")
         _record(session, resolved, replace(annotation, by=by), faults, revision, time)
     except ValueError as error:
         session._fault("annotation_invalid", "; ".join([str(error), *faults]))
-
-
-def _checked_preference(preference: Annotation, chosen: Target) -> Annotation:
-    """Return the preference; raises ValueError if the chosen episode is also rejected."""
-    if chosen.trace_id in preference.rejected:
-        raise ValueError(f"{chosen.trace_id} is both chosen and rejected")
-    return preference
 
 
 def _record(

@@ -120,13 +120,20 @@ class RunRecorder:
         """Whether the session has been closed."""
         return self._ended is not None
 
-    def flush(self, timeout: float) -> bool:
-        """Write all ended spans; returns whether every transport took them within `timeout` seconds."""
-        return _flush(self.pipelines, timeout)
+    def flush(self, timeout: float, index: int | None = None) -> bool:
+        """
+        Write all ended spans; returns whether every transport took them within `timeout` seconds.
 
-    def flush_one(self, index: int, timeout: float) -> bool:
-        """Flush one transport, by its index."""
-        return _flush(self.pipelines[index : index + 1], timeout)
+        `index` selects one transport.
+        """
+        pipelines = self.pipelines if index is None else [self.pipelines[index]]
+        deadline = clock.seconds() + timeout
+        requests = [pipeline.ask() for pipeline in pipelines]
+        written = [
+            pipeline.answer(request, max(deadline - clock.seconds(), 0.0))
+            for pipeline, request in zip(pipelines, requests, strict=True)
+        ]
+        return all(written)
 
     def close(self, status: str, timeout: float | None) -> bool:
         """
@@ -422,16 +429,6 @@ def _named_in(kind: str, detail: str) -> str:
     """Return the name from a fault's detail of the form `NAME is VALUE`; empty for other details."""
     name, is_named, _ = detail.partition(" is ")
     return name[:80] if is_named and kind in _NAMED_FAULTS else ""
-
-
-def _flush(pipelines: Sequence[Pipeline], timeout: float) -> bool:
-    deadline = clock.seconds() + timeout
-    requests = [pipeline.ask() for pipeline in pipelines]
-    written = [
-        pipeline.answer(request, max(deadline - clock.seconds(), 0.0))
-        for pipeline, request in zip(pipelines, requests, strict=True)
-    ]
-    return all(written)
 
 
 class _PipelineTargets:

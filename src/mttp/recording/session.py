@@ -32,7 +32,7 @@ from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.model.version import __version__
 from mttp.otlp.spans import RecordingSpan, SpanOrigin
-from mttp.otlp.spans.guarding import MisuseError, failed, quiet_but
+from mttp.otlp.spans.guarding import failed, quiet_but
 from mttp.otlp.spans.span_records import EndedSpan, foreign, record
 from mttp.recording import record_value
 from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
@@ -150,19 +150,11 @@ class Session(Live):
         """Whether the session is closed, so that it records nothing more."""
         return self._closed
 
+    @quiet_but(lambda *_, **__: inert_episode())
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` lists the arguments."""
-        try:
-            check_names("episode", facts, EPISODE_FACTS)
-            if self._closed:
-                return inert_episode()
-            return OpenEpisode(self._recorder) if not facts else _start_episode(self._recorder, facts)
-        except MisuseError:
-            raise
-        except Exception as error:
-            raise_interrupt(error)
-            self._failed("Session.episode", error)
-            return inert_episode()
+        check_names("episode", facts, EPISODE_FACTS)
+        return inert_episode() if self._closed else _start_episode(self._recorder, facts)
 
     @quiet_but(lambda *_, **__: inert_episode())
     def record(
@@ -279,7 +271,7 @@ class Session(Live):
     def _written(self) -> Path | None:
         """Flush the first file transport and return its path; None without one."""
         for place, path in self._files():
-            self._recorder.flush_one(place, FLUSH_SECONDS)
+            self._recorder.flush(FLUSH_SECONDS, place)
             return path
         return None
 
@@ -294,7 +286,7 @@ class Session(Live):
         for place, transport in enumerate(self.transports):
             kept = getattr(transport, "records", None)
             if kept is not None:
-                self._recorder.flush_one(place, FLUSH_SECONDS)
+                self._recorder.flush(FLUSH_SECONDS, place)
                 return iter(kept())
         raise ReadError(f"a session on {self._addresses()} has no memory transport to read episodes from")
 

@@ -32,15 +32,14 @@ _MAX_FRAMES = 100
 
 
 class OpenEnvEpisode(NamedTuple):
-    """An open episode, its session and that session's recorder."""
+    """An open episode and its session."""
 
     episode: OpenEpisode
     session: Session
-    recorder: object
 
     def is_recording(self) -> bool:
         """Return False if the session was closed, or if this is a forked child."""
-        return self.session._records_for(self.recorder)
+        return self.session._records_for(self.episode._host)
 
 
 class EpisodeOpener:
@@ -66,7 +65,7 @@ class EpisodeOpener:
         if options.metadata:
             facts["metadata"] = {**(start.get("metadata") or {}), **options.metadata}
         episode = session._episode_from_template(self._template[1], facts)
-        return OpenEnvEpisode(episode, session, session._recorder) if episode else None
+        return OpenEnvEpisode(episode, session) if episode else None
 
 
 def _with_encoded_documents(facts: dict[str, Any], faults: Faults) -> dict[str, Any]:
