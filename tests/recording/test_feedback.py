@@ -100,6 +100,23 @@ def test_a_score_is_a_whole_scoring(session: mttp.Session):
     assert (1_000, 2_000) == (found.start_time, found.end_time)
 
 
+def test_grades_and_calls_of_a_score_have_its_time(session: mttp.Session):
+    """
+    By default; a later start of their own stays.
+    """
+    later = mttp.model.Grade(name="later", kind="judge", value=1.0, start_time=5_000)
+    graded = mttp.model.Grade(name="graded", kind="judge", value=1.0)
+    reward = Reward(value=1.0, grader="judge", grades=(graded, later))
+
+    mttp.score(TRACE, reward, calls=[mttp.model.Call(operation="chat", name="m")], time=1_000)
+
+    times = {record.name: (record.start_time, record.end_time) for record in session.records()}
+    assert (1_000, 2_000) == times["chat m"]
+    assert (1_000, 2_000) == times["grade graded"]
+    assert (5_000, 6_000) == times["grade later"]
+    assert not session.stats.faults
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, "0.5", [1, 2], object])
 def test_a_score_that_is_not_a_number_is_an_error(session: mttp.Session, value: object):
     """

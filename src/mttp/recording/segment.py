@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
 from mttp.codec import grades, rewards
 from mttp.codec.plain import Faults
-from mttp.model.clock import offset
+from mttp.model.clock import MOMENT, offset
 from mttp.model.episodes import Call, Grade, Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SAMPLED, SPANS, Ended, RecordingSpan, Trace
@@ -132,9 +132,9 @@ class Segment(Trace):
         child.note(faults)
         child.encoded.update(child.checked(grades.encode, grade))
         self.grade_children(grade, child.identity, scoring, place=place)
-        end = grade.end_time
-        if end is None and scoring.end_time is not None:
-            end = max(scoring.end_time, child.started)
+        end = scoring.end_time if grade.end_time is None else grade.end_time
+        if grade.end_time is None and end is not None and end < child.started:
+            end = child.started + MOMENT
         child.end(end)
 
     def grade_children(
