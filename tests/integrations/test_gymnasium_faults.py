@@ -21,7 +21,7 @@ from mttp.errors import InstrumentError
 from mttp.integrations.gymnasium.env_steps import EnvSteps
 from mttp.recording import OpenEpisode, OpenStep, configuration
 from mttp.recording.session import Session
-from mttp.recording.step_buffer import StepBuffer
+from mttp.recording.trajectory import StepBuffer
 
 
 class Failing(Scripted):

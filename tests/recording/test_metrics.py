@@ -201,6 +201,5 @@ def test_every_metric_of_the_registry_is_emitted() -> None:
     The registry defines no metric that mttp does not emit.
     """
     from mttp.recording import metrics as episode_metrics
-    from mttp.recording import self_metrics
 
-    assert registry.instruments().keys() == {*episode_metrics._METRICS, *self_metrics._NAMES}
+    assert registry.instruments().keys() == {*episode_metrics._METRICS, *episode_metrics._NAMES}

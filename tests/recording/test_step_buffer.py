@@ -19,7 +19,7 @@ from polling import eventually
 import mttp
 from mttp.codec.transitions import RowSchema
 from mttp.otlp.frames import record
-from mttp.recording.step_buffer import StepBuffer
+from mttp.recording.trajectory import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.testing import assert_same
 from mttp.transports.file import FileTransport

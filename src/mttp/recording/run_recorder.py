@@ -22,7 +22,7 @@ from mttp.otlp.spans import Ended, RecordingSpan, SpanOrigin, SpanSink, Trace
 from mttp.recording import provenance
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_group import OpenGroup
-from mttp.recording.step_buffer import StepBuffer
+from mttp.recording.trajectory import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.transports.export_target import ExportTarget

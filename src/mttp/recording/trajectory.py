@@ -10,16 +10,17 @@ from typing import Any, cast
 from opentelemetry.context import Context
 from typing_extensions import Self, Unpack
 
-from mttp.codec import calls, rewards
+from mttp.codec import blocks, calls, rewards
 from mttp.codec.fields import flag, integer
 from mttp.codec.plain import Faults, scalar_text
 from mttp.codec.segments import states_total, total
-from mttp.codec.transitions import RowSchema
+from mttp.codec.transitions import Row, RowSchema
 from mttp.model.counters import take
 from mttp.model.episodes import Reward
 from mttp.model.interrupts import raise_interrupt
 from mttp.otlp.spans import SPANS, RecordingSpan
 from mttp.otlp.spans.guarding import quiet, quiet_but
+from mttp.otlp.step_batch import StepBatch
 from mttp.recording.arguments import SCORE_FACTS, RewardValue, ScoreFacts, check_names
 from mttp.recording.conversation import Conversation
 from mttp.recording.handle import (
@@ -34,17 +35,70 @@ from mttp.recording.handle import (
 from mttp.recording.open_call import OpenCall, no_call
 from mttp.recording.open_step import OpenStep
 from mttp.recording.segment import Segment
-from mttp.recording.step_buffer import StepBuffer
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["NO_END_FLAGS", "Trajectory"]
+__all__ = ["NO_END_FLAGS", "StepBuffer", "Trajectory"]
 
 NO_END_FLAGS: Mapping[str, bool | None] = MappingProxyType({"terminated": None, "truncated": None})
 """The flags of the end before any is stated."""
 
 _MAX_SCORE_KEYS = 64
 """The maximum number of columns for reward components, since their names may change at each step."""
+
+
+class StepBuffer:
+    """
+    Collects the steps of one trajectory that have no handles; append a row to `rows` when a step ends.
+
+    The first step starts at `start_time`, each other one when the previous one ends.
+    After the first row call `schedule`, after many rows `write`.
+    One thread may append while another writes.
+    """
+
+    __slots__ = ("_owner", "_writing", "rows", "schema", "start_time")
+
+    def __init__(self, owner: Trajectory, schema: RowSchema, start_time: int) -> None:
+        self._owner: Trajectory | None = owner
+        self._writing = threading.Lock()
+        self.schema = schema
+        self.rows: list[Row] = []
+        self.start_time = start_time
+
+    def schedule(self) -> None:
+        """Have the background thread write the rows."""
+        if self._owner is not None:
+            self._owner._segment.host.add_buffer(self)
+
+    def write(self, *, wait: bool = True) -> None:
+        """Write the rows so far; without `wait`, return at once if another thread is writing."""
+        owner = self._owner
+        if owner is None or not self.rows or not self._writing.acquire(blocking=wait):
+            return
+        try:
+            while rows := self.rows[: blocks.MAX_STEPS]:
+                start = self.start_time
+                batch = StepBatch(owner._segment, owner._span_context, owner._place, rows, self.schema, start)
+                rewards = batch.rewards()
+                # Not before, so that an exception of a signal handler leaves the rows for the next write.
+                del self.rows[: len(rows)]
+                self.start_time = rows[-1][-1]
+                flags = {"terminated": bool(rows[-1][3]), "truncated": bool(rows[-1][4])}
+                batch.first_index = owner._add_steps(len(rows), *rewards, flags)
+                owner._segment.ended(batch)
+        except Exception as error:
+            raise_interrupt(error)
+            del self.rows[: blocks.MAX_STEPS]
+            owner._segment.fault("internal_error", f"steps: {error!r}")
+        finally:
+            self._writing.release()
+        if self.rows:  # appended meanwhile
+            self.schedule()
+
+    def close(self) -> None:
+        """Write the remaining rows and drop the owner, which must not wait for the garbage collector."""
+        self.write()
+        self._owner = None
 
 
 class Trajectory(ScoredHandle):

@@ -10,7 +10,7 @@ from mttp.codec.pictures import png
 from mttp.codec.plain import Faults, Written, scalar_text, to_json
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import infos, spaces
-from mttp.integrations.gymnasium.evaluating import split_of
+from mttp.integrations.gymnasium.workers import split_of
 from mttp.integrations.options import Options
 from mttp.model.interrupts import raise_interrupt
 from mttp.model.reprs import type_name

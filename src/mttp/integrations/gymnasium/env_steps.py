@@ -1,4 +1,4 @@
-"""Recording a single environment's steps as rows of the episode's buffer, at a low cost per step."""
+"""Recording the steps of environments as rows of the buffers of their episodes, at a low cost per step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mttp.codec import blocks, transitions
 from mttp.codec.content import NUMBER_BYTES
 from mttp.codec.plain import Faults, as_array, scalar_text
 from mttp.codec.structures import Flattened
-from mttp.codec.transitions import Row
+from mttp.codec.transitions import PolicyOutput, Row
 from mttp.integrations.gymnasium import infos
 from mttp.integrations.gymnasium.env_episodes import EnvEpisodes, note_faults
 from mttp.integrations.options import Options
@@ -27,9 +27,9 @@ from mttp.recording.handle import SPAN_KEY, STEP_KEY, TRAJECTORY_KEY, attach, cu
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
 from mttp.recording.session import Session
-from mttp.recording.step_buffer import StepBuffer
+from mttp.recording.trajectory import StepBuffer
 
-__all__ = ["EnvSteps", "RowSteps", "raw_kind"]
+__all__ = ["EnvSteps", "MemberSteps", "RowSteps", "raw_kind"]
 
 _T = TypeVar("_T")
 Failed = Callable[[str, Exception], None]
@@ -397,6 +397,97 @@ def _kept_reward(reward: Any) -> Any:
     except Exception as error:  # whatever a foreign object raises when it is asked
         raise_interrupt(error)
         return scalar_text(reward)
+
+
+class MemberSteps(RowSteps):
+    """
+    Records steps as rows of the episode's buffer.
+
+    No code runs in a step of its own, so that none asks for its handle. A step gets a handle and a span if it
+    has faults, a reward spec's result, or an observation of another dtype or shape than the first.
+    """
+
+    def __init__(self, episodes: EnvEpisodes, _: Session, observation: Any, options: Options) -> None:
+        """Prepare for one episode whose first observation has this dtype and shape."""
+        self._episodes = episodes
+        self._max_bytes = options.max_bytes
+        self._expect(observation, options)
+        self.count = 0
+        """The number of steps of the episode so far."""
+        self.faults: Faults = []
+        """The faults of the next step's observation and action."""
+        self._is_acting = False
+
+    def can_take(self, *_: Any) -> bool:
+        """Return False: each episode has an object of its own."""
+        return False
+
+    def begin(self, episode: OpenEpisode, observation: Any, faults: Faults, *, at: int) -> bool:
+        """Record an episode's steps from this observation on; returns False if the episode has no buffer."""
+        self.count = episode.length
+        buffer = episode._open_buffer(self._schema, at)
+        if buffer is None:
+            return False
+        self._episode, self._buffer = episode, buffer
+        self._observe(observation, faults, at)
+        return True
+
+    def stop(self) -> None:
+        """Stop recording; the episode writes the buffered rows."""
+
+    def act(self, action: Any) -> None:
+        """Set the action of the next step."""
+        self._action = self._episodes.keep_action(action, self.faults)
+        self._is_acting = True
+
+    def open_acting(self) -> None:
+        """Open the step, with a handle, whose action has no result."""
+        if self._is_acting:
+            self._is_acting = False
+            self._episodes.open_step(self.observation, self._action, self.faults, at=self.observed_at)
+
+    def take(
+        self,
+        reward: Any,
+        terminated: bool,
+        truncated: bool,
+        info: Mapping[str, Any],
+        estimates: PolicyOutput = None,
+        *,
+        at: int,
+    ) -> None:
+        """Record the result of the step with the last action."""
+        self._is_acting = False
+        self.count += 1
+        needs_handle = bool(self.faults) or not self._is_of_kind
+        scores = None if needs_handle else infos.scores(reward, info, self._episode)
+        if scores is None:
+            step = self._episodes.open_step(self.observation, self._action, self.faults, at=self.observed_at)
+            if estimates is not None:
+                step.record(value_estimate=estimates[0], logprob=estimates[1])
+            self._episodes.end_step(step, reward, terminated, truncated, info, at=at)
+            self._buffer.start_time = at
+            return
+        self._add(reward, terminated, truncated, estimates, scores, at)
+
+    def observe(self, observation: Any, *, at: int) -> None:
+        """Set the next step's observation."""
+        if type(observation) is np.ndarray and (observation.dtype, observation.shape) == self._kind:
+            self._observation, self._is_of_kind, self.faults, self.observed_at = (
+                observation.tobytes(),
+                True,
+                [],
+                at,
+            )
+        else:
+            faults: Faults = []
+            self._observe(self._episodes.keep_observation(observation, faults), faults, at)
+
+    def _observe(self, kept: Any, faults: Faults, at: int) -> None:
+        """Set the next step's observation to a copy that is not changed any more."""
+        self._is_of_kind = raw_kind(kept, self._max_bytes) == self._kind
+        self._observation = kept.tobytes() if self._kind and self._is_of_kind else kept
+        self.faults, self.observed_at = faults, at
 
 
 def raw_kind(value: Any, max_bytes: int) -> _Kind | None:

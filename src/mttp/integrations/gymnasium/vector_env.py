@@ -12,7 +12,7 @@ from gymnasium.vector.utils import iterate
 from mttp.integrations.faults import fault
 from mttp.integrations.gymnasium import facts, infos
 from mttp.integrations.gymnasium.env_episodes import MISSING, EnvEpisodes
-from mttp.integrations.gymnasium.member_steps import MemberSteps
+from mttp.integrations.gymnasium.env_steps import MemberSteps
 from mttp.integrations.gymnasium.randomness import Seeding
 from mttp.integrations.nesting import EVERYTHING
 from mttp.integrations.options import Options

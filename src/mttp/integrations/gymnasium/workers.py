@@ -1,21 +1,35 @@
-"""Muting the recorders in a vector's worker processes, and reading the facts of environments there."""
+"""Muting the recorders in worker processes, the facts of environments there, and which episodes evaluate."""
 
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 from gymnasium.vector import AsyncVectorEnv
 
 from mttp.codec.plain import plain
-from mttp.integrations.gymnasium import evaluating, facts
+from mttp.integrations.gymnasium import facts
 from mttp.model.interrupts import raise_interrupt, suppress_errors
+from mttp.recording.session import Session
 
-__all__ = ["FACTS", "MUTED", "CollectFacts", "SetMuted", "SetSplit", "forget", "mute", "mute_check"]
+__all__ = [
+    "CollectFacts",
+    "FACTS",
+    "MUTED",
+    "SetMuted",
+    "SetSplit",
+    "forget",
+    "mute",
+    "mute_check",
+    "split_of",
+]
 
 MUTED = "_mttp_muted"
 """The attribute of a recorded environment in a child process: whether the parent has muted it."""
@@ -78,7 +92,7 @@ class SetSplit:
     """The new value."""
 
     def __instancecheck__(self, layer: Any) -> bool:
-        evaluating.mark(self.split)
+        mark(self.split)
         return True
 
 
@@ -93,3 +107,34 @@ class CollectFacts:
             raise_interrupt(error)
             return False
         return True
+
+
+_EVALUATE = "evaluate_policy"
+"""
+The function of Stable-Baselines3, of its contributions and of other libraries that runs evaluations.
+
+It is looked for among the callers: programs import it by name, before anything can be patched.
+"""
+_trained: WeakSet[Session] = WeakSet()
+"""Sessions with episodes that no evaluation began."""
+_marked: str | None = None
+"""In a worker process of a vector: the split of the episodes that the parent begins there."""
+
+
+def split_of(session: Session) -> str | None:
+    """Return eval for an episode that is begun by an evaluation, after other episodes; else None."""
+    if _marked is not None:
+        return _marked
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == _EVALUATE:
+            return "eval" if session in _trained else None
+        frame = frame.f_back
+    _trained.add(session)
+    return None
+
+
+def mark(split: str | None) -> None:
+    """Set the split of this process's episodes, in which no caller shows an evaluation; None for unknown."""
+    global _marked
+    _marked = split

@@ -12,8 +12,7 @@ from mttp.integrations.gymnasium.inplace import METHODS, EnvAttachment
 from mttp.integrations.gymnasium.recorder import CopiedRecorder, EnvRecorder
 from mttp.integrations.options import Options
 from mttp.integrations.patching import handle_in
-from mttp.integrations.pettingzoo.parallel import RecordedParallelEnv
-from mttp.integrations.pettingzoo.turns import RecordedTurns, TurnsRecorder
+from mttp.integrations.pettingzoo.environments import RecordedParallelEnv, RecordedTurns, TurnsRecorder
 
 __all__ = ["RecordAECEpisodes", "RecordParallelEpisodes", "attach", "wrap"]
 

@@ -11,8 +11,8 @@ from stable_baselines3.common.monitor import Monitor
 
 from mttp.codec.plain import Faults, scalar_text
 from mttp.integrations.gymnasium import facts, workers
-from mttp.integrations.gymnasium.evaluating import split_of
 from mttp.integrations.gymnasium.inplace import silence as silence_env
+from mttp.integrations.gymnasium.workers import split_of
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording.configuration import current_session
 
