@@ -157,7 +157,7 @@ def _bounded(header: str) -> str:
 def _entries(episode_context: EpisodeContext) -> dict[str, str]:
     entries = {
         "run_id": episode_context.run_id,
-        "root": _hex(episode_context.root),
+        "root": f"{episode_context.root.span_id:016x}",
         "next_index": str(episode_context.next_index),
     }
     if episode_context.episode_id != f"{episode_context.root.trace_id:032x}":
@@ -165,14 +165,13 @@ def _entries(episode_context: EpisodeContext) -> dict[str, str]:
     if episode_context.group is not None:
         entries["group"] = episode_context.group
     if episode_context.agent is not None:
-        entries |= {"agent_id": episode_context.agent[0], "agent": _hex(episode_context.agent[1])}
+        entries |= {"agent_id": episode_context.agent[0], "agent": f"{episode_context.agent[1].span_id:016x}"}
     if episode_context.step is not None:
-        entries |= {"step_index": str(episode_context.step[0]), "step": _hex(episode_context.step[1])}
+        entries |= {
+            "step_index": str(episode_context.step[0]),
+            "step": f"{episode_context.step[1].span_id:016x}",
+        }
     return entries
-
-
-def _hex(span: SpanContext) -> str:
-    return f"{span.span_id:016x}"
 
 
 # Extract.

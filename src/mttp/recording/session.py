@@ -138,11 +138,6 @@ class Session(Live):
         """The transport, or the first of several; None if the session records nothing."""
         return self.transports[0] if self.transports else None
 
-    @property
-    def _steps(self) -> str:
-        """How steps are written unless an episode states it: spans, packed or auto."""
-        return self._recorder.steps
-
     # Public methods.
 
     @property

@@ -15,10 +15,10 @@ from mttp.model.episodes import Episode, Run
 from mttp.otlp.spans import RecordingSpan
 from mttp.reading import Recording, read
 from mttp.recording import configuration
+from mttp.recording.configuration import IsolatedRecording
 from mttp.recording.handle import STEP_KEY, TRAJECTORY_KEY
 from mttp.recording.run_recorder import RunRecorder
 from mttp.recording.session import Session
-from mttp.recording.session_factory import IsolatedRecording
 from mttp.testing.clock import frozen_clock
 from mttp.testing.ids import counting_ids
 from mttp.transports.memory import MemoryTransport

@@ -18,7 +18,7 @@ from mttp.errors import MttpError
 from mttp.model import ids
 from mttp.otlp.spans.span_records import EndedSpan
 from mttp.recording import configuration
-from mttp.recording.session_factory import IsolatedRecording
+from mttp.recording.configuration import IsolatedRecording
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.transports.export_target import Transport

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from mttp import transports
 from mttp.codec.secrets import without_secrets
 from mttp.errors import MissingExtra
-from mttp.recording.session_factory import TRANSPORT_VARIABLE, addresses
+from mttp.recording.configuration import TRANSPORT_VARIABLE, addresses
 from mttp.transports import environment, otlp
 from mttp.transports.file import FileTransport
 from mttp.transports.options import open_at, path_of, take

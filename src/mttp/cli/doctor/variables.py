@@ -13,7 +13,7 @@ from mttp.codec import secrets
 from mttp.errors import ConfigureError, MttpError
 from mttp.otlp.encoding.encoder import HELPER_VARIABLE
 from mttp.recording import provider
-from mttp.recording.session_factory import (
+from mttp.recording.configuration import (
     CONTENT_VARIABLE,
     RUN_ID_VARIABLE,
     TRANSPORT_VARIABLE,

@@ -14,7 +14,7 @@ from mttp.integrations.rllib import facts
 from mttp.integrations.rllib.recorder import RunnerRecorder
 from mttp.model.interrupts import raise_interrupt
 from mttp.recording import configuration, training
-from mttp.recording.session_factory import RUN_ID_VARIABLE, TRANSPORT_VARIABLE
+from mttp.recording.configuration import RUN_ID_VARIABLE, TRANSPORT_VARIABLE
 
 __all__ = ["LIBRARY", "EpisodeCallback", "add_to_runners", "groups", "is_recording_callback"]
 
