@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from opentelemetry.trace import SpanKind
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["OpenCall", "no_call"]
 
 
-class _StartsSpan(Protocol):
-    def __call__(self, name: str, *, kind: SpanKind, start_time: int | None) -> RecordingSpan:
-        """Start the span of a call."""
+_StartsSpan: TypeAlias = Callable[..., RecordingSpan]
+"""Starts the span of a call, given its name, `kind` and `start_time`."""
 
 
 class OpenCall(Handle):

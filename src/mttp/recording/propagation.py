@@ -167,10 +167,8 @@ def _entries(episode_context: EpisodeContext) -> dict[str, str]:
     if episode_context.agent is not None:
         entries |= {"agent_id": episode_context.agent[0], "agent": f"{episode_context.agent[1].span_id:016x}"}
     if episode_context.step is not None:
-        entries |= {
-            "step_index": str(episode_context.step[0]),
-            "step": f"{episode_context.step[1].span_id:016x}",
-        }
+        index, span = episode_context.step
+        entries |= {"step_index": str(index), "step": f"{span.span_id:016x}"}
     return entries
 
 
