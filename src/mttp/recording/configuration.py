@@ -58,8 +58,48 @@ __all__ = [
 ]
 
 
+RUN_ID_VARIABLE = "MTTP_RUN_ID"
+"""The run's id; set for child processes, which join the run."""
+TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
+"""The transports if `configure` names none; set for child processes."""
+CONTENT_VARIABLE = "MTTP_CONTENT"
+"""Whether transports get content unless `configure` states it; set for child processes."""
+_ADDRESS_SEPARATOR = re.compile(r"\s*,\s*(?=[a-z+]+://)")
+"""A comma before another address."""
+_UNSAFE_IN_PATH = re.compile(r"[^A-Za-z0-9_-]")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class IsolatedRecording:
+    """The transports and sessions of one `configuration.isolated` block."""
+
+    transports: tuple[Transport, ...]
+    """They get the spans of every session of the block; the first is the default transport."""
+    before: Session | None
+    """The session that was open before the block, and is restored after it."""
+    outer: IsolatedRecording | None
+    """The enclosing block."""
+    session: Session | None = None
+    """The session that is open during the block; `configure` replaces it without closing it."""
+    opened: list[Session] = field(default_factory=list)
+    """The sessions that were opened in the block."""
+    published: dict[str, str] = field(default_factory=dict)
+    """Variables that are set for child processes, and ignored in this one."""
+
+    def with_others(self, targets: Sequence[ExportTarget]) -> list[ExportTarget]:
+        """Return a session's own targets, and those of this block, which get everything."""
+        own = [target.transport for target in targets]
+        others = [other for other in self.transports if not any(other is transport for transport in own)]
+        return [*targets, *(replace(ExportTarget.of(other), owned=False) for other in others)]
+
+    def sessions(self) -> list[Session]:
+        """Return all sessions of this block and of the enclosing ones."""
+        outer = [] if self.outer is None else self.outer.sessions()
+        return [*self.opened, *([] if self.before is None else [self.before]), *outer]
+
+
 _lock = threading.RLock()
 _active: Session | None = None
 _implicit = False
@@ -349,48 +389,6 @@ def step(*, start_time: int | None = None, index: int | None = None) -> OpenStep
     if session is not None:
         session._fault("step_outside_episode", "mttp.step() was called without a current episode")
     return inert_step()
-
-
-RUN_ID_VARIABLE = "MTTP_RUN_ID"
-"""The run's id; set for child processes, which join the run."""
-TRANSPORT_VARIABLE = "MTTP_TRANSPORT"
-"""The transports if `configure` names none; set for child processes."""
-
-CONTENT_VARIABLE = "MTTP_CONTENT"
-"""Whether transports get content unless `configure` states it; set for child processes."""
-
-_ADDRESS_SEPARATOR = re.compile(r"\s*,\s*(?=[a-z+]+://)")
-"""A comma before another address."""
-_UNSAFE_IN_PATH = re.compile(r"[^A-Za-z0-9_-]")
-
-
-@dataclass(slots=True)
-class IsolatedRecording:
-    """The transports and sessions of one `configuration.isolated` block."""
-
-    transports: tuple[Transport, ...]
-    """They get the spans of every session of the block; the first is the default transport."""
-    before: Session | None
-    """The session that was open before the block, and is restored after it."""
-    outer: IsolatedRecording | None
-    """The enclosing block."""
-    session: Session | None = None
-    """The session that is open during the block; `configure` replaces it without closing it."""
-    opened: list[Session] = field(default_factory=list)
-    """The sessions that were opened in the block."""
-    published: dict[str, str] = field(default_factory=dict)
-    """Variables that are set for child processes, and ignored in this one."""
-
-    def with_others(self, targets: Sequence[ExportTarget]) -> list[ExportTarget]:
-        """Return a session's own targets, and those of this block, which get everything."""
-        own = [target.transport for target in targets]
-        others = [other for other in self.transports if not any(other is transport for transport in own)]
-        return [*targets, *(replace(ExportTarget.of(other), owned=False) for other in others)]
-
-    def sessions(self) -> list[Session]:
-        """Return all sessions of this block and of the enclosing ones."""
-        outer = [] if self.outer is None else self.outer.sessions()
-        return [*self.opened, *([] if self.before is None else [self.before]), *outer]
 
 
 def _open_session(
