@@ -51,8 +51,8 @@ BY_HAND = {
     "codec/withholding.py": "OTEL_STATUS_DESCRIPTION",
     "mist/span_messages.py": "MESSAGE_REST",
     "otlp/spans/recording_span.py": "ERROR_TYPE EXCEPTION_MESSAGE EXCEPTION_STACKTRACE EXCEPTION_TYPE",
+    "recording/metrics.py": "INTEGRATION_NAME",
     "recording/run_recorder.py": "GAP_EPISODES GAP_REASON GAP_SPANS TRANSPORT_NAME",
-    "recording/self_metrics.py": "INTEGRATION_NAME",
     "recording/session.py": "SERVICE_NAME",
     "testing/suite.py": "TEST_CASE_NAME",
 }
