@@ -32,7 +32,7 @@ from mttp.recording.arguments import EPISODE_FACTS, EpisodeFacts, check_names
 from mttp.recording.current import current_trajectory, inert_episode, inert_step
 from mttp.recording.open_episode import OpenEpisode
 from mttp.recording.open_step import OpenStep
-from mttp.recording.session import Session
+from mttp.recording.session import Session, start_episode
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import known_values
 from mttp.transports import environment
@@ -367,11 +367,9 @@ def episode(**facts: Unpack[EpisodeFacts]) -> OpenEpisode:
     `EpisodeFacts` lists all of them. An unknown name raises TypeError.
     Without a session, an implicit one starts on the default transport.
     """
-    session = _active or recording_session()
-    if session is not None:
-        return session.episode(**facts)
     check_names("episode", facts, EPISODE_FACTS)
-    return inert_episode()
+    session = _active or recording_session()
+    return inert_episode() if session is None or session.closed else start_episode(session._recorder, facts)
 
 
 @never_raises(lambda **_: inert_step())

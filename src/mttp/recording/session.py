@@ -50,7 +50,7 @@ from mttp.transports.pipeline.content_filter import ContentFilter
 from mttp.transports.sampling import Sampling
 from mttp.transports.stats import Stats
 
-__all__ = ["Session"]
+__all__ = ["Session", "start_episode"]
 
 
 FLUSH_SECONDS = 30.0
@@ -149,7 +149,7 @@ class Session(Live):
     def episode(self, **facts: Unpack[EpisodeFacts]) -> OpenEpisode:
         """Start an episode; `EpisodeFacts` lists the arguments."""
         check_names("episode", facts, EPISODE_FACTS)
-        return inert_episode() if self._closed else _start_episode(self._recorder, facts)
+        return inert_episode() if self._closed else start_episode(self._recorder, facts)
 
     @quiet_but(lambda *_, **__: inert_episode())
     def record(
@@ -323,7 +323,7 @@ class Session(Live):
     @quiet_but(lambda *_, **__: inert_episode())
     def _episode_from_template(self, template: Template, facts: Mapping[str, Any]) -> OpenEpisode:
         """Start an episode with these `EpisodeFacts` and the attributes of the template."""
-        return inert_episode() if self._closed else _start_episode(self._recorder, facts, template)
+        return inert_episode() if self._closed else start_episode(self._recorder, facts, template)
 
     @quiet_but(lambda *_, **__: RemoteEpisode(None))
     def _continue_episode(self, context: EpisodeContext, *, flush: bool = False) -> RemoteEpisode:
@@ -374,14 +374,12 @@ _FIELDS = {"policy_version": "policy_version_start"}
 """The fields of an episode with other names than in `EpisodeFacts`."""
 
 
-def _start_episode(
+def start_episode(
     recorder: RunRecorder, given: Mapping[str, Any], template: Template | None = None
 ) -> OpenEpisode:
     """Start an episode with these `EpisodeFacts`."""
-    facts = {**given}
-    options = {_HANDLE_OPTIONS[name]: facts.pop(name) for name in _HANDLE_OPTIONS if name in facts}
-    if "policy_version" in facts:
-        facts = {_FIELDS.get(name, name): value for name, value in facts.items()}
+    options = {option: given[name] for name, option in _HANDLE_OPTIONS.items() if name in given}
+    facts = {_FIELDS.get(name, name): fact for name, fact in given.items() if name not in _HANDLE_OPTIONS}
     return OpenEpisode(recorder, facts, **options, template=template)
 
 
