@@ -230,6 +230,12 @@ class Annotation(Value):
     """The trace ids of the rejected episodes, for a preference."""
     explanation: Annotated[str | None, a.GEN_AI_EVALUATION_EXPLANATION] = None
     """The explanation of the value."""
+    selection: Annotated[str | None, a.ANNOTATION_SELECTION] = None
+    """How the episode was chosen: random, tail, disagreement or hand; None if unknown."""
+    selection_probability: Annotated[float | None, a.ANNOTATION_SELECTION_PROBABILITY] = None
+    """The probability of this draw; None if it was not drawn, or not every candidate could be."""
+    candidates: Annotated[int | None, a.ANNOTATION_CANDIDATES] = None
+    """The number of episodes among which it was drawn."""
     run_id: Annotated[str, a.RUN_ID] = ""
     """The id of the run that recorded the annotation."""
     faults: Annotated[tuple[str, ...], a.FAULTS] = ()

@@ -38,6 +38,9 @@ AGENT_TRUNCATED: Final = "mttp.agent.truncated"
 ALGORITHM: Final = "mttp.algorithm"
 """Learning algorithm, in lower case."""
 
+ANNOTATION_CANDIDATES: Final = "mttp.annotation.candidates"
+"""Number of episodes among which it was drawn."""
+
 ANNOTATION_KEY: Final = "mttp.annotation.key"
 """Key of the attribute that the annotation sets or replaces."""
 
@@ -49,6 +52,12 @@ ANNOTATION_REJECTED_TRACE_IDS: Final = "mttp.annotation.rejected_trace_ids"
 
 ANNOTATION_REVISION: Final = "mttp.annotation.revision"
 """Revision of an annotation's key for one target; the highest one counts, all are kept."""
+
+ANNOTATION_SELECTION: Final = "mttp.annotation.selection"
+"""How the annotated episode was chosen."""
+
+ANNOTATION_SELECTION_PROBABILITY: Final = "mttp.annotation.selection_probability"
+"""Probability of this draw, in whichever way; absent if not every candidate could be drawn."""
 
 ANNOTATION_SOURCE: Final = "mttp.annotation.source"
 """Source of the annotation: a person or a program."""

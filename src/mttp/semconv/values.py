@@ -20,6 +20,15 @@ class AnnotationKind:
     COMMENT: Final = "comment"
 
 
+class AnnotationSelection:
+    """`mttp.annotation.selection`: How the annotated episode was chosen."""
+
+    RANDOM: Final = "random"
+    TAIL: Final = "tail"
+    DISAGREEMENT: Final = "disagreement"
+    HAND: Final = "hand"
+
+
 class EpisodeOutcome:
     """`mttp.episode.outcome`: Whether the task was achieved."""
 

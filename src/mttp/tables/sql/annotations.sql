@@ -22,6 +22,12 @@ SELECT
     notes.revision,
     -- Explanation of the value.
     spans."gen_ai.evaluation.explanation" AS explanation,
+    -- How its episode was chosen: random, tail, disagreement or hand; null if unknown.
+    spans."mttp.annotation.selection" AS selection,
+    -- Probability of this draw; null if not every candidate could be drawn.
+    spans."mttp.annotation.selection_probability" AS selection_probability,
+    -- Number of episodes among which it was drawn.
+    spans."mttp.annotation.candidates" AS candidates,
     -- Id of the run that recorded the annotation.
     coalesce(spans."mttp.run.id", '') AS run_id,
     -- Faults in the recorded values, as `kind: detail`.
