@@ -123,7 +123,7 @@ def test_json_is_one_document(weak):
     assert ["fine", "half", "boom", "more"] == [one["name"] for one in found["cases"]]
     assert ([1.0, 1.0], 1.0, True) == tuple(found["cases"][0][name] for name in ("values", "value", "passed"))
     assert ("it", 1.0) == tuple(found["cases"][0]["components"][0][name] for name in ("name", "value"))
-    assert {"cases": 2, "tau_b": 1.0, "accuracy": 1.0, "pairs": 1} == found["agreement"]
+    assert {"cases": 2, "tau_b": 1.0, "accuracy": 1.0, "pairs": 1, "agreed": 1} == found["agreement"]
     assert [("it", [0.25, 0.5, 1.0], None)] == [
         (one["name"], one["values"], one["gap"]) for one in found["coverage"]
     ]

@@ -15,6 +15,7 @@ from reading.traces import episode, run, write
 
 import mttp
 from mttp.cli.doctor.findings import error, ok, warning
+from mttp.model.draws import LabelRate
 from mttp.model.evaluations import Evaluation, TaskResult
 from mttp.model.gradings import GraderFailure, GraderHealth
 from mttp.model.scorings import Spec
@@ -330,8 +331,11 @@ def validation() -> Iterable[Block | None]:
         compared="verdict",
         episodes=10,
         left_out=1,
+        left_out_by_selection={"tail": 3},
         agreed=8,
         of=10,
+        share=0.8,
+        effective=10.0,
         kappa=0.5,
         tau_b=0.25,
         alpha=0.75,
@@ -349,6 +353,19 @@ def validation() -> Iterable[Block | None]:
             mean=0.5,
             instability=None,
             agreements=(rater,),
+            rates=(
+                LabelRate(
+                    key="score",
+                    by="ada",
+                    labels=11,
+                    left_out={"tail": 3},
+                    mean=0.75,
+                    effective=8.0,
+                    interval=(0.4, 0.9),
+                    interval_method="Wilson, 95 %",
+                    method="labels of random episodes",
+                ),
+            ),
             unread_labels={"maybe": 1},
         ),
     )

@@ -14,13 +14,15 @@ __all__ = ["alpha", "kappa", "tau_b"]
 _EXTRA = {"extra": "agreement", "purpose": "measures of agreement"}
 
 
-def kappa(one: Sequence[str], other: Sequence[str]) -> float | None:
+def kappa(one: Sequence[str], other: Sequence[str], weights: Sequence[float] | None = None) -> float | None:
     """Cohen's kappa of two raters' categories, by scikit-learn; None if all ratings are the same category."""
     try:
         from sklearn.metrics import cohen_kappa_score
     except ImportError as error:
         raise MissingExtra(package="scikit-learn", **_EXTRA) from error
-    return _known(cohen_kappa_score, list(one), list(other)) if {*one, *other} != {*one[:1]} else None
+    if {*one, *other} == {*one[:1]}:
+        return None
+    return _known(cohen_kappa_score, list(one), list(other), sample_weight=weights)
 
 
 def alpha(

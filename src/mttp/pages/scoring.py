@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ from mttp.pages.words import NOTHING, count, number, shortened
 from mttp.reading.jsonable import jsonable
 
 if TYPE_CHECKING:
+    from mttp.model.draws import LabelRate
     from mttp.rewards.case_runs import CaseReport, CaseResult, Instability
     from mttp.rewards.mutations import Mutant, Mutation
     from mttp.rewards.rescoring import Rescored, Rescoring
@@ -204,6 +206,7 @@ def validation_document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
         "mean": found.mean,
         "instability": _instability_document(found.instability),
         "agreements": [_agreement(one) for one in found.agreements],
+        "rates": jsonable(found.rates),
         "unread_labels": dict(found.unread_labels),
         "scored": [
             {
@@ -221,14 +224,21 @@ def validation_document(spec: RewardSpec, found: Validation) -> dict[str, Any]:
 
 
 def _agreement(one: RaterAgreement) -> dict[str, Any]:
-    interval = share_interval(one.agreed, one.of) if one.compared == "verdict" else None
+    interval = _interval(one)
     data: dict[str, Any] = jsonable(one)
     return data | {
-        "agreement": one.agreed / one.of if one.of else None,
+        "agreement": data.pop("share"),
         "interval": list(interval) if interval is not None else None,
         "interval_method": SHARE_INTERVAL if interval is not None else None,
         "alpha_level": "nominal" if one.compared == "verdict" else "interval",
     }
+
+
+def _interval(rater: RaterAgreement) -> tuple[float, float] | None:
+    """Return the interval of the share of equal verdicts, for the effective number of labels."""
+    if rater.compared != "verdict" or rater.share is None:
+        return None
+    return share_interval(rater.share * rater.effective, rater.effective)
 
 
 def validation_page(spec: RewardSpec, found: Validation) -> Iterator[Block | None]:
@@ -250,6 +260,7 @@ def validation_page(spec: RewardSpec, found: Validation) -> Iterator[Block | Non
         yield _instability_note(found.instability, "episode")
     yield _reasons("Errors", found.errors)
     yield _unscored(found.lacking, found.without_group)
+    yield from _rates(found.rates)
     columns = [
         *(column("rater"), column("what"), column("n", kind="number"), column("left_out", kind="number")),
         *(column(name, kind="number") for name in ("agreed", "kappa", "tau-b", "alpha")),
@@ -267,11 +278,42 @@ def validation_page(spec: RewardSpec, found: Validation) -> Iterator[Block | Non
 
 
 def _agreed(rater: RaterAgreement) -> str | None:
-    if not rater.of:
+    if rater.share is None:
         return None
-    interval = share_interval(rater.agreed, rater.of) if rater.compared == "verdict" else None
+    interval = _interval(rater)
     within = "" if interval is None else " [{:.0f}, {:.0f}]".format(*(100 * bound for bound in interval))
-    return f"{100 * rater.agreed / rater.of:.0f} %{within}"
+    return f"{100 * rater.share:.0f} %{within}"
+
+
+def _mean(rate: LabelRate) -> str | None:
+    if rate.mean is None:
+        return None
+    return f"{rate.mean:.3g}" + ("" if rate.interval is None else " [{:.3g}, {:.3g}]".format(*rate.interval))
+
+
+def _rates(rates: Sequence[LabelRate]) -> Iterator[Block | None]:
+    """Yield the mean label of each rater, and the labels that are left out."""
+    if not any(rate.left_out or round(rate.effective, 1) != rate.labels for rate in rates):
+        return
+    names = ("rater", "what"), ("n", "effective n", "left out"), ("mean", "method")
+    columns = [
+        *(column(name) for name in names[0]),
+        *(column(name, kind="number") for name in names[1]),
+        *(column(name) for name in names[2]),
+    ]
+    rows = [
+        (
+            *(rate.by, rate.key, rate.labels, round(rate.effective, 1), sum(rate.left_out.values()) or None),
+            *(_mean(rate), rate.method),
+        )
+        for rate in rates
+    ]
+    left_out = sum((Counter(rate.left_out) for rate in rates), Counter[str]())
+    words = ", ".join(f"{name} {times:,}" for name, times in sorted(left_out.items()))
+    legend = "95 % by Wilson of labels that are 0 or 1, else by Student's t, for the effective n (Kish)"
+    yield table(
+        "Labels", columns, rows, f"left out, by how episodes were chosen: {words or 'none'}; {legend}."
+    )
 
 
 def _reasons(title: str, reasons: Mapping[str, int]) -> Block | None:

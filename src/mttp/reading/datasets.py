@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from mttp.errors import ConfigureError, MissingExtra
 from mttp.model.chat import Message, messages, new_messages, requests
+from mttp.model.draws import preferences
 from mttp.model.episodes import Episode
 from mttp.otlp.whole_files import replacing
 from mttp.reading.jsonable import jsonable, to_json
@@ -131,7 +132,7 @@ def training_dataset(
     recording = source if isinstance(source, Recording) else read(source)
     made = _Rows(recording, min_reward=min_reward, text=text)
     if format == "dpo":
-        has_preferences = any(one.kind == "preference" for one in recording.annotations)
+        has_preferences = bool(preferences(recording.annotations))
         pairs = pairs or ("preferences" if has_preferences else "groups")
         rows = made.preferences() if pairs == "preferences" else made.groups()
     else:
@@ -189,10 +190,9 @@ class _Rows:
     def preferences(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of dpo from the recorded preferences."""
         episodes = {episode.trace_id: episode for episode in self._recording}
-        for one in self._recording.annotations:
-            if one.kind == "preference":
-                for rejected in one.rejected:
-                    yield from self._pair(episodes.get(one.episode), episodes.get(rejected))
+        for one in preferences(self._recording.annotations):
+            for rejected in one.rejected:
+                yield from self._pair(episodes.get(one.episode), episodes.get(rejected))
 
     def groups(self) -> Iterator[Mapping[str, Any]]:
         """Yield the rows of dpo from the best and the worst episode of each group."""

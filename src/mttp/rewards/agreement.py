@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+
+import numpy as np
 
 __all__ = ["Agreement", "agreement"]
 
@@ -22,23 +23,39 @@ class Agreement:
     """The share of `pairs` that rewards order as people do; None without pairs."""
     pairs: int
     """The number of pairs of cases with different scores."""
+    agreed: int
+    """The number of these pairs that rewards order as people do."""
 
 
-def agreement(scored: Sequence[tuple[float, float]]) -> Agreement | None:
-    """Return the agreement of (reward, person's score) pairs, or None for fewer than two."""
+def agreement(
+    scored: Sequence[tuple[float, float]], weights: Sequence[float] | None = None
+) -> Agreement | None:
+    """
+    Return the agreement of (reward, person's score) pairs, or None for fewer than two.
+
+    With `weights`, a pair of cases counts in shares with the product of theirs.
+    """
     if len(scored) < 2:
         return None
-    signs = [(_sign(one[0] - two[0]), _sign(one[1] - two[1])) for one, two in combinations(scored, 2)]
-    untied = [ours == theirs for ours, theirs in signs if theirs]
-    by_reward = sum(1 for ours, _ in signs if ours)
-    scale = math.sqrt(by_reward * len(untied))
+    ours, theirs = np.array(scored, float).T
+    weight = np.ones(len(scored)) if weights is None else np.array(weights, float)
+    pairs, agreed, alike, both, by_reward, by_person = 0, 0, 0.0, 0.0, 0.0, 0.0
+    for place in range(len(scored) - 1):
+        reward = np.sign(ours[place] - ours[place + 1 :])
+        person = np.sign(theirs[place] - theirs[place + 1 :])
+        product = weight[place] * weight[place + 1 :]
+        pairs += int(np.count_nonzero(person))
+        is_alike = (person != 0) & (reward == person)
+        agreed += int(np.count_nonzero(is_alike))
+        alike += float(product[is_alike].sum())
+        both += float((product * reward * person).sum())
+        by_reward += float(product[reward != 0].sum())
+        by_person += float(product[person != 0].sum())
+    scale = math.sqrt(by_reward * by_person)
     return Agreement(
         cases=len(scored),
-        tau_b=sum(ours * theirs for ours, theirs in signs) / scale if scale else None,
-        accuracy=sum(untied) / len(untied) if untied else None,
-        pairs=len(untied),
+        tau_b=both / scale if scale else None,
+        accuracy=alike / by_person if by_person else None,
+        pairs=pairs,
+        agreed=agreed,
     )
-
-
-def _sign(difference: float) -> int:
-    return (difference > 0) - (difference < 0)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
+from typing import TypeAlias
 
 from mttp.model import raters
+from mttp.model.draws import Label, LabelRate, Weights, label_rate, labels, weights
 from mttp.model.episodes import Annotation, Episode
 from mttp.model.estimates import mean
 from mttp.model.results import RewardResult
@@ -20,10 +22,12 @@ from mttp.rewards.spec import RewardSpec
 __all__ = ["RaterAgreement", "ScoredEpisode", "Validation", "validate"]
 
 _VERDICTS = {
-    **dict.fromkeys(("success", "pass", "good", "correct", "right"), "pass"),
-    **dict.fromkeys(("failure", "fail", "bad", "incorrect", "wrong"), "fail"),
+    **dict.fromkeys(("success", "pass", "good", "correct", "right"), 1.0),
+    **dict.fromkeys(("failure", "fail", "bad", "incorrect", "wrong"), 0.0),
 }
-"""The verdict that an outcome or a label stands for."""
+"""The verdict that an outcome or a label stands for: 1 for pass, 0 for fail."""
+_Rater: TypeAlias = "tuple[str, str | None]"
+"""A kind of annotation, and who annotates."""
 _FEW = 2_000
 """The maximum number of episodes that are compared in pairs."""
 
@@ -58,17 +62,27 @@ class RaterAgreement:
     episodes: int
     """The number of episodes with both."""
     left_out: int
-    """The number of annotations of episodes without a valid reward or verdict."""
+    """The number of labels that count, but whose episodes have no valid reward or verdict."""
+    left_out_by_selection: Mapping[str, int]
+    """The number of other labels, which do not count, by how their episodes were chosen."""
     agreed: int
     """The number of equal verdicts; for rewards, of pairs of episodes in the same order."""
     of: int
     """The number of episodes; for rewards, of pairs of episodes that the rater scored differently."""
+    share: float | None
+    """The weighted share of `agreed` among `of`; None without any."""
+    effective: float
+    """The number of labels with equal weights that is as precise (Kish 1965)."""
     kappa: float | None
     """Cohen's kappa of verdicts; None if both have only one verdict, and for rewards."""
     tau_b: float | None
     """Kendall's tau-b of rewards; None if one side is constant, and for verdicts."""
     alpha: float | None
-    """Krippendorff's alpha, nominal for verdicts, interval for rewards; None if all values are equal."""
+    """
+    Krippendorff's alpha, nominal for verdicts, interval for rewards.
+
+    None if all values are equal, and for labels with different weights.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +109,8 @@ class Validation:
     """How many episodes had different results between repeats; None if each was scored once."""
     agreements: tuple[RaterAgreement, ...]
     """The agreement by kind of annotation and rater."""
+    rates: tuple[LabelRate, ...]
+    """The mean label by kind of annotation and rater, and how many labels are left out."""
     unread_labels: Mapping[str, int]
     """The number of labels that stand for no verdict, by label."""
 
@@ -109,22 +125,23 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
     Score recorded episodes, each `repeats` times, and compare the first result with their annotations.
 
     Scores are compared with rewards. Outcomes, labels for pass and fail, and scores that are all 0 or 1 are
-    compared with verdicts. A rater's last annotation of an episode counts.
+    compared with verdicts. A rater's last annotation of an episode counts. Of labels that say how their
+    episodes were chosen, those of random and of weighted episodes count; others are left out and counted.
     Raises SpecError when the spec's code can't be used, and MissingExtra without `mttp[agreement]`.
     """
     found = list(episodes)
     usable, lacking = scorable(found, spec)
     rounds = [scored_again(spec, usable) for _ in range(repeats)]
     scored: list[ScoredEpisode] = []
-    stated: list[Episode] = []
     for episode, *results in zip(usable, *rounds, strict=True):
         known = tuple(result for result in results if result is not None)
         if len(known) == repeats:
             scored.append(ScoredEpisode(trace_id=episode.trace_id, task=episode.task, results=known))
-            stated.append(episode)
     first = [one.result for one in scored]
+    by_episode = {one.trace_id: one.result for one in scored}
     valid = [result.value for result in first if result.status == "ok" and result.value is not None]
-    statements, unread = _statements(stated)
+    stated, unread = _labels(found)
+    weighed = {rater: weights(labelled) for rater, labelled in stated.items()}
     return Validation(
         episodes=tuple(scored),
         lacking=lacking,
@@ -137,30 +154,32 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
         instability=instability([one.results for one in scored]) if repeats > 1 else None,
         agreements=tuple(
             agreement
-            for (key, by), given in sorted(statements.items(), key=lambda one: (one[0][0], one[0][1] or ""))
-            for agreement in _agreements(key, by, given, first)
+            for rater, labelled in stated.items()
+            for agreement in _agreements(rater, labelled, weighed[rater], by_episode)
         ),
+        rates=tuple(label_rate(*rater, labelled, weighed[rater]) for rater, labelled in stated.items()),
         unread_labels=unread,
     )
 
 
-def _statements(
+def _labels(
     episodes: Sequence[Episode],
-) -> tuple[dict[tuple[str, str | None], dict[int, float | str]], Counter[str]]:
-    """Return each rater's annotations by index of the episode, and the labels that stand for no verdict."""
-    found: dict[tuple[str, str | None], dict[int, float | str]] = {}
+) -> tuple[dict[_Rater, dict[str, Label]], Counter[str]]:
+    """Return each rater's current labels by episode, and the labels that stand for no verdict."""
+    stated: dict[_Rater, list[tuple[Annotation, float | None]]] = {}
     unread: Counter[str] = Counter()
-    for place, episode in enumerate(episodes):
-        for one in sorted(episode.annotations, key=lambda annotation: annotation.order):
-            if one.on_step or one.kind not in ("score", "outcome", "label"):
-                continue
-            given = _score(one) if one.kind == "score" else _VERDICTS.get(str(one.value).strip().lower())
-            if given is not None:
-                by = (one.reward.grader if one.reward is not None else None) or one.by
-                found.setdefault((one.kind, by), {})[place] = given
-            elif one.kind == "label":
-                unread[str(one.value)] += 1
-    return found, unread
+    for one in (annotation for episode in episodes for annotation in episode.annotations):
+        if one.on_step or one.kind not in ("score", "outcome", "label"):
+            continue
+        value = _score(one) if one.kind == "score" else _VERDICTS.get(str(one.value).strip().lower())
+        if value is not None or one.kind == "score":
+            by = (one.reward.grader if one.reward is not None else None) or one.by
+            stated.setdefault((one.kind, by), []).append((one, value))
+        elif one.kind == "label":
+            unread[str(one.value)] += 1
+    in_order = sorted(stated.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+    current = {rater: labels(annotations) for rater, annotations in in_order}
+    return {rater: found for rater, found in current.items() if found}, unread
 
 
 def _score(annotation: Annotation) -> float | None:
@@ -169,59 +188,75 @@ def _score(annotation: Annotation) -> float | None:
 
 
 def _agreements(
-    key: str, by: str | None, given: Mapping[int, float | str], results: Sequence[RewardResult]
+    rater: _Rater, found: Mapping[str, Label], weighed: Weights, results: Mapping[str, RewardResult]
 ) -> Iterable[RaterAgreement]:
-    """Compare one rater's annotations with rewards, verdicts or both."""
-    valid = [place for place in given if results[place].status == "ok"]
-    decided = [place for place in valid if results[place].verdict is not None]
-    if key == "score" or not decided:
-        pairs = [(results[place].value, _number_of(given[place])) for place in valid]
-        yield _of_rewards(
-            key, by, len(given), [(reward, score) for reward, score in pairs if reward is not None]
-        )
-    if decided and {_number_of(one) for one in given.values()} <= {0.0, 1.0}:
-        words = [(str(results[place].verdict), _verdict_of(given[place])) for place in decided]
-        yield _of_verdicts(key, by, len(given), words)
-
-
-def _number_of(given: float | str) -> float:
-    return float(given == "pass") if isinstance(given, str) else given
-
-
-def _verdict_of(given: float | str) -> str:
-    return given if isinstance(given, str) else "pass" if given else "fail"
+    """Compare one rater's labels with rewards, verdicts or both."""
+    scored = [episode for episode in weighed.of if episode in results]
+    valid = [episode for episode in scored if results[episode].status == "ok"]
+    decided = [episode for episode in valid if results[episode].verdict is not None]
+    if rater[0] == "score" or not decided:
+        rewards = {episode: reward for episode in valid if (reward := results[episode].value) is not None}
+        pairs = [(reward, found[episode].value) for episode, reward in rewards.items()]
+        yield _of_rewards(rater, weighed, [*rewards], pairs)
+    if decided and {found[episode].value for episode in weighed.of} <= {0.0, 1.0}:
+        words = [
+            (str(results[episode].verdict), "pass" if found[episode].value else "fail") for episode in decided
+        ]
+        yield _of_verdicts(rater, weighed, decided, words)
 
 
 def _of_rewards(
-    key: str, by: str | None, stated: int, pairs: Sequence[tuple[float, float]]
+    rater: _Rater, weighed: Weights, episodes: Sequence[str], pairs: Sequence[tuple[float, float]]
 ) -> RaterAgreement:
     ours, theirs = [reward for reward, _ in pairs], [score for _, score in pairs]
-    found = agreement(pairs) if len(pairs) <= _FEW else None
+    weight = [weighed.of[episode] for episode in episodes]
+    is_weighted = _is_weighted(weight)
+    found = agreement(pairs, weight) if len(pairs) <= _FEW or is_weighted else None
+    tau_b = raters.tau_b(ours, theirs) if len(pairs) > 1 and not is_weighted else None
     return RaterAgreement(
-        key=key,
-        by=by,
+        key=rater[0],
+        by=rater[1],
         compared="reward",
         episodes=len(pairs),
-        left_out=stated - len(pairs),
-        agreed=round((found.accuracy or 0.0) * found.pairs) if found is not None else 0,
+        left_out=len(weighed.of) - len(pairs),
+        left_out_by_selection=weighed.left_out,
+        agreed=found.agreed if found is not None else 0,
         of=found.pairs if found is not None else 0,
+        share=found.accuracy if found is not None else None,
+        effective=_effective(weight),
         kappa=None,
-        tau_b=raters.tau_b(ours, theirs) if len(pairs) > 1 else None,
-        alpha=raters.alpha([ours, theirs], "interval"),
+        tau_b=found.tau_b if is_weighted and found is not None else tau_b,
+        alpha=None if is_weighted else raters.alpha([ours, theirs], "interval"),
     )
 
 
-def _of_verdicts(key: str, by: str | None, stated: int, pairs: Sequence[tuple[str, str]]) -> RaterAgreement:
+def _of_verdicts(
+    rater: _Rater, weighed: Weights, episodes: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> RaterAgreement:
     ours, theirs = [verdict for verdict, _ in pairs], [word for _, word in pairs]
+    weight = [weighed.of[episode] for episode in episodes]
+    agreed = [one == other for one, other in pairs]
     return RaterAgreement(
-        key=key,
-        by=by,
+        key=rater[0],
+        by=rater[1],
         compared="verdict",
         episodes=len(pairs),
-        left_out=stated - len(pairs),
-        agreed=sum(one == other for one, other in pairs),
+        left_out=len(weighed.of) - len(pairs),
+        left_out_by_selection=weighed.left_out,
+        agreed=sum(agreed),
         of=len(pairs),
-        kappa=raters.kappa(ours, theirs) if pairs else None,
+        share=sum(one for one, is_agreed in zip(weight, agreed, strict=True) if is_agreed) / sum(weight),
+        effective=_effective(weight),
+        kappa=raters.kappa(ours, theirs, weight if _is_weighted(weight) else None),
         tau_b=None,
-        alpha=raters.alpha([ours, theirs], "nominal"),
+        alpha=None if _is_weighted(weight) else raters.alpha([ours, theirs], "nominal"),
     )
+
+
+def _is_weighted(weight: Sequence[float]) -> bool:
+    return not all(isclose(one, weight[0]) for one in weight)
+
+
+def _effective(weight: Sequence[float]) -> float:
+    """Return Kish's effective number."""
+    return sum(weight) ** 2 / sum(one * one for one in weight) if weight else 0.0

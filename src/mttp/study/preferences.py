@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from mttp.errors import StudyError
+from mttp.model.draws import preferences
 from mttp.model.episodes import Episode
 from mttp.reading import Recording, read
 from mttp.reading.sources import Source
@@ -100,8 +101,8 @@ def _wins(recording: Recording, by: str) -> Mapping[tuple[str, str], int]:
     """How often each unit was preferred to each other."""
     episodes: dict[str, Episode] = {one.trace_id: one for one in recording.episodes}
     wins: Counter[tuple[str, str]] = Counter()
-    for one in recording.annotations:
-        if one.kind != "preference" or one.episode not in episodes:
+    for one in preferences(recording.annotations):
+        if one.episode not in episodes:
             continue
         winner = _BY[by](episodes[one.episode])
         for rejected in one.rejected:

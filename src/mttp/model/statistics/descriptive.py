@@ -130,7 +130,7 @@ def windows(values: NDArray[Any]) -> tuple[Window, Window] | None:
     return Window(size, first.count, first.mean), Window(size, last.count, last.mean)
 
 
-def share_interval(count: int, of: int) -> tuple[float, float] | None:
+def share_interval(count: float, of: float) -> tuple[float, float] | None:
     """Return the 95 % Wilson interval of a share; None for n = 0."""
     if not of:
         return None
