@@ -6,12 +6,14 @@ import type { Overview, Query } from "./data";
 import { h, link, replace } from "./dom";
 import { episodePage, showStep, type Neighbours } from "./episode";
 import { groupPage, groupsOf, moveCompletion, nextGroup } from "./group";
+import { KEYS as LABEL_KEYS, labels } from "./labels";
 import { overviewPage } from "./overview";
 import { comparePage } from "./sidebyside";
 import { source } from "./source";
 import { emptyQuery, episodeAddress, listAddress, PAGE_ROWS, read } from "./state";
 
 const data = source();
+const labelled = labels();
 const picked = new Set<string>();
 let query: Query = emptyQuery();
 /** Trace ids of the list that an episode was opened from, for its neighbours. */
@@ -29,6 +31,7 @@ const help = h("dialog", { "aria-label": "Keys" },
     ["o", "overview"], ["e", "episodes"], ["/", "search episodes"], ["j, ↓", "next row or episode"], ["k, ↑", "previous row or episode"],
     ["n, p", "next and previous group, on the page of a group; ← → move over its completions"],
     ["Enter", "open the marked episode"], ["Esc", "back to the list"], ["→ ←", "move over tokens, once they have the focus"], ["?", "this list"],
+    ...(labelled ? LABEL_KEYS : []),
   ].map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key ?? "")), h("dd", {}, text ?? "")))),
   h("form", { method: "dialog" }, h("button", {}, "Close")));
 
@@ -37,7 +40,7 @@ function header(): HTMLElement {
   list.addEventListener("click", (event) => { event.preventDefault(); location.hash = listAddress(query); });
   return h("header", {},
     h("a", { class: "skip", href: "#main", click: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to contents"),
-    h("nav", { "aria-label": "Pages" }, link("#/overview", "Overview"), " ", list),
+    h("nav", { "aria-label": "Pages" }, link("#/overview", "Overview"), " ", list, labelled ? link("#/labels", "Labels") : null),
     data.live ? h("span", { class: "live", role: "status" }, "live") : null,
     h("span", { class: "right" },
       h("button", { type: "button", click: () => help.showModal(), "aria-label": "Keys" }, "?"), " ",
@@ -63,6 +66,7 @@ async function draw(again = false): Promise<void> {
     if (turn !== drawing) return;
     const marked = again ? main.querySelector<HTMLElement>("tr.marked")?.dataset.episode : undefined;
     replace(main, page);
+    if (!again) labelled?.show(place);
     page.querySelectorAll("details").forEach((one, index) => { if (opened[index]) one.open = true; });
     if (marked) page.querySelector(`tr[data-episode="${CSS.escape(marked)}"]`)?.classList.add("marked");
     document.title = `${page.querySelector("h1")?.textContent ?? "mttp"} - mttp`;
@@ -95,13 +99,14 @@ async function pageOf(place: ReturnType<typeof read>): Promise<[HTMLElement, ((p
     grouped = { groups: groupsOf(await data.overview()), members: found.members };
     return [found.page];
   }
+  if (place.page === "labels" && labelled) return [await labelled.page()];
   if (place.page === "compare") {
     const [one, other] = await Promise.all(place.ids.map(named));
     return [comparePage(await data.episode(one!), await data.episode(other!))];
   }
   const overview: Overview = await data.overview();
   return [overviewPage(overview), (page) => {
-    const section = place.section ? page.querySelector<HTMLElement>(`#section-${CSS.escape(place.section)}`) : null;
+    const section = place.page === "overview" && place.section ? page.querySelector<HTMLElement>(`#section-${CSS.escape(place.section)}`) : null;
     section?.scrollIntoView();
     section?.focus({ preventScroll: true });
   }];
@@ -132,6 +137,8 @@ addEventListener("keydown", (event) => {
     Escape: () => { if (!onList) location.hash = listAddress(query); },
   };
   const marked = main.querySelector<HTMLElement>("tr.marked[data-episode]");
+  if (labelled?.key(event.key)) event.preventDefault();
+  if (event.defaultPrevented) return;
   if (step && onList) move(main, step);
   else if (place.page === "group" && ["n", "p", "j", "k"].includes(event.key)) {
     const next = nextGroup(grouped.groups, grouped.members, event.key === "n" || event.key === "j" ? 1 : -1);
@@ -148,7 +155,7 @@ addEventListener("keydown", (event) => {
 });
 
 const app = document.getElementById("app");
-if (app) replace(app, header(), main, help);
+if (app) replace(app, header(), main, labelled?.bar, help);
 void draw();
 if (data.live) data.watch(refreshSoon);
 

@@ -7,7 +7,8 @@ export type Place =
   | { page: "episodes"; query: Query }
   | { page: "episode"; id: string; step: number | null }
   | { page: "group"; member: string }
-  | { page: "compare"; ids: [string, string] };
+  | { page: "compare"; ids: [string, string] }
+  | { page: "labels" };
 
 export const PAGE_ROWS = 100;
 const OPERATORS: Filter["operator"][] = ["!=", "<=", ">=", "=", "<", ">", "~"];
@@ -25,6 +26,7 @@ export function read(hash: string): Place {
   }
   if (page === "group" && first) return { page, member: first };
   if (page === "compare" && first && second) return { page, ids: [first, second] };
+  if (page === "labels") return { page };
   return { page: "overview", section: page === "overview" ? (first ?? "") : "" };
 }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -24,7 +26,7 @@ from mttp.semconv import SCHEMA_URL
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 
-__all__ = ["Format", "Refuse", "Write", "beside", "late_facts", "write_whole", "writer"]
+__all__ = ["Format", "LateFactsFile", "Refuse", "Write", "beside", "late_facts", "write_whole", "writer"]
 
 Write: TypeAlias = Callable[[Path, Iterable[SpanRecord]], int]
 """Writes spans to a file and returns their number."""
@@ -143,6 +145,45 @@ def write_whole(target: Path, records: Sequence[SpanRecord]) -> None:
         target.touch(exist_ok=False)  # of two processes only one gets the name
 
 
+class LateFactsFile:
+    """
+    A new file beside a recording to which late facts are appended, each on the disk at once.
+
+    It is made with the first of them. Raises ConfigureError if `recording` can't have one.
+    """
+
+    def __init__(self, recording: Path) -> None:
+        if beside(recording).suffix == ".parquet":
+            raise ConfigureError(f"{recording}: nothing can be appended to Parquet; give its directory")
+        self._recording = recording
+        self.path: Path | None = None
+        """The file; None before the first late fact."""
+
+    def add(self, annotation: Annotation, known: labels.KnownIds) -> SpanRecord:
+        """Append an annotation; return its span."""
+        (record,) = late_facts([annotation], known)
+        while self.path is None:
+            with suppress(FileExistsError):  # of two viewers only one gets the name
+                target = beside(self._recording)
+                target.touch(exist_ok=False)
+                self.path = target
+        line = b"".join(encode_records([record]))
+        with self.path.open("ab") as file:
+            file.write(_compressed(line, self.path))
+            file.flush()
+            os.fsync(file.fileno())
+        return record
+
+
+def _compressed(line: bytes, path: Path) -> bytes:
+    """Return a line as a part of a file with that suffix."""
+    if path.suffix == ".gz":
+        return gzip.compress(line)
+    if path.suffix == ".zst":
+        return cast("bytes", _zstandard(path).compress(line))
+    return line
+
+
 def _private(path: Path, opener: Callable[[Path], IO[bytes]]) -> IO[bytes]:
     """Open a new file of messages that only its owner can read, like those of the transports."""
     path.chmod(0o600)
@@ -150,15 +191,23 @@ def _private(path: Path, opener: Callable[[Path], IO[bytes]]) -> IO[bytes]:
 
 
 def _open_zstd(path: Path) -> Any:
+    return _zstandard(path).open(path, "wb")
+
+
+def _zstandard(path: Path) -> Any:
     try:
         import zstandard
     except ImportError as error:
         raise MissingExtra(package="zstandard", extra="zstd", purpose=f"writing {path}") from error
-    return zstandard.open(path, "wb")
+    return zstandard
 
 
 def late_facts(annotations: Sequence[Annotation], known: labels.KnownIds) -> Iterator[SpanRecord]:
-    """Yield a span for each annotation, in the run of its episode; later rows have higher revisions."""
+    """
+    Yield a span for each annotation, in the run of its episode.
+
+    Those without a revision get one; later rows have higher ones.
+    """
     scopes: dict[str, Scope] = {}
     now = time.time_ns()
     for position, annotation in enumerate(annotations):
@@ -174,7 +223,7 @@ def late_facts(annotations: Sequence[Annotation], known: labels.KnownIds) -> Ite
             name=names.ANNOTATE,
             start_time=now + position,
             end_time=now + position,
-            attributes=codec.encode(replace(annotation, revision=now + position), []),
+            attributes=codec.encode(replace(annotation, revision=annotation.revision or now + position), []),
             links=[Link(annotation.episode, place, {})] if place else (),
             scope=scope,
         )

@@ -6,14 +6,22 @@ import os
 import secrets
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mttp.cli.files import LateFactsFile
 from mttp.cli.interrupts import until_interrupted
 from mttp.cli.output import Json, Sources, print_json, say
-from mttp.pages.words import visible
+from mttp.errors import ConfigureError
+from mttp.pages.words import count, visible
+
+if TYPE_CHECKING:
+    from mttp.viewing.live import LivePages
+    from mttp.workflows.labeling import Labeling
 
 __all__ = ["view"]
 
@@ -43,6 +51,20 @@ def view(
             "--tokenizer", metavar="FILE", help="tokenizer.json, or its directory: shows the texts of tokens."
         ),
     ] = None,
+    annotate: Annotated[
+        str | None,
+        typer.Option("--annotate", metavar="NAME", help="Label episodes by keys, as this person."),
+    ] = None,
+    random_share: Annotated[
+        float,
+        typer.Option(
+            "--random-share",
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="Share of random episodes in the queue of --annotate.",
+        ),
+    ] = 0.25,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     json: Json = False,
 ) -> None:
@@ -54,11 +76,16 @@ def view(
     and opened. Pages are read-only, and served on this machine only, unless --host names another address;
     then the printed address holds a token. With --json, prints one object with the address. Ctrl-C ends it.
 
+    With --annotate, pages take scores, notes and preferences by keys, and write them as late facts into a new
+    file beside the recording. A queue gives episodes of both tails of reward, those on which graders and
+    people disagree, and random ones; each label keeps how its episode was chosen, and with what probability.
+
     \b
     Examples:
       mttp view runs/
       mttp view runs/new.jsonl --baseline runs/old.jsonl --open
       mttp view runs/ --host 0.0.0.0 --port 9000
+      mttp view runs/ --annotate ada@example.com
 
     \b
     Exit codes:
@@ -74,9 +101,13 @@ def view(
 
         pieces = None if tokenizer is None else load_tokenizer(tokenizer)
         token = None if is_loopback(host) else secrets.token_urlsafe(16)
-        with closing(LivePages(paths, baseline=baseline, pieces=pieces)) as pages:
+        target = None if annotate is None else _label_file(paths)
+        with closing(
+            LivePages(paths, baseline=baseline, pieces=pieces, keep_annotations=target is not None)
+        ) as pages:
+            labels = _labeling(pages, target, annotate or "", random_share)
             pages.start()
-            with closing(serve(pages, host, port, token=token)) as server:
+            with closing(serve(pages, host, port, token=token, labels=labels)) as server:
                 _announce(host, server.port, token, browser=browser, json=json)
                 try:
                     with until_interrupted():
@@ -86,9 +117,27 @@ def view(
     if watchdog.is_alive():
         watchdog.cancel()
         watchdog.join()
+    if labels is not None and target is not None and target.path is not None:
+        say(visible(f"wrote {count(labels.count, 'label')} to {target.path}"), error=json)
     if threading.active_count() > 1:  # the interpreter would wait for a thread that can't be broken off
         sys.stdout.flush()
         os._exit(0)
+
+
+def _label_file(paths: Sequence[str]) -> LateFactsFile:
+    if len(paths) != 1:
+        raise ConfigureError(
+            f"--annotate writes beside one recording, and {len(paths)} are given; give a file or a directory"
+        )
+    return LateFactsFile(Path(paths[0]))
+
+
+def _labeling(
+    pages: LivePages, target: LateFactsFile | None, by: str, random_share: float
+) -> Labeling | None:
+    from mttp.workflows.labeling import Labeling
+
+    return None if target is None else Labeling(pages, target.add, by=by, random_share=random_share)
 
 
 def _announce(host: str, port: int, token: str | None, *, browser: bool, json: bool) -> None:

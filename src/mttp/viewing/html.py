@@ -36,11 +36,12 @@ def report_html(title: str, data: str) -> str:
     )
 
 
-def view_html(title: str) -> str:
-    """A page that asks its server for data."""
+def view_html(title: str, label_token: str = "") -> str:
+    """A page that asks its server for data; with a token, it may also send labels."""
+    labels = f'\n<meta name="mttp-labels" content="{escape(label_token)}">' if label_token else ""
     return _page(
         title,
-        '<link rel="stylesheet" href="app.css">\n<meta name="mttp-view" content="api/">',
+        f'<link rel="stylesheet" href="app.css">\n<meta name="mttp-view" content="api/">{labels}',
         '<script src="app.js"></script>',
     )
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mttp.codec import annotations as annotation_codec
 from mttp.codec import runs as run_codec
 from mttp.codec import summary_fields
-from mttp.codec.kinds import is_run
+from mttp.codec.kinds import is_annotation, is_run
 from mttp.errors import ReadError
 from mttp.model.counting import training_runs
-from mttp.model.episodes import Run
+from mttp.model.episodes import Annotation, Run
 from mttp.model.spans import SpanRecord
 from mttp.otlp.recording_files import is_parquet
 from mttp.otlp.streams import FilePart
@@ -51,8 +52,10 @@ class EpisodeIndex:
     One thread calls `refresh`; others may query at the same time. `close` removes the database.
     """
 
-    def __init__(self, sources: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str], *, annotations: bool = False) -> None:
         self.sources = [*sources]
+        self.annotations: dict[str, Annotation] | None = {} if annotations else None
+        """Annotations by their trace ids, without components of scores; None unless they are wanted."""
         self._directory = tempfile.TemporaryDirectory(prefix="mttp-view-")
         self._connection = require_duckdb().connect(f"{self._directory.name}/episodes.duckdb")
         self._lock = threading.Lock()
@@ -211,6 +214,8 @@ class EpisodeIndex:
             self._growing.add(arrived.spans)
         for one in arrived.spans:
             self._counted.add(one)
+            if self.annotations is not None and is_annotation(one):
+                self.annotations[one.trace_id] = annotation_codec.decode(one)
             if is_run(one):
                 self._runs.setdefault(one.trace_id, {}).setdefault(one.span_id, one)
             for trace_id in self._late.about(one):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from mttp.errors import MttpError, ReadError
-from mttp.model.episodes import Group
+from mttp.model.episodes import Annotation, Group
 from mttp.model.version import __version__
 from mttp.study import Comparison, compare
 from mttp.tables import Database
 from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diagnosed
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import Figures, figures
-from mttp.viewing.index import EpisodeIndex
+from mttp.viewing.index import EpisodeIndex, Snapshot
 from mttp.viewing.overview import Contents, sections, with_problems
 from mttp.viewing.queries import episode_rows
 from mttp.viewing.rows import EpisodeColumn, columns, views
@@ -40,15 +41,21 @@ class LivePages:
     """
     Follows recordings on a thread, and answers what pages ask.
 
-    `baseline` is a recording to compare with, `pieces` returns the texts of token ids.
+    `baseline` is a recording to compare with, `pieces` returns the texts of token ids, and `keep_annotations`
+    says whether `annotations` has any.
     """
 
     def __init__(
-        self, sources: Sequence[str], *, baseline: Sequence[str] | None = None, pieces: Pieces | None = None
+        self,
+        sources: Sequence[str],
+        *,
+        baseline: Sequence[str] | None = None,
+        pieces: Pieces | None = None,
+        keep_annotations: bool = False,
     ) -> None:
         self._baseline = baseline
         self._baseline_figures = None if baseline is None else _figures_of(baseline)
-        self._index = EpisodeIndex(sources)
+        self._index = EpisodeIndex(sources, annotations=keep_annotations)
         self._pieces = pieces
         self._lock = threading.Lock()
         self._overview: dict[str, Any] | None = None
@@ -97,6 +104,15 @@ class LivePages:
     def version(self) -> int:
         """Raised with each change."""
         return self._index.version
+
+    @property
+    def annotations(self) -> dict[str, Annotation]:
+        """The annotations that were read so far, by their trace ids."""
+        return {**(self._index.annotations or {})}
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Give one state of the table `episodes`."""
+        return self._index.snapshot()
 
     def __len__(self) -> int:
         return len(self._index)

@@ -26,6 +26,8 @@ try:
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import Route
+
+    from mttp.viewing.labels import LabelQueue, label_routes
 except ImportError as error:
     raise MissingExtra(package="starlette and uvicorn", extra="view", purpose="mttp view") from error
 
@@ -62,16 +64,20 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def serve(pages: LivePages, host: str, port: int, *, token: str | None = None) -> AppServer:
+def serve(
+    pages: LivePages, host: str, port: int, *, token: str | None = None, labels: LabelQueue | None = None
+) -> AppServer:
     """
     Serve the pages; with a `token`, to those who open `/?token=TOKEN` once.
 
+    With `labels`, pages may add to them.
     Raises TransportError if the port can't be listened on.
     """
-    return AppServer(_app(pages, host, token), host, port, name="mttp-view-server", on_close=pages.stop)
+    app = _app(pages, host, token, labels)
+    return AppServer(app, host, port, name="mttp-view-server", on_close=pages.stop)
 
 
-def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
+def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | None) -> Starlette:
     summing_up, searching, reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
 
     async def newest_overview() -> dict[str, Any]:
@@ -103,7 +109,8 @@ def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
         return _json({"version": await _next_version(pages, request.query_params.get("after", ""))})
 
     async def page(_: Request) -> Response:
-        return Response(view_html("mttp"), media_type="text/html", headers=_HEADERS)
+        text = view_html("mttp", "" if labels is None else labels.token)
+        return Response(text, media_type="text/html", headers=_HEADERS)
 
     async def script(_: Request) -> Response:
         return Response(asset("app.js"), media_type="text/javascript", headers=_HEADERS)
@@ -123,6 +130,8 @@ def _app(pages: LivePages, host: str, token: str | None) -> Starlette:
         Route("/api/episodes/{trace_id}", guarded(episode)),
         Route("/api/version", guarded(version)),
     ]
+    if labels is not None:
+        routes += label_routes(labels, guarded, _query, _json)
     return Starlette(routes=routes)
 
 
