@@ -79,14 +79,15 @@ export class Labels {
     const columns: Column[] = [
       ["by", "person", "text"], ["env", "environment", "text"], ["labels", "n", "number"], ["effective", "effective n", "number"],
       ["left_out", "left out", "text"], ["mean", "mean score", "text"], ["accuracy", "pairs ordered alike", "share"],
-      ["tau_b", "tau-b", "number"], ["method", "method", "text"],
+      ["tau_b", "tau-b", "number"],
     ].map(([key, label, kind]) => ({ key, label, kind, help: "" }) as Column);
     const rows = said.labels.map((one): Cell[] => [
       one.by, one.env, one.labels, Number(one.effective.toFixed(1)),
       Object.entries(one.left_out).map(([how, times]) => `${how} ${times}`).join(", "),
       one.mean === null ? "" : number(one.mean) + (one.interval ? ` [${one.interval.map(number).join(", ")}]` : ""),
-      one.agreement?.accuracy ?? null, one.agreement?.tau_b ?? null, one.method,
+      one.agreement?.accuracy ?? null, one.agreement?.tau_b ?? null,
     ]);
+    const methods = [...new Set(said.labels.map((one) => one.method))].join("; ");
     const differing = [["episode", "episode", "episode"], ["reward", "reward", "number"], ["score", "people's mean score", "number"]]
       .map(([key, label, kind]) => ({ key, label, kind, help: "" }) as Column);
     const table = (title: string, of: Column[], cells: Cell[][], note: string): HTMLElement =>
@@ -95,7 +96,7 @@ export class Labels {
       h("h1", {}, "Labels"),
       h("p", { class: "note" }, `You label as ${said.by}. ${share} of the queue is random; the rest is of both tails of reward, and of episodes on which graders and people disagree. `,
         h("button", { type: "button", click: () => this.key("q") }, h("kbd", {}, "q"), " next episode")),
-      rows.length ? table("Scores of people", columns, rows, "Means are estimates for all episodes that could be drawn, with 95 % intervals; agreement with the reward is weighted alike.")
+      rows.length ? table("Scores of people", columns, rows, `Means with 95 % intervals, and agreement with the reward, of ${methods}.`)
         : h("p", { class: "message" }, "No person has scored an episode."),
       said.disagreements.length ? table("Graders and people disagree", differing, said.disagreements.map((one) => [one.episode, one.reward, one.score]), "Their ranks among the scored episodes of the environment differ by more than a quarter.") : null);
   }
@@ -123,11 +124,11 @@ export class Labels {
 
   private async undo(): Promise<string> {
     const found = await this.ask<Current>("undo", {});
-    return `Undone: ${String(found.episode).slice(0, 8)} has ${this.words(found)}`;
+    return `Undone; ${String(found.episode).slice(0, 8)}: ${this.words(found)}`;
   }
 
   private words(found: Current): string {
-    const why = this.drawn?.episode === this.current && this.current ? `drawn: ${this.drawn.selection}; ` : "";
+    const why = this.current && this.drawn?.episode === (found.episode ?? this.current) ? `drawn: ${this.drawn.selection}; ` : "";
     const known = [
       found.score === null ? "no score" : `score ${found.score}`,
       found.best ? "best of its group" : "",

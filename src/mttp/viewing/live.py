@@ -110,6 +110,11 @@ class LivePages:
         """The annotations that were read so far, by their trace ids."""
         return {**(self._index.annotations or {})}
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all that was there at first is read."""
+        return self._index.is_read
+
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Give one state of the table `episodes`."""
         return self._index.snapshot()

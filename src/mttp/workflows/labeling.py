@@ -138,7 +138,13 @@ class Labeling:
     # The queue.
 
     def next(self, skipped: Collection[str] = ()) -> dict[str, Any]:
-        """Return the next episode of the queue with the key of its draw; None where all are drawn."""
+        """
+        Return the next episode of the queue with the key of its draw; None where all are drawn.
+
+        Raises ConfigureError while the recording is read for the first time: not all candidates are known.
+        """
+        if not self._pages.is_read:
+            raise ConfigureError("the recording is still being read; ask for the next episode a little later")
         with self._lock:
             draw = self._drawn(skipped)
             if draw is None:
