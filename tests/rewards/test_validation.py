@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 from rewards.factories import component, spec
 
 import mttp
+from mttp.model import Annotation
 from mttp.rewards.validation import validate
 
 ANSWERS = "11110000"
@@ -163,3 +165,76 @@ def test_a_missing_library_says_what_to_install(monkeypatch, package):
 
     with pytest.raises(mttp.errors.MissingExtra, match=r"pip install 'mttp\[agreement\]'"):
         validate(recorded("10", label=["good", "bad"], score=[1.0, 2.0]), paying())
+
+
+def labelled(*labels):
+    """Episodes of which ada scored some, each with a score, and how and how likely it was chosen."""
+    answers = "".join(answer for answer, *_ in labels)
+    episodes = recorded(answers)
+    found = []
+    for place, (episode, (_, score, selection, probability)) in enumerate(zip(episodes, labels, strict=True)):
+        annotation = Annotation(
+            kind="score",
+            key="score",
+            value=score,
+            by="ada",
+            episode=episode.trace_id,
+            revision=place,
+            selection=selection,
+            selection_probability=probability,
+            candidates=None if probability is None else 100 - place,
+        )
+        found.append(replace(episode, annotations=(annotation,)))
+    return found
+
+
+def test_labels_of_drawn_episodes_are_weighted():
+    """
+    A label of an unlikely draw stands for more episodes; the number of those that are left out is given.
+    """
+    given = [
+        *(("1", 1.0, "tail", 0.1) for _ in range(4)),
+        *(("0", 1.0, "random", 0.0025) for _ in range(2)),
+        ("0", 0.0, "random", 0.0025),
+        *(("1", 0.0, "hand", None) for _ in range(3)),
+        ("1", 0.0, None, None),
+    ]
+    found = validate(labelled(*given), paying())
+    rewards, verdicts = found.agreements
+    (rate,) = found.rates
+
+    left_out = {"hand": 3, "unknown": 1}
+    assert left_out == rate.left_out == rewards.left_out_by_selection == verdicts.left_out_by_selection
+    assert (7, 7, 5, 7) == (rate.labels, verdicts.episodes, verdicts.agreed, verdicts.of)
+    assert 0.3 < verdicts.share < 0.45  # unweighted it is 0.71
+    assert 0.6 < rate.mean < 0.75
+    assert rate.effective < 4
+    assert (None, None, True) == (verdicts.alpha, rewards.alpha, rewards.tau_b is not None)
+
+
+def test_labels_of_tails_alone_are_left_out():
+    """
+    No rate and no agreement is given for them.
+    """
+    found = validate(labelled(*[("1", 1.0, "tail", None), ("0", 0.0, "tail", None)]), paying())
+    (rate,) = found.rates
+
+    assert (0, {"tail": 2}, None) == (rate.labels, rate.left_out, rate.mean)
+    assert [(0, 0, None, {"tail": 2})] == [
+        (one.episodes, one.left_out, one.share, one.left_out_by_selection) for one in found.agreements
+    ]
+
+
+def test_a_score_without_a_value_withdraws_the_one_before():
+    """
+    By its grader, for its episode.
+    """
+    with mttp.configure(transport="memory://") as session:
+        for answer in "10":
+            with mttp.episode(inputs={"answer": answer}) as episode:
+                pass
+            mttp.score(episode, 1.0, grader="ada", grader_kind="human")
+        mttp.score(episode, None, grader="ada", grader_kind="human")
+    found = validate(mttp.read(session).episodes, paying())
+
+    assert [1, 1] == [one.episodes for one in found.agreements]

@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from polling import eventually
 from viewing.recorded import HOSTILE, pieces, poles, record
 
 import mttp
+from mttp.cli.files import LateFactsFile
 from mttp.viewing import report
 from mttp.viewing.live import LivePages
 from mttp.viewing.server import serve
+from mttp.workflows.labeling import Labeling
 
 pytestmark = pytest.mark.browser
 ARGUMENTS = [
@@ -589,3 +592,65 @@ def test_the_report_is_the_front_end_that_is_in_the_package(folder: Path) -> Non
     assert 2 == text.count("</script>")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert not re.search(r"https?://(?!www\.w3\.org/)", text.replace(data, "").partition("<script")[0])
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_episodes_are_labelled_by_keys(browser: Browser, tmp_path: Path, width: int, scheme: str) -> None:
+    """
+    A queue, scores, a note, the best of a group, and an undo; hostile notes are text.
+    """
+    runs = tmp_path / "runs"
+    record(f"{runs}/run.jsonl", groups=3)
+    pages = LivePages([str(runs)], keep_annotations=True)
+    pages.start()
+    labels = Labeling(pages, LateFactsFile(runs).add, by="ada", seed=2)
+    server = serve(pages, "127.0.0.1", 0, labels=labels)
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    found = Opened(context, f"http://127.0.0.1:{server.port}/")
+    page, status = found.page, found.page.locator(".labels [role=status]")
+    eventually(lambda: pages.is_read)
+    expect(page.locator(".labels")).to_be_hidden()
+
+    page.keyboard.press("q")
+    expect(status).to_contain_text("no score")
+    page.keyboard.press("4")
+    expect(status).to_contain_text("score 0.75")
+    page.keyboard.press("2")
+    expect(status).to_contain_text("score 0.25")
+    page.keyboard.press("u")
+    expect(status).to_contain_text("Undone")
+    expect(status).to_contain_text("score 0.75")
+    page.keyboard.press("c")
+    page.keyboard.insert_text(f"q1 {HOSTILE}")
+    page.keyboard.press("Control+Enter")
+    expect(status).to_contain_text("note “q1 </script>")
+    page.keyboard.press("c")
+    page.keyboard.press("Escape")
+    expect(page.locator(".labels textarea")).to_be_hidden()
+
+    member = page.url.rpartition("/")[2]
+    found.go(f"#/group/{member}")
+    page.locator("article.completion").nth(1).focus()
+    page.keyboard.press("b")
+    expect(status).to_contain_text("best of its group")
+    found.go(f"#/episode/{member}")
+    expect(page.get_by_text(re.compile("^comment q1|^comment: q1|q1 </script>")).first).to_be_visible(
+        timeout=20_000
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [] == Axe().run(page).response["violations"]
+
+    found.go("#/labels")
+    expect(page.get_by_role("heading", name="Scores of people")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert [] == Axe().run(page).response["violations"]
+    assert "owned" != page.title()
+    context.close()
+    server.close()
+    pages.close()
+
+    annotations = mttp.read(str(runs)).annotations
+    assert ["score", "score", "score", "comment", "preference"] == [one.kind for one in annotations]
+    assert {"ada"} == {one.by for one in annotations}
+    assert [] == found.wrong

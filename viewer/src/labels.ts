@@ -96,6 +96,7 @@ export class Labels {
       h("h1", {}, "Labels"),
       h("p", { class: "note" }, `You label as ${said.by}. ${share} of the queue is random; the rest is of both tails of reward, and of episodes on which graders and people disagree. `,
         h("button", { type: "button", click: () => this.key("q") }, h("kbd", {}, "q"), " next episode")),
+      h("h2", { class: "hidden" }, "What the labels say"),
       rows.length ? table("Scores of people", columns, rows, `Means with 95 % intervals, and agreement with the reward, of ${methods}.`)
         : h("p", { class: "message" }, "No person has scored an episode."),
       said.disagreements.length ? table("Graders and people disagree", differing, said.disagreements.map((one) => [one.episode, one.reward, one.score]), "Their ranks among the scored episodes of the environment differ by more than a quarter.") : null);
