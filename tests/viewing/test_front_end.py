@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from polling import eventually
+from polling import SECONDS, eventually
 from viewing.recorded import HOSTILE, pieces, poles, record
 
 import mttp
@@ -608,23 +608,23 @@ def test_episodes_are_labelled_by_keys(browser: Browser, tmp_path: Path, width: 
     server = serve(pages, "127.0.0.1", 0, labels=labels)
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     found = Opened(context, f"http://127.0.0.1:{server.port}/")
-    page, status = found.page, found.page.locator(".labels [role=status]")
+    page, status, patience = found.page, found.page.locator(".labels [role=status]"), 1000 * SECONDS
     eventually(lambda: pages.is_read)
     expect(page.locator(".labels")).to_be_hidden()
 
     page.keyboard.press("q")
-    expect(status).to_contain_text("no score")
+    expect(status).to_contain_text("no score", timeout=patience)
     page.keyboard.press("4")
-    expect(status).to_contain_text("score 0.75")
+    expect(status).to_contain_text("score 0.75", timeout=patience)
     page.keyboard.press("2")
-    expect(status).to_contain_text("score 0.25")
+    expect(status).to_contain_text("score 0.25", timeout=patience)
     page.keyboard.press("u")
-    expect(status).to_contain_text("Undone")
-    expect(status).to_contain_text("score 0.75")
+    expect(status).to_contain_text("Undone", timeout=patience)
+    expect(status).to_contain_text("score 0.75", timeout=patience)
     page.keyboard.press("c")
     page.keyboard.insert_text(f"q1 {HOSTILE}")
     page.keyboard.press("Control+Enter")
-    expect(status).to_contain_text("note “q1 </script>")
+    expect(status).to_contain_text("note “q1 </script>", timeout=patience)
     page.keyboard.press("c")
     page.keyboard.press("Escape")
     expect(page.locator(".labels textarea")).to_be_hidden()
@@ -633,16 +633,16 @@ def test_episodes_are_labelled_by_keys(browser: Browser, tmp_path: Path, width: 
     found.go(f"#/group/{member}")
     page.locator("article.completion").nth(1).focus()
     page.keyboard.press("b")
-    expect(status).to_contain_text("best of its group")
+    expect(status).to_contain_text("best of its group", timeout=patience)
     found.go(f"#/episode/{member}")
     expect(page.get_by_text(re.compile("^comment q1|^comment: q1|q1 </script>")).first).to_be_visible(
-        timeout=20_000
+        timeout=patience
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert [] == Axe().run(page).response["violations"]
+    assert [] == Axe().run(page, ".labels").response["violations"]
 
     found.go("#/labels")
-    expect(page.get_by_role("heading", name="Scores of people")).to_be_visible()
+    expect(page.get_by_role("heading", name="Scores of people")).to_be_visible(timeout=patience)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [] == Axe().run(page).response["violations"]
     assert "owned" != page.title()
