@@ -30,6 +30,7 @@ interface Said {
 export class Labels {
   private current = "";
   private drawn: Drawn | null = null;
+  private turn = 0;
   private skipped: string[] = [];
   private status = h("span", { role: "status" });
   private note = h("textarea", { rows: 3, maxlength: LONGEST_NOTE, "aria-label": "Note" });
@@ -155,10 +156,12 @@ export class Labels {
     void this.label({ note });
   }
 
-  /** Shows what an action says, or why it failed. */
+  /** Shows what the newest action says, or why one failed. */
   private async tell(action: () => Promise<string>): Promise<void> {
+    const turn = ++this.turn;
     try {
       const words = await action();
+      if (turn !== this.turn) return;
       this.status.className = "";
       if (words) replace(this.status, words);
     } catch (error) {
