@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -203,3 +204,34 @@ def test_view_ends_during_a_search(number: signal.Signals) -> None:
         asking.join(SECONDS)
 
     assert (0, "") == (program.returncode, complaints)
+
+
+def test_view_with_labels_names_its_file_at_the_end() -> None:
+    """
+    One recording is needed, beside which they are written.
+    """
+    Path("runs").mkdir()
+    record("runs/a.jsonl", [1.0])
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with start("view", "runs", "--port", "0", "--annotate", "ada", "--json") as program:
+        assert program.stdout is not None
+        address = json.loads("".join(program.stdout.readline() for _ in range(3)))["address"]
+        with opener.open(address, timeout=SECONDS) as answer:
+            token = answer.read().decode().partition('name="mttp-labels" content="')[2].partition('"')[0]
+        headers = {"Content-Type": "application/json", "X-Mttp-Token": token}
+        body = json.dumps({"episode": mttp.read("runs").episodes[0].trace_id, "score": 1}).encode()
+        until, status = time.monotonic() + SECONDS, 0
+        while status != 200 and time.monotonic() < until:
+            with suppress(urllib.error.HTTPError):  # while the file is read
+                asked = urllib.request.Request(f"{address}api/labels", body, headers)
+                with opener.open(asked, timeout=SECONDS) as answer:
+                    status = answer.status
+        program.send_signal(signal.SIGTERM)
+        _, said = program.communicate(timeout=SECONDS)
+
+    (label,) = mttp.read("runs").annotations
+    assert (0, 1.0, "ada") == (program.returncode, label.value, label.by)
+    assert "wrote 1 label to runs/annotations-" in said
+    with start("view", "runs", "runs", "--annotate", "ada") as program:
+        _, said = program.communicate(timeout=SECONDS)
+    assert (2, True) == (program.returncode, "writes beside one recording" in said)
