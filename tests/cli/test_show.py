@@ -66,8 +66,8 @@ def tasks(*arguments: str) -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a tree without its guides."""
-    return [line.strip("│├└─ ") for line in text.splitlines()]
+    """The lines without their indentation."""
+    return [line.strip() for line in text.splitlines()]
 
 
 def steps_of(path: str, episode: str) -> list[str]:
@@ -87,8 +87,9 @@ def test_a_chat_is_shown_as_a_chat(chat: str):
         "Be brief.",
         "Use tools.",
         "user  Weather [bold]in[/bold] \\x1b[31mParis\\x1b[0m\\u202e?",
-        'assistant  calls weather {"city": "Paris"}',
+        "assistant",
     ] == shown[first + 1 : first + 6]
+    assert shown[first + 6].startswith("calls weather  ")
     assert ['arguments  {"city": "Paris"}', "result  18 C"] == shown[first + 7 : first + 9]
 
 
@@ -102,7 +103,8 @@ def test_a_step_shows_its_new_messages(chat: str):
     assert "after 3 earlier messages" in second.splitlines()[0]
     assert "tool weather  18 C, sunny" in second.splitlines()[1]
     assert ("assistant" in second, "Be brief." in second) == (True, False)
-    assert ["Sunny.", "", "Anything else?", "reward  1"] == lines(second)[-4:]
+    end = lines(second).index("Sunny.")
+    assert ["Sunny.", "", "Anything else?", "", "Reward", "reward  1"] == lines(second)[end : end + 6]
 
 
 def test_a_conversation_that_changed_is_shown_from_there(chat: str):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shown import blocks
 from typer.testing import CliRunner
 
 import mttp
@@ -175,10 +176,12 @@ def test_pages_and_the_terminal_show_pictures() -> None:
     Beside the step's observation.
     """
     episode, _ = recorded(Painted(), 2, frames=2)
-    first, second, *_ = episode_page(episode)["steps"]
+    first, second, *_ = blocks(episode_page(episode)["blocks"], "step")
 
-    assert [episode.steps[0].frame] == first["frame"]["messages"][0]["pictures"]
-    assert second["frame"] is None
+    assert [episode.steps[0].frame] == [
+        part["src"] for frame in blocks(first, "message") for part in frame["parts"] if "src" in part
+    ]
+    assert "frame" not in {message["role"] for message in blocks(second, "message")}
     shown = CliRunner().invoke(app, ["show", "a.jsonl", "--episode", "last"]).stdout
     assert 1 == shown.count("frame  [image/png")
 

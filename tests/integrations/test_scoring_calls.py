@@ -14,6 +14,7 @@ openai = pytest.importorskip("openai")
 
 from integrations.models import QUESTION, serving  # noqa: E402
 from integrations.specimen import only  # noqa: E402
+from shown import blocks  # noqa: E402
 
 import mttp  # noqa: E402
 
@@ -544,7 +545,7 @@ def test_an_error_is_shown_once_on_the_page(session: mttp.Session, client: Any) 
     with mttp.episode() as episode:
         episode.reward(components={"judge": TimeoutError("late")})
 
-    (reward,) = episode_page(only(session))["rewards"]
+    (reward,) = blocks(episode_page(only(session))["blocks"], "reward")
     assert ("judge: TimeoutError: late", "TimeoutError: late") == (
         reward["error"],
         reward["components"][0]["error"],
@@ -568,7 +569,7 @@ def test_a_judge_s_calls_are_shown(address: str, client: Any, tmp_path: Path) ->
         episode.reward(spec_of(graded).score(SAMPLE))
 
     shown = CliRunner().invoke(app, ["show", f"{tmp_path}/a.jsonl", "--episode", episode.trace_id[:8]]).output
-    (component,) = episode_page(mttp.read(f"{tmp_path}/a.jsonl")[0])["rewards"][0]["components"]
-    (call,) = component["calls"]
+    (reward,) = blocks(episode_page(mttp.read(f"{tmp_path}/a.jsonl")[0])["blocks"], "reward")
+    (call,) = reward["components"][0]["blocks"]
     assert shown.index("graded") < shown.index("chat critic") < shown.index("2+2=?")
-    assert ("2+2=?", "4") == (call["input"]["messages"][0]["text"], call["output"]["messages"][0]["text"])
+    assert ["2+2=?", "4"] == [part["text"] for message in call["blocks"] for part in message["parts"]]

@@ -16,12 +16,12 @@ from specimen import EVERYTHING
 
 import mttp
 from mttp import Reward
-from mttp.cli.rendering.tree import tree
 from mttp.codec import annotations, groups, updates
 from mttp.errors import ReadError
 from mttp.model import Annotation, Group, Update
 from mttp.model.spans import SpanRecord
 from mttp.pages import summary as summary_report
+from mttp.pages.episode import page
 from mttp.pages.terminal import render
 from mttp.semconv import attributes as a
 
@@ -506,16 +506,21 @@ def test_a_summary_counts_them_and_takes_them_for_nothing_else():
 
 def test_reports_say_what_was_learned_and_stated():
     """
-    A summary has counts; an episode's tree has the annotations with their authors.
+    A summary has counts; an episode's page has the annotations with their authors.
     """
     found = read(everything())
     summary = mttp.summarize("a.jsonl")
 
-    trees = [text_of(tree(one)) for one in found]
+    trees = [text_of(render(page(one))) for one in found]
     headline = text_of(render(summary_report.page(summary))).splitlines()[0]
 
     assert headline.endswith("1 run, 1 group, 1 update, 4 annotations")
-    for words in ("advantage 0.5", "consumed by 3", "score  1 by a  ", f"preference  to {OTHER[:8]} by me  "):
+    for words in (
+        "advantage     0.5",
+        "consumed by   3",
+        "score  1 by a  ",
+        f"preference  to {OTHER[:8]} by me  ",
+    ):
         assert words in trees[0]
     assert "comment  fine by me  2025-06-15 15:06:41" in trees[0]
     assert "score  0.5  " in trees[0].partition("step 1")[2]

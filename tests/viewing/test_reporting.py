@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shown import blocks
+from shown import texts as texts_of
 from typer.testing import CliRunner
 from viewing.recorded import pieces, record
 
@@ -19,9 +21,9 @@ import mttp
 from mttp.cli.app import app
 from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Tokens
+from mttp.pages.messages import contents
+from mttp.pages.tokens import token_block
 from mttp.viewing import Report, report, reporting
-from mttp.viewing.content import content
-from mttp.viewing.token_view import token_view
 
 
 def data(found: Report) -> dict[str, Any]:
@@ -78,12 +80,14 @@ def test_all_episodes_can_be_opened() -> None:
     assert {one.trace_id for one in episodes} == {*pages(found)}
     assert (12, 12, 12) == (found.episodes, found.rows, found.pages)
     assert [one.advantage for one in episodes] == pytest.approx(column(found, "advantage"))
-    page = pages(found)[episodes[0].trace_id]
-    assert ["g0", 4] == [page["group"]["id"], len(page["group"]["members"])]
-    assert ["right", "length"] == [one["name"] for one in page["rewards"][0]["components"]]
-    assert [46, 46] == [len(step["tokens"]["pieces"]) for step in page["steps"]]
-    assert ["add"] == [call["name"] for step in page["steps"] for call in step["calls"]]
-    assert {"episode", "step", "call", "reward"} <= {one["kind"] for one in page["timeline"]}
+    page = pages(found)[episodes[0].trace_id]["blocks"]
+    (group,) = (each for each in page if each.get("id") == "group")
+    (reward,), (timeline,) = blocks(page, "reward"), blocks(page, "timeline")
+    assert ("Group g0", 4) == (group["title"], len(group["blocks"][0]["rows"]))
+    assert ["right", "length"] == [component["name"] for component in reward["components"]]
+    assert [46, 46] == [len(tokens["pieces"]) for tokens in blocks(page, "tokens")]
+    assert ["calls add"] == [call["title"] for call in blocks(page, "call")]
+    assert {"episode", "step", "call", "reward"} <= {span["kind"] for span in timeline["spans"]}
 
 
 def test_a_file_a_value_and_a_recording_give_one_report(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +200,8 @@ def test_errors_faults_and_missing_spans_are_warnings_of_the_page() -> None:
     found = report("run.jsonl")
     (page,) = pages(found).values()
 
-    assert "RuntimeError: boom" == page["warnings"][0]
-    assert "nan" in json.dumps(page["steps"][0]["warnings"])
+    assert "error  RuntimeError: boom" == page["blocks"][1]["text"]
+    assert "nan" in json.dumps(blocks(blocks(page["blocks"], "step"), "note"))
     assert "Errors" in [one["name"] for one in data(found)["overview"]["views"]]
 
 
@@ -216,7 +220,8 @@ def test_an_unfinished_episode_is_shown() -> None:
     found = report("cut.jsonl")
 
     assert ["unfinished"] == column(found, "status")
-    assert "unfinished" in json.dumps(next(iter(pages(found).values()))["warnings"])
+    (page,) = pages(found).values()
+    assert any("unfinished" in note["text"] for note in blocks(page["blocks"], "note"))
     assert "has no end" in sections(found)["problems"]
 
 
@@ -233,12 +238,12 @@ def test_agents_annotations_and_late_scores_are_shown() -> None:
         mttp.annotate(episode, "topic", "prices", by="me")
         mttp.score(episode, 0.25, grader="human", explanation="polite")
     (page,) = pages(report("run.jsonl")).values()
-    facts = {one["label"]: one["value"] for one in page["facts"]}
+    sections = {each["title"]: each["blocks"] for each in page["blocks"] if "title" in each}
 
-    assert "return 1, 1 steps" == facts["agent buyer"]
-    assert {"buyer", "seller"} == {step["agent"] for step in page["steps"]}
-    assert "topic: prices by me" in page["annotations"]
-    assert [("human", 0.25)] == [(one["grader"], one["value"]) for one in page["rewards"]]
+    assert "return 1, 1 step" == sections["Agent buyer"][0]["text"]
+    assert {"buyer", "seller"} == {step["agent"] for step in blocks(page["blocks"], "step")}
+    assert any(note["text"].startswith("topic  prices by me  ") for note in sections["Annotations"])
+    assert ("human", 0.25) == tuple(sections["Reward"][0][key] for key in ("grader", "value"))
 
 
 def seeds(*, returns: tuple[float, ...] = (1.0, 2.0, 4.0)) -> None:
@@ -407,11 +412,11 @@ def test_a_report_is_shown_as_a_line() -> None:
     ("value", "kind"),
     [
         ("text", "text"),
-        ([{"role": "user", "content": "hi"}], "chat"),
+        ([{"role": "user", "content": "hi"}], "text"),
         (np.zeros(4), "array"),
         (np.zeros((20, 20)), "array"),
-        (np.zeros((20, 20, 3), np.uint8), "frame"),
-        (np.zeros((20, 20), np.uint8), "frame"),
+        (np.zeros((20, 20, 3), np.uint8), "picture"),
+        (np.zeros((20, 20), np.uint8), "picture"),
         (np.zeros((8, 8, 3), np.uint8), "array"),
         (np.zeros((2000, 2000), np.uint8), "array"),
         (np.array(["a"]), "array"),
@@ -423,11 +428,10 @@ def test_content_has_a_kind(value: object, kind: str) -> None:
     """
     Small images are arrays, and so are huge ones.
     """
-    found = content(value)
+    (block,) = contents("observation", value)
 
-    assert found is not None
-    assert kind == found["type"]
-    json.dumps(found, allow_nan=False)
+    assert [kind] == [part["type"] for part in block["parts"]]
+    json.dumps(block, allow_nan=False)
 
 
 def test_pictures_of_messages_are_shown() -> None:
@@ -442,14 +446,12 @@ def test_pictures_of_messages_are_shown() -> None:
         {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "QUJD" * 400},
         {"type": "image_url", "image_url": {"url": "data:image/png;bytes=1200;sha256=abc,"}},
     ]
-    shown = content([{"role": "user", "content": [{"type": "text", "text": "Look."}, *forms]}])
+    (shown,) = contents("", [{"role": "user", "content": [{"type": "text", "text": "Look."}, *forms]}])
+    text, *pictures = shown["parts"]
 
-    assert shown is not None
-    (message,) = shown["messages"]
-    assert [url] * 4 == message["pictures"]
-    assert ["Look.", *["[image/png, 1,200 bytes]"] * 4, "[image/png;bytes=1200;sha256=abc]"] == message[
-        "text"
-    ].split("\n")
+    assert [url] * 4 == [picture["src"] for picture in pictures]
+    words = ["Look.", *["[image/png, 1,200 bytes]"] * 4, "[image/png;bytes=1200;sha256=abc]"]
+    assert words == text["text"].split("\n")
 
 
 def test_a_call_repeats_nothing_of_its_step() -> None:
@@ -462,10 +464,8 @@ def test_a_call_repeats_nothing_of_its_step() -> None:
         session.record(mttp.Episode(steps=(mttp.Step(calls=(call,)),)))
 
     (page,) = pages(report("a.jsonl")).values()
-    (found,) = page["steps"]
-    shown = [found[name]["messages"][0]["text"] for name in ("observation", "action")]
-    assert ["2+2?", "4"] == shown
-    assert [(None, None)] == [(call["input"], call["output"]) for call in found["calls"]]
+    assert (["2+2?"], ["4"]) == (texts_of(page["blocks"], "user"), texts_of(page["blocks"], "assistant"))
+    assert [] == blocks(page["blocks"], "call")
 
 
 def test_frames_are_pictures() -> None:
@@ -474,9 +474,8 @@ def test_frames_are_pictures() -> None:
     """
     matplotlib_image = pytest.importorskip("matplotlib.image")
     frame = np.random.default_rng(0).integers(0, 255, (20, 30, 3)).astype(np.uint8)
-    found = content(frame)
-    assert found is not None
-    Path("frame.png").write_bytes(base64.b64decode(found["png"]))
+    (shown,) = contents("observation", frame)
+    Path("frame.png").write_bytes(base64.b64decode(shown["parts"][0]["src"].partition(",")[2]))
 
     assert np.array_equal(
         frame, np.round(matplotlib_image.imread("frame.png")[..., :3] * 255).astype(np.uint8)
@@ -487,8 +486,7 @@ def test_frames_are_pictures() -> None:
 
 
 def values(tokens: Tokens) -> dict[str, Any]:
-    found = token_view(tokens, None)
-    assert found is not None
+    found = token_block(tokens, None)
     return {"ids": found["ids"], "prompt": found["prompt_length"], **found["values"], "note": found["note"]}
 
 
@@ -533,7 +531,7 @@ def test_tokens_without_ids_have_numbers() -> None:
 
     assert ([-1, -1], [-1.0, -2.0]) == (found["ids"], found["logprobs"])
     assert "ids were not recorded" in found["note"]
-    assert token_view(Tokens(count=2), None) is None
+    assert [] == token_block(Tokens(count=2), None)["ids"]
 
 
 def test_a_tokenizer_gives_texts() -> None:
@@ -618,7 +616,7 @@ def test_parts_of_an_included_spec_are_in_the_scale_of_the_reward() -> None:
     (page,) = pages(report("parts.jsonl")).values()
     parts = [
         (one["name"], one["depth"], one["weight"], one["contribution"])
-        for one in page["rewards"][0]["components"]
+        for one in blocks(page["blocks"], "reward")[0]["components"]
     ]
     assert [
         ("right", 0, 1.0, 1.0),

@@ -3,7 +3,9 @@
 import { histogram, lines, scatter } from "./charts";
 import type { Block, Cell, Column, Facts, Findings, State, Table } from "./data";
 import { h, link, replace } from "./dom";
-import { cell } from "./format";
+import { curves, film, strip, timeline } from "./course";
+import { call, message, reward, step, tokens } from "./episode";
+import { cell, number } from "./format";
 import { emptyQuery, episodeAddress, groupAddress, listAddress } from "./state";
 
 const MARKS: { [state in State]: string } = { good: "✓ ", bad: "✗ ", warn: "! ", plain: "" };
@@ -24,6 +26,24 @@ export function block(found: Block): HTMLElement {
       return histogram(found);
     case "scatter":
       return scatter(found, (id) => (location.hash = episodeAddress(id)));
+    case "step":
+      return h("ol", { class: "steps" }, step(found));
+    case "message":
+      return message(found);
+    case "call":
+      return call(found);
+    case "reward":
+      return reward(found);
+    case "tokens":
+      return tokens(found);
+    case "curves":
+      return curves(found);
+    case "strip":
+      return strip(found);
+    case "film":
+      return film(found);
+    case "timeline":
+      return timeline(found);
   }
 }
 
@@ -49,8 +69,19 @@ export function stateOf(word: Cell): State {
   return STATES.get(String(word)) ?? "plain";
 }
 
-export function cellOf(value: Cell, column: Column): Node {
+/** A bar from the middle: to the right above zero, to the left below. */
+export function bar(value: number | null, size: number): HTMLElement {
+  const fill = h("span", { class: (value ?? 0) < 0 ? "fill below" : "fill" });
+  const share = Math.min(1, Math.abs(value ?? 0) / size) * 50;
+  fill.style.width = `${share}%`;
+  fill.style.marginLeft = (value ?? 0) < 0 ? `${50 - share}%` : "50%";
+  return h("span", { class: "bar", "aria-hidden": "true" }, fill);
+}
+
+/** A cell; `size` is the largest number of a column of bars. */
+export function cellOf(value: Cell, column: Column, size = 1): Node {
   if (value === null || value === "") return h("td", { class: column.kind });
+  if (column.kind === "bars" && typeof value === "number") return h("td", {}, bar(value, size), number(value));
   if (column.kind === "episode") return h("td", {}, link(episodeAddress(String(value)), String(value).slice(0, 8)));
   if (column.kind === "episodes") {
     const ids = String(value).split(" ").filter(Boolean);
@@ -78,9 +109,14 @@ const FIRST_ROWS = 10;
 function table(found: Table): HTMLElement {
   const body = h("tbody");
   let sorted = -1, descending = false, ordered = found.rows, all = found.folded || found.rows.length <= FIRST_ROWS + 2;
+  const shown = found.columns.findIndex((column) => column.key === "shown");
+  const sizes = found.columns.map((column, place) => (column.kind === "bars" ? found.rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[place] ?? 0))), 0) || 1 : 1));
   const fill = (rows: Cell[][]): void => {
     ordered = rows;
-    replace(body, ...rows.slice(0, all ? rows.length : FIRST_ROWS).map((row) => h("tr", {}, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column)))));
+    replace(body, ...rows.slice(0, all ? rows.length : FIRST_ROWS).map((row) => {
+      const own = row[shown] === "this one";
+      return h("tr", { class: own ? "marked" : null, "aria-current": own ? "true" : null }, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column, sizes[place])));
+    }));
   };
   const more = all ? null : h("button", { type: "button", click: () => { all = true; more?.remove(); fill(ordered); } }, `Show all ${found.rows.length.toLocaleString("en")} rows`);
   const heads = found.columns.map((column, place) => {

@@ -224,27 +224,6 @@ addEventListener("beforeprint", () => {
   waiting.clear();
 });
 
-/** A curve as a line of a few pixels, with its lowest and highest value. */
-export function sparkline(name: string, values: (number | null)[]): HTMLElement {
-  const known = values.filter((value): value is number => value !== null);
-  const low = known.reduce((one, other) => Math.min(one, other), Infinity);
-  const high = known.reduce((one, other) => Math.max(one, other), -Infinity);
-  const width = 240, height = 36;
-  const x = (place: number): number => (place / Math.max(1, values.length - 1)) * width;
-  const y = (value: number): number => (high === low ? height / 2 : height - 2 - ((value - low) / (high - low)) * (height - 4));
-  let path = "", gap = true;
-  values.forEach((value, place) => {
-    if (value === null) gap = true;
-    else {
-      path += `${gap ? "M" : "L"}${x(place).toFixed(1)},${y(value).toFixed(1)}`;
-      gap = false;
-    }
-  });
-  const svg = svgElement("svg", { viewBox: `0 0 ${width} ${height}`, class: "spark", role: "img", "aria-label": `${visible(name)} over the steps, from ${number(low)} to ${number(high)}` });
-  svg.append(svgElement("path", { d: path }));
-  return h("div", { class: "sparkline" }, h("span", { class: "label" }, name), svg, h("span", { class: "range" }, known.length ? `${number(low)} to ${number(high)}` : "no value"));
-}
-
 export function svgElement(name: string, attributes: { [name: string]: string | number }): SVGElement {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));

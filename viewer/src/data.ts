@@ -27,7 +27,7 @@ export interface Section {
   blocks: Block[];
 }
 
-export type Block = Facts | Table | Lines | Histogram | Scatter | Findings | Note;
+export type Block = Facts | Table | Lines | Histogram | Scatter | Findings | Note | Step | Message | Call | Reward | Tokens | Curves | Strip | Film | Timeline;
 
 export interface Note { type: "note"; text: string; state: State }
 
@@ -49,7 +49,7 @@ export interface Table {
 export interface Column {
   key: string;
   label: string;
-  kind: "text" | "long" | "number" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group" | "run";
+  kind: "text" | "long" | "number" | "bars" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group" | "run";
   /** What the column means, for a tooltip; empty if the label says it. */
   help: string;
 }
@@ -146,65 +146,48 @@ export interface Episode {
   trace_id: string;
   /** One line: environment, task, status. */
   title: string;
-  facts: Facts["items"];
-  /** Errors, faults, omissions and problems of the recording: what a reader must know first. */
-  warnings: string[];
-  /** Scorings of the whole episode. */
-  rewards: Scoring[];
-  steps: Step[];
-  /** Spans in order of start. */
-  timeline: TimelineSpan[];
-  /** The group with every member's reward and advantage. */
-  group: { id: string; members: { episode: string; reward: number | null; status: string; advantage: number | null }[]; note: string } | null;
-  /** Curves over steps: reward, value estimate, and up to eight coordinates of an array observation. */
-  curves: { name: string; values: (number | null)[] }[];
-  /** Discrete actions of each step, shown as a strip; null when actions are not discrete. */
-  action_strip: (number | null)[] | null;
-  /** Annotations, as `kind: value`. */
-  annotations: string[];
   /** The command that shows this episode in a terminal. */
   command: string;
+  blocks: (Block | Section)[];
 }
 
 export interface Step {
+  type: "step";
   index: number;
-  agent: string | null;
-  /** Only what is new since the step before, for a chat. */
-  observation: Content | null;
-  /** The rendered picture before the action, as a message. */
-  frame: Content | null;
-  action: Content | null;
+  /** Its place among the steps. */
+  place: number;
+  agent: string;
+  title: string;
+  /** Reward, duration and end. */
+  words: string;
   reward: number | null;
   reward_status: string;
-  facts: Facts["items"];
-  warnings: string[];
-  rewards: Scoring[];
-  calls: Call[];
-  tokens: Tokens | null;
+  /** In order: what was seen, called and done, then rewards, tokens and facts. */
+  blocks: Block[];
 }
 
-export interface Call { name: string; kind: string; facts: Facts["items"]; error: string; input: Content | null; output: Content | null }
-
-export type Content =
-  | { type: "chat"; messages: Message[] }
-  | { type: "text"; text: string }
-  | { type: "array"; shape: number[]; text: string }
-  | { type: "json"; text: string }
-  /** A picture; base64 of a PNG. */
-  | { type: "frame"; png: string; width: number; height: number };
-
+/** A message of a chat, or an observation, an action, arguments or a result. */
 export interface Message {
+  type: "message";
   role: string;
   /** Name of a tool or a person; empty if none. */
   name: string;
-  reasoning: string;
-  text: string;
-  /** Data URLs. */
-  pictures: string[];
-  tool_calls: { name: string; arguments: string }[];
+  /** "observation" or "action" of its step, or what it is of a call. */
+  part: string;
+  /** Model, tokens and seconds of the call that gave it; its facts are folded. */
+  words: string;
+  facts: Facts["items"];
+  parts: Part[];
+  /** The calls of tools that it asks for. */
+  blocks: Call[];
 }
 
-export interface Scoring {
+export interface Part { type: "text" | "reasoning" | "json" | "array" | "picture"; text: string; /** A data URL. */ src?: string }
+
+export interface Call { type: "call"; title: string; words: string; error: string; facts: Facts["items"]; blocks: Message[] }
+
+export interface Reward {
+  type: "reward";
   grader: string;
   spec: string;
   value: number | null;
@@ -212,11 +195,11 @@ export interface Scoring {
   explanation: string;
   error: string;
   /** Calls of models and tools that belong to no component. */
-  calls: Call[];
+  blocks: Call[];
   components: {
     /** Parts follow the component that they are part of, one deeper. */
     depth: number;
-    calls: Call[];
+    blocks: Call[];
     name: string; kind: string; value: number | null; status: string; weight: number | null;
     /** Weighted part of the reward. */
     contribution: number | null;
@@ -224,15 +207,29 @@ export interface Scoring {
   }[];
 }
 
+/** Curves over the steps: reward, value estimate, and coordinates of observations and actions. */
+export interface Curves { type: "curves"; items: { name: string; values: (number | null)[] }[] }
+
+/** Discrete actions of each step. */
+export interface Strip { type: "strip"; actions: (number | null)[] }
+
+/** Places of the steps that have a picture. */
+export interface Film { type: "film"; places: number[] }
+
+export interface Timeline { type: "timeline"; spans: TimelineSpan[] }
+
 export interface TimelineSpan { name: string; kind: string; depth: number; start: number; duration: number; error: boolean; step: number | null }
 
 /** A block of tokens; each array is aligned with `ids`, null where it has no value for a token. */
 export interface Tokens {
+  type: "tokens";
+  /** What there is of them; all there is without ids. */
+  words: string;
   /** Prompt tokens are dimmed; the rest are the completion. */
   prompt_length: number;
   ids: number[];
-  /** Text of each token; null when no tokenizer is known: the ids are shown. */
-  pieces: string[] | null;
+  /** Text of each token, null where it is unknown; null when no tokenizer is known: the ids are shown. */
+  pieces: (string | null)[] | null;
   /** By name: logprobs, ref_logprobs, trainer_logprobs, entropies, advantages, rewards, values, masks, loss_weights. A mask of 0 dims the token. */
   values: { [name: string]: (number | null)[] };
   note: string;

@@ -46,19 +46,23 @@ export function link(href: string, text: string, title?: string): HTMLAnchorElem
   return h("a", { href, title }, text);
 }
 
-/** A text that is folded where it is long. */
-export function folded(text: string, limit = 1200): HTMLElement {
-  if (text.length <= limit) return h("pre", { class: "text" }, text);
-  const more = h("pre", { class: "text" });
+const plain = (text: string): HTMLElement => h("pre", { class: "text" }, text);
+
+const MOST_LINES = 30;
+
+/** A text that is folded where it is long, at the end of a paragraph if one is near. */
+export function folded(text: string, show: (text: string) => HTMLElement = plain, limit = 1200): HTMLElement {
+  const lines = text.split("\n"), room = Math.min(limit, lines.slice(0, MOST_LINES).join("\n").length);
+  if (text.length <= room) return show(text);
+  const paragraph = text.lastIndexOf("\n\n", room), end = paragraph > room / 2 ? paragraph : room;
   const details = h(
     "details",
     {
       toggle: () => {
-        if (details.open && !more.firstChild) append(more, text.slice(limit));
+        if (details.open && details.childElementCount === 1) append(details, show(text.slice(end)));
       },
     },
-    h("summary", {}, `${(text.length - limit).toLocaleString("en")} more characters`),
-    more,
+    h("summary", {}, `${(text.length - end).toLocaleString("en")} more characters`),
   );
-  return h("div", {}, h("pre", { class: "text" }, text.slice(0, limit)), details);
+  return h("div", {}, show(text.slice(0, end)), details);
 }

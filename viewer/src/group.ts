@@ -71,7 +71,7 @@ function card(facts: Facts, score: string, components: Column[], completion: str
     h("h3", {}, facts[score] === null || facts[score] === undefined ? `no ${score}` : `${score} ${cell(facts[score] ?? null)}`, " ", link(episodeAddress(id), id.slice(0, 8))),
     h("dl", { class: "facts" }, ...known.map(([label, one]) => h("div", {}, h("dt", {}, label), h("dd", {}, cell(one ?? null))))),
     prompt === null ? null : h("details", {}, h("summary", {}, "its prompt differs"), folded(prompt)),
-    completion === "" ? h("p", { class: "note" }, "(empty)") : first === null ? folded(completion, 4000) : marked(first, completion));
+    completion === "" ? h("p", { class: "note" }, "(empty)") : first === null ? folded(completion, undefined, 4000) : marked(first, completion));
 }
 
 const MOST_WORDS = 4000;
@@ -81,7 +81,7 @@ function marked(first: string, text: string): HTMLElement {
   const words = (of: string): string[] => of.split(/(?<=\s)/);
   const [left, right] = [words(first), words(text)];
   const pairs = common(left, right);
-  if (right.length > MOST_WORDS || (!pairs.length && right.length > 1)) return folded(text, 4000);
+  if (right.length > MOST_WORDS || (!pairs.length && right.length > 1)) return folded(text, undefined, 4000);
   const equal = new Set(pairs.map(([, place]) => place));
   const parts: (Node | string)[] = [];
   for (let place = 0; place < right.length;) {

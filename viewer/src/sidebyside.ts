@@ -1,15 +1,15 @@
 /** Two episodes side by side, step by step, with the first difference. */
 
-import type { Content, Episode, Step, Tokens } from "./data";
+import type { Call, Episode, Facts, Part, Step, Tokens } from "./data";
 import { h, link } from "./dom";
 import { cell } from "./format";
-import { step } from "./episode";
+import { messagesOf, step, stepsOf } from "./episode";
 import { episodeAddress } from "./state";
 
 const STEPS = 200;
 
 export function comparePage(one: Episode, other: Episode): HTMLElement {
-  const pairs = aligned(one.steps, other.steps);
+  const pairs = aligned(stepsOf(one), stepsOf(other));
   const differences = pairs.map(([left, right]) => difference(left, right));
   const first = differences.findIndex((found) => found !== "");
   const rows = differences.slice(0, STEPS).map((found, place) => pair(...(pairs[place] ?? [undefined, undefined]), place, found, place === first));
@@ -48,11 +48,12 @@ export function aligned(one: Step[], other: Step[]): Pair[] {
 const MOST_CELLS = 250_000;
 
 function hasTexts(steps: Step[]): boolean {
-  return steps.every((one) => one.action === null || one.action.type === "chat" || one.action.type === "text");
+  const isText = (part: Part): boolean => part.type === "text" || part.type === "reasoning";
+  return steps.every((one) => messagesOf(one, "action").every((each) => each.parts.every(isText)));
 }
 
 function action(found: Step): string {
-  return `${found.agent ?? ""} ${text(found.action)}`;
+  return `${found.agent} ${text(found, "action")}`;
 }
 
 /** Places of a longest common subsequence; none for lists too long to compare. */
@@ -74,11 +75,12 @@ export function common(one: string[], other: string[]): [number, number][] {
 }
 
 function facts(one: Episode, other: Episode): HTMLElement {
+  const items = (found: Episode): Facts["items"] => found.blocks.flatMap((block) => ("type" in block ? [block] : block.id === "facts" ? block.blocks : [])).flatMap((block) => (block.type === "facts" ? block.items : []));
   const value = (found: Episode, label: string): string => {
-    const fact = found.facts.find((item) => item.label === label);
+    const fact = items(found).find((item) => item.label === label);
     return fact ? `${cell(fact.value)}${fact.detail ? ` (${fact.detail})` : ""}` : "";
   };
-  const labels = [...new Set([...one.facts, ...other.facts].map((fact) => fact.label))];
+  const labels = [...new Set([...items(one), ...items(other)].map((fact) => fact.label))];
   return h("div", { class: "scroll" }, h("table", {},
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), ...[one, other].map((found) => h("th", { scope: "col" }, link(episodeAddress(found.trace_id), found.trace_id.slice(0, 8)), ` ${found.title}`)))),
     h("tbody", {}, ...labels.map((label) => {
@@ -88,7 +90,7 @@ function facts(one: Episode, other: Episode): HTMLElement {
 }
 
 function pair(one: Step | undefined, other: Step | undefined, place: number, found: string, first: boolean): HTMLElement {
-  const side = (of: Step | undefined, prefix: string): HTMLElement => (of ? h("ol", { class: "steps" }, step(of, place, prefix)) : h("p", { class: "note" }, "no such step"));
+  const side = (of: Step | undefined, prefix: string): HTMLElement => (of ? h("ol", { class: "steps" }, step(of, `${prefix}-${place}`)) : h("p", { class: "note" }, "no such step"));
   return h("div", { class: `pair${first ? " first" : ""}${found ? " differs" : ""}` },
     found ? h("p", { class: "difference" }, `${first ? "First difference: " : "≠ "}${found}`) : null,
     side(one, "left"), side(other, "right"));
@@ -98,21 +100,31 @@ function pair(one: Step | undefined, other: Step | undefined, place: number, fou
 export function difference(one: Step | undefined, other: Step | undefined): string {
   if (!one || !other) return "only one episode has this step";
   const found: string[] = [];
-  if (text(one.observation) !== text(other.observation)) found.push("observation");
-  const token = firstToken(one.tokens, other.tokens);
-  if (text(one.action) !== text(other.action)) found.push(token === null ? "action" : `action, from token ${token} of the completion`);
+  if (text(one, "observation") !== text(other, "observation")) found.push("observation");
+  const token = firstToken(tokensOf(one), tokensOf(other));
+  if (text(one, "action") !== text(other, "action")) found.push(token === null ? "action" : `action, from token ${token} of the completion`);
   else if (token !== null) found.push(`token ${token} of the completion`);
   if (one.reward !== other.reward || one.reward_status !== other.reward_status) found.push("reward");
   if (calls(one) !== calls(other)) found.push("calls");
   return found.join(", ");
 }
 
-function text(content: Content | null): string {
-  return content === null ? "" : JSON.stringify(content);
+/** What was seen or done, without what its calls took. */
+function text(found: Step, part: string): string {
+  return JSON.stringify(messagesOf(found, part).map((one) => [one.role, one.name, one.parts, one.blocks.map(asked)]));
+}
+
+function asked(found: Call): unknown[] {
+  return [found.title, found.blocks.filter((one) => one.part !== "result").map((one) => one.parts)];
 }
 
 function calls(found: Step): string {
-  return JSON.stringify(found.calls.map((call) => [call.kind, call.name, call.input, call.output, call.error]));
+  const made = found.blocks.flatMap((one): Call[] => (one.type === "call" ? [one] : one.type === "message" ? one.blocks : []));
+  return JSON.stringify(made.map((one) => [one.title, one.error, one.blocks.map((each) => each.parts)]));
+}
+
+function tokensOf(found: Step): Tokens | null {
+  return found.blocks.find((one): one is Tokens => one.type === "tokens") ?? null;
 }
 
 /** The first completion token whose ids differ; null if none does or ids are lacking. */

@@ -99,10 +99,10 @@ export function tokenView(tokens: Tokens): HTMLElement {
 function piece(tokens: Tokens, place: number): HTMLElement {
   const text = tokens.pieces?.[place];
   const id = tokens.ids[place] ?? -1;
-  const shown = text === undefined ? (id < 0 ? "·" : String(id)) : visible(text).replace(/\n/g, "⏎\n").replace(/\t/g, "⇥\t");
+  const shown = text === undefined || text === null ? (id < 0 ? "·" : String(id)) : visible(text).replace(/\n/g, "⏎\n").replace(/\t/g, "⇥\t");
   const dimmed = place < tokens.prompt_length || tokens.values.masks?.[place] === 0;
   const element = h("span", { class: dimmed ? "token dimmed" : "token", "data-place": place });
-  element.textContent = tokens.pieces ? shown : `${shown} `;
+  element.textContent = text === undefined || text === null ? `${shown} ` : shown;
   return element;
 }
 
@@ -131,7 +131,8 @@ function colour(spans: HTMLElement[], found: Colouring, legend: HTMLElement): vo
 function describe(tokens: Tokens, place: number): string {
   const id = tokens.ids[place] ?? -1;
   const words = [`token ${place}`, id < 0 ? "id not recorded" : `id ${id}`];
-  if (tokens.pieces) words.push(JSON.stringify(tokens.pieces[place] ?? ""));
+  const text = tokens.pieces?.[place];
+  if (text) words.push(JSON.stringify(text));
   words.push(place < tokens.prompt_length ? "prompt" : "completion");
   for (const [name, values] of Object.entries(tokens.values)) {
     const value = values[place];

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mttp.cli.conditions import predicate
-from mttp.cli.output import Json, Sources, Strict, console, finish, print_json, print_page, progress
+from mttp.cli.output import Json, Markdown, Sources, Strict, console, finish, print_json, print_page, progress
 from mttp.errors import ReadError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def show(
             show_default="20",
         ),
     ] = None,
+    markdown: Markdown = False,
     json: Json = False,
     strict: Strict = False,
 ) -> None:
@@ -104,8 +105,8 @@ def show(
     Show the episodes of a recording, or one episode in full.
 
     Without --episode, prints a table of the runs and a table of the episodes. With --episode, prints that
-    episode as a tree: its steps with observations, actions, rewards and their components, tokens, calls,
-    errors and faults. In a chat, each step shows only its new messages.
+    episode: its conversation with calls, rewards and their components, then its group, curves and facts. In
+    a chat, each message is shown once.
     With --json, --limit defaults to all.
 
     A condition compares a column with a value. The columns are episode, run, env, task, split, slice,
@@ -143,8 +144,9 @@ def show(
     _check_run(recording, run)
     wanted = recording.filter(holds, **words)
     if episode is not None:
-        found = _picked(wanted, episode, of=len(recording))
-        _show_one(found, limit=0 if full and limit is None else limit, full=full, json=json)
+        picked = _picked(wanted, episode, of=len(recording))
+        rows = 0 if full and limit is None else limit
+        _show_one(recording, picked, limit=rows, full=full, markdown=markdown, json=json)
     elif json:
         _print_document(wanted, _ordered(wanted.episodes, sort, reverse=reverse), limit)
     else:
@@ -184,16 +186,21 @@ def _is_number(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _show_one(found: Episode, *, limit: int | None, full: bool, json: bool) -> None:
+def _show_one(
+    recording: Recording, episode: Episode, *, limit: int | None, full: bool, markdown: bool, json: bool
+) -> None:
     from mttp.cli.rendering.episodes import document
-    from mttp.cli.rendering.tree import tree
+    from mttp.pages.blocks import note
+    from mttp.pages.episode import page, title
     from mttp.reading.jsonable import jsonable
 
     if json:
-        steps = jsonable(found.steps[: limit or None])
-        print_json(document(found) | {"steps": steps})
+        steps = jsonable(episode.steps[: limit or None])
+        print_json(document(episode) | {"steps": steps})
     else:
-        console().print(tree(found, limit=_rows(limit), full=full))
+        group = next((group for group in recording.groups if episode.trace_id in group.episodes), None)
+        blocks = [note(title(episode)), *page(episode, group=group, limit=_rows(limit))]
+        print_page(blocks, markdown=markdown, everything=full)
 
 
 def _ordered(episodes: Sequence[Episode], sort: Sort, *, reverse: bool) -> list[Episode]:

@@ -37,7 +37,7 @@ Block: TypeAlias = dict[str, Any]
 Values: TypeAlias = "Sequence[float] | np.ndarray[Any, Any]"
 _MOST_BINS: Final = 30
 _MOST_PROBLEMS: Final = 5
-NUMBERS: Final = ("number", "share", "seconds")
+NUMBERS: Final = ("number", "bars", "share", "seconds")
 """The kinds of columns that are aligned on the right."""
 _GOOD: Final = "better completed full gained ok pass promote reproduced success"
 _BAD: Final = "diverged error errored fail failed failure high invalid lost opaque reject violation worse"
@@ -75,7 +75,9 @@ def listed(page: Iterable[Block | None], *, most: int, everything: bool) -> Iter
     Without `everything`, a folded table is one sentence, and other tables have at most `most` rows.
     """
     for block in filter(None, page):
-        if everything or block.get("type") != "table":
+        if block.get("type") == "timeline" and not everything:
+            yield note(f"{len(block['spans']):,} spans, listed by --full")
+        elif everything or block.get("type") != "table":
             yield block
         elif block["folded"]:
             yield note(f"{block['title']}: {len(block['rows']):,}, listed by --all")

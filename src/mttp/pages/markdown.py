@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mttp.pages.blocks import NUMBERS, Block, listed
 from mttp.pages.charts import CHARTS, sparklines
-from mttp.pages.words import cell, cell_text
+from mttp.pages.plain import LINED, lines
+from mttp.pages.words import cell, cell_text, shortened, visible
 
 _MOST_ROWS: Final = 200
+_MOST_TEXT: Final = 2_000
+"""The number of characters of a text of an episode."""
 
 
 def markdown(page: Iterable[Block | None], *, everything: bool = False) -> str:
@@ -19,9 +23,11 @@ def markdown(page: Iterable[Block | None], *, everything: bool = False) -> str:
 
 def _lines(page: Iterable[Block | None], *, everything: bool) -> Iterator[str]:
     for block in listed(page, most=_MOST_ROWS, everything=everything):
-        if "blocks" in block:
+        if block.get("type") is None:
             yield from (f"### {cell(block['title'])}", "")
             yield from _lines(block["blocks"], everything=everything)
+        elif block["type"] in LINED:
+            yield from (*_lined(block, None if everything else _MOST_TEXT), "")
         else:
             yield from (*_BLOCKS[block["type"]](block), "")
 
@@ -56,6 +62,21 @@ def _table(block: Block) -> Iterator[str]:
 
 def _rows(cells: Iterable[str]) -> Iterator[str]:
     yield "| " + " | ".join(map(cell, cells)) + " |"
+
+
+def _lined(block: Block, limit: int | None) -> Iterator[str]:
+    """Yield a block as a nested list; a text of several lines is a fenced block."""
+    for line in lines(block):
+        indent, text = "  " * line.depth, shortened(line.text.strip("\n"), limit, hint="--full shows all")
+        name = f"**{cell(line.name)}**" if line.name else ""
+        if "\n" not in text:
+            yield f"{indent}- {' '.join(filter(None, (name, cell(text))))}"
+            continue
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield f"{indent}- {name}"
+        yield from (
+            f"{indent}  {each}" for each in ("", fence, *visible(text, lines=True).split("\n"), fence, "")
+        )
 
 
 def _findings(block: Block) -> Iterator[str]:

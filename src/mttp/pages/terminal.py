@@ -13,10 +13,13 @@ from rich.text import Text
 from mttp.pages.blocks import NUMBERS, Block, listed, state_of
 from mttp.pages.charts import CHARTS, plot, sparklines
 from mttp.pages.listing import Listing
-from mttp.pages.words import cell_text, printed
+from mttp.pages.plain import LINED, lines
+from mttp.pages.words import cell_text, printed, shortened
 
 _MOST_ROWS: Final = 50
 _INDENT: Final = 2
+_MOST_TEXT: Final = 400
+"""The number of characters of a text of an episode."""
 _STYLES: Final[Mapping[str, str]] = {"good": "green", "bad": "red", "warn": "yellow", "plain": ""}
 
 
@@ -31,16 +34,20 @@ def _parts(page: Iterable[Block | None], *, everything: bool) -> Iterator[Render
         if before is not None and _is_apart(block, before):
             yield Text()
         before = block
-        if "blocks" in block:
+        if block.get("type") is None:
             yield printed(block["title"], style="bold underline")
             yield from _parts(block["blocks"], everything=everything)
+        elif block["type"] in LINED:
+            yield from _lined(block, None if everything else _MOST_TEXT)
         else:
             yield from _BLOCKS[block["type"]](block)
 
 
 def _is_apart(block: Block, before: Block) -> bool:
-    """Return whether a line separates a block from the one before; notes of one state follow each other."""
+    """Return whether a line separates a block from the one before; notes of one state, and lines, follow."""
     is_note = block.get("type") == "note"
+    if block.get("type") in LINED:
+        return before.get("type") not in LINED
     return not is_note or block["state"] not in ("plain", before.get("state"))
 
 
@@ -84,6 +91,15 @@ def _cell(value: Any, column: Mapping[str, str]) -> Text:
     elif column["kind"] == "number" and value and (state := state_of(column["key"])) != "good":
         text.stylize(_STYLES[state])
     return text
+
+
+def _lined(block: Block, limit: int | None) -> Iterator[RenderableType]:
+    for line in lines(block):
+        text = shortened(line.text.rstrip("\n"), limit, hint="--full shows all")
+        gap = "" if not line.name or not text else "\n" if "\n" in text else "  "
+        named = printed(line.name, style="bold").append_text(Text(gap, style="not bold"))
+        shown = named.append_text(printed(text, style=f"not bold {_STYLES[line.state]}".rstrip(), lines=True))
+        yield Padding(shown, (0, 0, 0, _INDENT * line.depth), expand=False)
 
 
 def _findings(block: Block) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mttp.errors import MttpError, ReadError
 from mttp.model.episodes import Annotation, Group
 from mttp.model.version import __version__
+from mttp.pages.tokens import Pieces
 from mttp.study import Comparison, compare
 from mttp.tables import Database
 from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diagnosed
@@ -20,7 +21,6 @@ from mttp.viewing.index import EpisodeIndex, Snapshot
 from mttp.viewing.overview import Contents, sections, with_problems
 from mttp.viewing.queries import episode_rows
 from mttp.viewing.rows import EpisodeColumn, columns, views
-from mttp.viewing.token_view import Pieces
 
 if TYPE_CHECKING:
     from mttp.reading import Recording

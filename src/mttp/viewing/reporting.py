@@ -17,6 +17,7 @@ import msgspec
 from mttp.errors import ConfigureError, ReadError, StudyError
 from mttp.model.episodes import Run
 from mttp.model.version import __version__
+from mttp.pages.tokens import Pieces
 from mttp.reading import Recording
 from mttp.reading.problems import Problem
 from mttp.reading.recording import read_without
@@ -32,7 +33,6 @@ from mttp.viewing.html import report_html
 from mttp.viewing.overview import Contents, sections, with_problems
 from mttp.viewing.rows import cells, columns, long_texts, views
 from mttp.viewing.selection import ScoredEpisode, scored_episodes, select
-from mttp.viewing.token_view import Pieces
 
 if TYPE_CHECKING:
     from mttp.study.rules import RulesSource

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mttp.errors import MissingExtra, ReadError
-from mttp.viewing.token_view import Pieces
+from mttp.pages.tokens import Pieces
 
 __all__ = ["load_tokenizer"]
 

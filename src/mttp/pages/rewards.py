@@ -1,4 +1,4 @@
-"""Scorings as data of a page: the reward, its components, and what the graders say."""
+"""A reward as a block: its value, its components, and what the graders say."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mttp.model.scorings import Grade, Reward
+from mttp.pages.blocks import Block
+from mttp.pages.messages import call_block
 from mttp.reading.jsonable import jsonable
-from mttp.viewing.call_block import call_block
 
-__all__ = ["scoring"]
+__all__ = ["reward_block"]
 
 
-def scoring(reward: Reward) -> dict[str, Any]:
-    """A scoring with its components, and the calls of its graders."""
+def reward_block(reward: Reward) -> Block:
+    """Return a reward with its components, each followed by its parts, and the calls of its graders."""
     spec = reward.spec
     return {
+        "type": "reward",
         "grader": reward.grader or "",
         "spec": "" if spec is None else " ".join(filter(None, (spec.name, spec.version))),
         "value": jsonable(reward.value),
@@ -23,24 +25,24 @@ def scoring(reward: Reward) -> dict[str, Any]:
         "explanation": _explanation(reward),
         "error": _error(reward),
         "components": [*_components(reward.all_grades, 0)],
-        "calls": [call_block(one) for one in reward.calls],
+        "blocks": [call_block(call) for call in reward.calls],
     }
 
 
 def _components(grades: Sequence[Grade], depth: int) -> Iterator[dict[str, Any]]:
-    """Each grade, followed by its parts in its own scale."""
+    """Yield each grade, followed by its parts in its own scale."""
     for grade in grades:
         yield _grade(grade, depth)
         yield from _components(grade.scaled_parts, depth + 1)
 
 
 def _explanation(reward: Reward) -> str:
-    """The explanation, with what else decided: verdict, label, failed checks, clipping."""
-    parts = [reward.verdict, reward.label, reward.explanation]
-    parts += [f"failed checks: {', '.join(reward.failed_checks)}"] if reward.failed_checks else []
-    parts += ["clipped to its range"] if reward.clipped else []
-    parts += ["the reward differs from the weighted sum of its components"] if reward.mismatch else []
-    return "; ".join(filter(None, parts))
+    """Return the explanation, with what else decided: verdict, label, failed checks, clipping."""
+    words = [reward.verdict, reward.label, reward.explanation]
+    words += [f"failed checks: {', '.join(reward.failed_checks)}"] if reward.failed_checks else []
+    words += ["clipped to its range"] if reward.clipped else []
+    words += ["the reward differs from the weighted sum of its components"] if reward.mismatch else []
+    return "; ".join(filter(None, words))
 
 
 def _error(value: Reward | Grade) -> str:
@@ -50,9 +52,9 @@ def _error(value: Reward | Grade) -> str:
 
 
 def _grade(grade: Grade, depth: int) -> dict[str, Any]:
-    parts = [grade.verdict, grade.label, grade.explanation]
-    parts += ["clipped to its range"] if grade.clipped else []
-    parts += ["late"] if grade.late else []
+    words = [grade.verdict, grade.label, grade.explanation]
+    words += ["clipped to its range"] if grade.clipped else []
+    words += ["late"] if grade.late else []
     return {
         "name": grade.name,
         "depth": depth,
@@ -61,7 +63,7 @@ def _grade(grade: Grade, depth: int) -> dict[str, Any]:
         "status": grade.status,
         "weight": jsonable(grade.weight),
         "contribution": jsonable(grade.contribution),
-        "explanation": "; ".join(filter(None, parts)),
+        "explanation": "; ".join(filter(None, words)),
         "error": _error(grade),
-        "calls": [call_block(one) for one in grade.calls],
+        "blocks": [call_block(call) for call in grade.calls],
     }
