@@ -53,7 +53,7 @@ viewer-check: viewer  ## Check that the front end in the package is the one that
 	git diff --exit-code --stat -- src/mttp/viewing/assets
 
 test-viewer: $(VENV)/.dev viewer/node_modules/.package-lock.json  ## Run the tests of the front end; needs Chromium, Node.js and npm.
-	$(BIN)/python -m pytest -m browser tests/viewing
+	$(BIN)/python -m pytest -m browser tests/viewing tests/pages
 
 test-integrations:  ## Run the tests of libraries that need an environment of their own: newest and oldest versions.
 	PYTHON=$(PYTHON) .ci/integrations

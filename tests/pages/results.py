@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 from reading.traces import episode, run, write
+from specimen import EVERYTHING
 
 import mttp
 from mttp.cli.doctor.findings import error, ok, warning
@@ -21,6 +22,7 @@ from mttp.model.gradings import GraderFailure, GraderHealth
 from mttp.model.scorings import Spec
 from mttp.model.statistics.metric_comparison import MetricComparison
 from mttp.pages import checks, evals, replay, scoring, specs, study, summary
+from mttp.pages import episode as episodes
 from mttp.pages.blocks import Block, axis, histogram, lines, scatter, section, series
 from mttp.pages.graders import documents, graders_table
 from mttp.reading import Problem
@@ -462,6 +464,63 @@ def step() -> Iterable[Block | None]:
     return replay.step_page(steps(1.0).steps[0], 0, 2)
 
 
+def agent() -> Iterable[Block | None]:
+    """An episode of a chat with a tool, a judge and a group."""
+    ask = {"id": "c1", "function": {"name": "add", "arguments": '{"a": 2, "b": 4}'}}
+    asked = [
+        {"role": "system", "content": "Think in <think></think>."},
+        {"role": "user", "content": "2+**4**?"},
+    ]
+    said = {"role": "assistant", "content": "<think>I add.</think>Let me see.", "tool_calls": [ask]}
+    told = {"role": "tool", "tool_call_id": "c1", "content": '{"sum": 6}'}
+    model = mttp.model.Call(
+        operation="chat", name="tiny", input_tokens=9, output_tokens=4, arguments=asked, result=said
+    )
+    tool = mttp.model.Call(
+        operation="execute_tool", name="add", arguments={"a": 2, "b": 4}, result={"sum": 6}
+    )
+    judge = mttp.model.Call(operation="chat", name="critic", arguments="Is it 6?", result="yes")
+    part = mttp.model.Grade(name="short", kind="rubric", value=0.5, weight=1.0, contribution=0.5)
+    grade = mttp.model.Grade(
+        name="right", kind="judge", value=0.5, weight=2.0, contribution=1.0, parts=(part,), calls=(judge,)
+    )
+    tokens = mttp.model.Tokens(
+        ids=[3, 4], prompt_ids=[1], logprobs=[-0.5, -1.0], texts=("Let", " me"), tokenizer="tiny"
+    )
+    reward = mttp.model.Reward(value=1.0, status="ok", grader="math", grades=(grade,), explanation="six")
+    steps = (
+        mttp.Step(index=0, observation=asked, action=said, calls=(model, tool), tokens=tokens),
+        mttp.Step(index=1, observation=[*asked, said, told], action={"role": "assistant", "content": ""}),
+    )
+    group = mttp.model.Group(
+        id="g", episodes=(FIRST, SECOND), rewards=(1.0, 0.0), advantages=(0.5, -0.5), valid_count=2
+    )
+    chat = mttp.Episode(
+        trace_id=FIRST, env="desk", task="a", group="g", steps=steps, rewards=(reward,), reward=reward
+    )
+    return episodes.page(chat, group=group, problems=["has no end"])
+
+
+def environment() -> Iterable[Block | None]:
+    """An episode of vectors, discrete actions and pictures."""
+    frame = np.zeros((16, 16), np.uint8)
+    steps = [
+        mttp.Step(
+            index=place,
+            observation=np.array([place / 2, -1.0]) if place % 2 else frame,
+            action=place // 2,
+            reward=float(place),
+            reward_status="ok",
+            start_time=10**18 + place * 10**6,
+            end_time=10**18 + (place + 1) * 10**6,
+        )
+        for place in range(4)
+    ]
+    return episodes.page(
+        mttp.Episode(trace_id=FIRST, start_time=10**18, end_time=10**18 + 10**7, steps=(*steps,))
+    )
+
+
 def charts() -> Iterable[Block | None]:
     """Blocks that only reports have so far."""
     points = {"a": [(1.0, 2.0, FIRST)]}
@@ -502,5 +561,8 @@ RESULTS: Mapping[str, Callable[[], Iterable[Block | None]]] = {
     "alignment": aligned,
     "step": step,
     "charts": charts,
+    "episode": lambda: episodes.page(replace(EVERYTHING, trace_id=FIRST, run_id="run-1")),
+    "episode_of_an_agent": agent,
+    "episode_of_an_environment": environment,
 }
 """The page of each kind of result, by the name of its expected text."""

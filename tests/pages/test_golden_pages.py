@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from mttp.cli.output import console
 from mttp.pages import blocks as model
 from mttp.pages import markdown, terminal
 from mttp.pages.blocks import Block, column, problems, table
+from mttp.viewing.html import report_html
 
 EXPECTED = Path(__file__).parent / "expected"
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
@@ -54,11 +57,76 @@ def test_each_result_has_its_page(name: str, suffix: str, render: Any):
     assert expected.read_text(encoding="utf-8") == text
 
 
+def as_html(page: Iterable[Block | None]) -> str:
+    """A page of a report, without what is drawn."""
+    blocks = [block for block in page if block is not None]
+    plain = [block for block in blocks if "type" in block]
+    sections = [
+        {"id": "page", "title": "Page", "blocks": plain},
+        *(each for each in blocks if "type" not in each),
+    ]
+    overview = {
+        "title": "Page",
+        "sources": [],
+        "version": "",
+        "made": 0,
+        "sampling": "",
+        "sections": sections,
+    }
+    data = {"overview": {**overview, "columns": [], "views": []}, "rows": [], "chunks": [], "chunk_of": {}}
+    return report_html("", json.dumps({**data, "texts": ""}))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    assert found, "these tests need Chromium: apt-get install chromium"
+    with playwright.sync_playwright() as opened:
+        chromium = opened.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+SHOWN = """() => {
+    for (const each of document.querySelectorAll("details")) each.open = true;
+    for (const each of document.querySelectorAll("svg, .chart")) each.replaceChildren();
+    return document.querySelector(".sections").innerHTML;
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_result_has_its_html(browser: Any, tmp_path: Path, name: str):
+    """
+    As the front end makes it of the same blocks, with all that can be unfolded; charts are left out.
+    """
+    path = tmp_path / "page.html"
+    path.write_text(as_html(RESULTS[name]()), encoding="utf-8")
+    page = browser.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".sections", timeout=10_000)
+    page.evaluate(SHOWN)
+    page.wait_for_timeout(50)  # what is unfolded is made then
+    shown = page.evaluate(SHOWN)
+    page.close()
+    html = DIGEST.sub("0" * 64, re.sub(r">(?=<(?!/?(?:b|i|small|span|code)\b))", ">\n", shown))
+    expected = EXPECTED / f"{name}.html"
+    if os.environ.get("UPDATE_EXPECTED"):
+        expected.write_text(f"{html}\n", encoding="utf-8")
+
+    assert [] == wrong
+    assert expected.read_text(encoding="utf-8") == f"{html}\n"
+
+
 def blocks_of(page: Iterable[Block | None]) -> Iterator[Block]:
     """The blocks of a page and of its sections."""
     for block in page:
         if block is not None:
-            yield from blocks_of(block["blocks"]) if "blocks" in block else (block,)
+            yield from [block] if "type" in block else []
+            yield from blocks_of(block.get("blocks", ()))
 
 
 def test_reports_show_what_pages_are_made_of():

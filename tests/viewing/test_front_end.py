@@ -356,14 +356,14 @@ def test_an_episode_shows_chat_tools_reward_and_group(opened: Opened, ids: list[
     """
     page = opened.page
     opened.go(f"#/episode/{ids[8]}")
-    roles = [one.inner_text().split()[0] for one in page.locator(".message-of > h4").all()]
+    roles = [one.inner_text().split()[0] for one in page.locator(".step > .message-of > .head h4").all()]
 
-    assert ["system", "user", "assistant", "tool", "assistant"] == roles
-    assert "calls add" == page.locator(".tool-call h5").inner_text()
-    assert '{"a": 0}' == page.locator(".tool-call pre").inner_text()
+    assert ["system", "user", "assistant", "assistant"] == roles
+    assert "calls add" == page.locator(".message-of .call h4").inner_text()
+    assert ['{"a": 0}', "0"] == page.locator(".call .content > :not(h5)").all_inner_texts()
     assert ["right", "length"] == [one.inner_text() for one in page.locator(".components tbody th").all()]
     assert "expected 3" in page.locator(".scoring .why").first.inner_text()
-    assert 4 == page.locator("h2:has-text('Group g2') ~ .scroll tbody tr").count()
+    assert 4 == page.locator("#section-group:has-text('Group g2') tbody tr").count()
     assert "this one" in page.locator("tr[aria-current=true]").inner_text()
     expect(page.get_by_text("more characters")).to_be_visible()
 
@@ -438,7 +438,7 @@ def test_steps_with_equal_answers_stand_beside_each_other(browser: Browser, tmp_
     one, other = (episode.trace_id for episode in mttp.read(f"{tmp_path}/run.jsonl"))
     found.go(f"#/compare/{one}/{other}")
     pairs = [
-        [side.inner_text() for side in pair.locator(".content pre, p.note").all()]
+        [side.inner_text() for side in pair.locator(".message-of .markdown, p.note").all()]
         for pair in found.page.locator(".pair").all()
     ]
 
@@ -462,7 +462,7 @@ def test_hostile_text_is_text(opened: Opened, ids: list[str]) -> None:
         assert 0 == page.locator("main script").count()
         assert not set("\u202e\x1b\x00") & {*text}
     opened.go(f"#/episode/{ids[4]}")
-    assert HOSTILE.partition("\u202e")[0] in page.locator(".message-of.user pre").first.inner_text()
+    assert HOSTILE.partition("\u202e")[0] in page.locator(".message-of.user").first.inner_text()
 
 
 def test_an_unknown_episode_is_an_error(opened: Opened) -> None:
@@ -528,7 +528,7 @@ def test_arrays_frames_and_actions_are_shown(browser: Browser, folder: Path) -> 
 
     assert 5 == page.locator(".sparkline").count()
     assert 40 == page.locator(".strip span").count()
-    assert 48 == page.locator(".content img").evaluate("one => one.naturalWidth")
+    assert 48 == page.locator(".message-of img").evaluate("one => one.naturalWidth")
     assert [] == found.wrong
     context.close()
 

@@ -121,7 +121,7 @@ function table(found: Table): HTMLElement {
   const more = all ? null : h("button", { type: "button", click: () => { all = true; more?.remove(); fill(ordered); } }, `Show all ${found.rows.length.toLocaleString("en")} rows`);
   const heads = found.columns.map((column, place) => {
     const button = h("button", { type: "button", title: column.help || null, click: () => sort(place) }, column.label);
-    return h("th", { scope: "col", class: column.kind, "aria-sort": "none" }, button);
+    return h("th", { scope: "col", class: column.kind === "episode" ? null : column.kind, "aria-sort": "none" }, button);
   });
   const sort = (place: number): void => {
     descending = sorted === place ? !descending : found.columns[place]?.kind !== "text";

@@ -136,7 +136,7 @@ def _group(group: Group, episode: Episode) -> Iterator[Block | None]:
         for trace_id, reward, advantage in zip(group.episodes, rewards, advantages, strict=False)
     ]
     columns = [
-        *(column("member", kind="episode"), column("shown", " ", "state")),
+        *(column("member", kind="episode"), column("shown", "here", "state")),
         *(column(name, kind="bars") for name in ("reward", "advantage")),
     ]
     yield table("", columns, rows, _group_note(group, episode))
