@@ -309,6 +309,36 @@ def test_the_list_has_the_ends_of_prompt_and_completion(chat: str):
     assert "\x1b" not in text
 
 
+def test_an_episode_is_markdown_too(chat: str):
+    """
+    Its messages are a list, in which no text is markup.
+    """
+    text = show(chat, "--episode", "best", "--markdown")
+
+    assert "  - **user** Weather \\[bold\\]in\\[/bold\\]" in text
+    assert "    - **calls weather**" in text
+
+
+def test_groups_are_listed():
+    """
+    With their rewards, those that teach nothing counted.
+    """
+    with mttp.configure("file://groups.jsonl"):
+        for name, values in (("even", (1.0, 1.0)), ("odd", (0.0, 1.0))):
+            with mttp.group(name) as group:
+                for value in values:
+                    with mttp.episode(group=group) as episode:
+                        episode.reward(value)
+                        episode.end(terminated=True)
+                    group.add(episode)
+    text = show("groups.jsonl", columns=120)
+
+    assert "with equal rewards    1: their advantages are 0: they teach nothing" in text
+    assert ["odd", "2", "0.5", "0.7071"] == next(
+        line.split()[:4] for line in text.splitlines() if line.startswith("odd ")
+    )
+
+
 def test_conditions_by_sql_read_the_source_once(chat: str, monkeypatch: pytest.MonkeyPatch):
     """
     However many there are.

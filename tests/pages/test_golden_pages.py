@@ -7,15 +7,20 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pages.results import RESULTS
 from rich.console import Console
+from shown import blocks, texts
 
+import mttp
 from mttp.cli.output import console
 from mttp.pages import blocks as model
+from mttp.pages import episode as episodes
 from mttp.pages import markdown, terminal
 from mttp.pages.blocks import Block, column, problems, table
 from mttp.viewing.html import report_html
@@ -221,3 +226,90 @@ def test_columns_say_how_wide_a_pipe_is(monkeypatch: pytest.MonkeyPatch, columns
     monkeypatch.setenv("COLUMNS", columns)
 
     assert console().width == widest
+
+
+def transcript(*steps: mttp.Step) -> list[Block]:
+    """The blocks of an episode."""
+    return [block for block in episodes.page(mttp.Episode(trace_id="ab" * 16, steps=steps)) if block]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>a</think>b", [("reasoning", "a"), ("text", "b")]),
+        ("a</think>b", [("reasoning", "a"), ("text", "b")]),
+        ("<think>cut off", [("reasoning", "cut off")]),
+        ("a <think>b</think> c", [("text", "a "), ("reasoning", "b"), ("text", " c")]),
+        ("<think></think>", [("text", "<think></think>")]),
+        ("", [("text", "(empty)")]),
+        (" ", [("text", " ")]),
+    ],
+)
+def test_thoughts_of_a_model_are_apart(text: str, expected: list[tuple[str, str]]):
+    """
+    In what it wrote, not in what it was given; no text is lost.
+    """
+    answer = {"role": "assistant", "content": text}
+    shown, given = blocks(
+        [*transcript(mttp.Step(action=answer)), *transcript(mttp.Step(observation=text))], "message"
+    )
+
+    assert expected == [(part["type"], part["text"]) for part in shown["parts"]]
+    assert [("text", text or "(empty)")] == [(part["type"], part["text"]) for part in given["parts"]]
+
+
+def test_a_tool_s_result_stands_at_its_call():
+    """
+    Once, whether the call or the next message has it; another text of that message is kept.
+    """
+    ask = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "c", "function": {"name": "add", "arguments": "{}"}}],
+    }
+    call = mttp.model.Call(operation="execute_tool", name="add", arguments={}, result={"sum": 6})
+    results = []
+    for calls, told in (((), "6"), ((call,), '{"sum": 6}'), ((call,), "six")):
+        told_message = {"role": "tool", "tool_call_id": "c", "content": told}
+        page = transcript(
+            mttp.Step(action=ask, calls=calls),
+            mttp.Step(index=1, observation=[ask, told_message], action="done"),
+        )
+        results.append((texts(page, "result"), texts(page, "tool"), len(blocks(page, "call"))))
+
+    assert [(["6"], [], 1), (['{"sum": 6}'], [], 1), (['{"sum": 6}'], ["six"], 1)] == results
+
+
+def test_a_model_s_call_is_the_header_of_its_answer():
+    """
+    One that failed, or says something else, is a call of its own.
+    """
+    asked, said = [{"role": "user", "content": "a"}], [{"role": "assistant", "content": "b"}]
+    call = mttp.model.Call(operation="chat", name="tiny", output_tokens=4, arguments=asked, result=said)
+    failed = replace(call, result=None, error_type="TimeoutError", error_message="late")
+    page = transcript(mttp.Step(observation=asked, action=said, calls=(failed, call)))
+    (answer,) = (block for block in blocks(page, "message") if block["role"] == "assistant")
+    (shown,) = blocks(page, "call")
+
+    assert ("tiny, 4 tokens out", "chat tiny") == (answer["words"], shown["title"])
+    assert "error  TimeoutError: late" == shown["error"]
+
+
+def test_coordinates_have_curves():
+    """
+    The first 32 of vectors, also of those in a mapping, and of continuous actions; the rest is counted.
+    """
+    steps = [
+        mttp.Step(index=place, observation={"a": np.arange(40.0), "b": np.zeros(1)}, action=np.ones(2))
+        for place in range(2)
+    ]
+    page = transcript(*steps)
+    (curves,) = blocks(page, "curves")
+    names = [curve["name"] for curve in curves["items"]]
+
+    assert ("observation a 0", "observation a 31", "action 0", "action 1") == (
+        names[0],
+        names[31],
+        *names[32:],
+    )
+    assert "9 more coordinates are not drawn." in [note["text"] for note in blocks(page, "note")]

@@ -368,6 +368,66 @@ def test_an_episode_shows_chat_tools_reward_and_group(opened: Opened, ids: list[
     expect(page.get_by_text("more characters")).to_be_visible()
 
 
+def test_rewards_fit_a_phone(browser: Browser, folder: Path, ids: list[str]) -> None:
+    """
+    No table of a reward is wider than the screen, and none scrolls.
+    """
+    context = browser.new_context(viewport={"width": 390, "height": 900})
+    found = Opened(context, (folder / "new.html").as_uri())
+    found.go(f"#/episode/{ids[8]}")
+    widths = found.page.locator(".components").evaluate_all(
+        """all => all.map(one =>
+            [one.scrollWidth <= one.clientWidth + 1, one.getBoundingClientRect().right <= 390])"""
+    )
+
+    assert widths
+    assert all(fits for each in widths for fits in each)
+    context.close()
+
+
+def test_curves_of_an_episode_have_one_cursor(browser: Browser, folder: Path) -> None:
+    """
+    All say their values where the pointer is; a click leads to the step.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    found = Opened(context, (folder / "poles.html").as_uri())
+    found.go("#/episodes")
+    found.page.locator("tr[data-episode]").first.click()
+    page = found.page
+    curve = page.locator(".sparkline svg").first
+    curve.hover(position={"x": 239, "y": 10})
+    expect(page.locator(".sparkline .range").first).to_have_text("step 39: 1")
+    assert all(text.startswith("step 39: ") for text in page.locator(".sparkline .range").all_inner_texts())
+    curve.click(position={"x": 239, "y": 10})
+    page.wait_for_url("**step=39")
+    expect(page.locator("#step-39")).to_be_focused()
+    assert [] == found.wrong
+    context.close()
+
+
+def test_texts_are_markdown_or_as_recorded(browser: Browser, tmp_path: Path) -> None:
+    """
+    A box chooses; markup of HTML is text in both.
+    """
+    table = "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    text = f"**bold** <b>no</b>\n\n{table}\n\n```\ncode\n```\n[x](javascript:alert(1))"
+    with mttp.configure(f"file://{tmp_path}/run.jsonl"), mttp.episode() as episode, episode.step() as step:
+        step.action({"role": "assistant", "content": text})
+    report(tmp_path / "run.jsonl").write(tmp_path / "run.html")
+    context = browser.new_context()
+    opened = Opened(context, (tmp_path / "run.html").as_uri())
+    opened.go(f"#/episode/{episode.trace_id}")
+    shown = opened.page.locator(".message-of.assistant")
+    expect(shown.locator("b")).to_have_text("bold")
+    expect(shown.locator("td")).to_have_count(2)
+    expect(shown.locator("pre.code")).to_have_text("code")
+    expect(shown.locator("a")).to_have_count(0)
+    opened.page.get_by_label("texts as recorded").check()
+    expect(opened.page.locator(".message-of.assistant pre")).to_have_text(text)
+    assert [] == opened.wrong
+    context.close()
+
+
 def test_tokens_are_coloured_and_read_by_keyboard(opened: Opened, ids: list[str]) -> None:
     """
     By another number after it is chosen; masked tokens and the prompt are dimmed.

@@ -388,6 +388,18 @@ def test_an_evaluation_has_the_figures_of_its_results() -> None:
     assert [("c", "error", None)] * 2 + [("d", "completed", 0.0)] * 2 == rows[4:]
 
 
+def test_the_overview_is_markdown_too() -> None:
+    """
+    Its sections and tables, on standard output beside the file.
+    """
+    record("run.jsonl", groups=2)
+    text = CliRunner().invoke(app, ["report", "run.jsonl", "--markdown"]).stdout
+
+    assert Path("report.html").exists()
+    assert ["### Summary", "### Over time"] == [line for line in text.splitlines() if line[:3] == "###"][:2]
+    assert "| g0 | train/0 | 4 |" in text
+
+
 def test_a_limit_is_a_number_of_episodes() -> None:
     """
     From 1 on.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mttp.cli.output import Json, Sources, fail, print_json, progress, say
+from mttp.cli.output import Json, Markdown, Sources, fail, print_json, print_page, progress, say
 from mttp.pages.words import count, visible
 
 __all__ = ["report"]
@@ -44,6 +44,7 @@ def report(
             "--tokenizer", metavar="FILE", help="tokenizer.json, or its directory: shows the texts of tokens."
         ),
     ] = None,
+    markdown: Markdown = False,
     json: Json = False,
 ) -> None:
     """
@@ -54,6 +55,7 @@ def report(
     calls, rewards, timeline and tokens.
     If there are more than --limit episodes, the list has those with the lowest and the highest rewards,
     errors, examples of findings, and some others; curves and tables cover all episodes.
+    With --markdown, the overview is printed, too.
 
     \b
     Examples:
@@ -86,6 +88,8 @@ def report(
     found.write(out)
     if json:
         print_json({**found.to_dict(), "file": str(out), "bytes": out.stat().st_size})
+    elif markdown:
+        print_page(found.sections, markdown=True)
     else:
         size = f"{out.stat().st_size / 1e6:.1f} MB"
         say(

@@ -225,8 +225,10 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     from mttp.cli.rendering.episodes import episodes_table, runs_table
     from mttp.pages.blocks import note, problems
     from mttp.pages.graders import documents, graders_table
+    from mttp.pages.groups import groups_page
     from mttp.pages.words import count, counted, shares
     from mttp.tables.summary import SUMMARY
+    from mttp.viewing.figures import groups
 
     recording.tables.prepare(*SUMMARY, content=True)
     summary = recording.summary()
@@ -250,6 +252,8 @@ def _print_tables(recording: Recording, episodes: Sequence[Episode], limit: int 
     if summary.faults:
         blocks.append(note(f"faults: {shares(summary.faults)}", "bad"))
     blocks.append(problems(recording.problems))
+    if recording.groups:
+        blocks.append(groups_page(groups(recording.tables), most=_rows(limit)))
     if any(blocks):
         out.print()
         print_page(blocks)

@@ -41,7 +41,7 @@ def parts(value: Any, *, thinks: bool = False) -> list[dict[str, Any]]:
 
 def _texts(text: str, *, thinks: bool) -> Iterator[dict[str, Any]]:
     head, end, _ = text.partition("</think>")
-    if end and "<think>" not in head:
+    if thinks and end and "<think>" not in head:
         text = f"<think>{text}"  # the prompt has the first tag
     for place, piece in enumerate(_THOUGHT.split(text) if thinks else [text]):
         if piece.strip() or (piece and piece == text):

@@ -115,6 +115,8 @@ def cell_text(value: object, kind: str = "text") -> str:
         return moment(value * 1_000_000)
     if kind in ("episode", "episodes"):
         return " ".join(trace_id[:8] for trace_id in str(value).split())
+    if kind in ("group", "run"):  # an id, and the name if there is one
+        return str(value).partition(" ")[2] or str(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return number(value)
     return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mttp.model.chat import text_of
 from mttp.model.episodes import Episode
 from mttp.model.notebook import html_table
 
@@ -11,7 +12,12 @@ __all__ = ["table"]
 
 MAX_ROWS = 50
 """Largest number of episodes in the table."""
-_COLUMNS = ("episode", "env", "task", "status", "outcome", "return", "reward status", "steps", "seconds")
+_END = 60
+"""Number of characters of prompt and completion that are shown."""
+_COLUMNS = (
+    *("episode", "env", "task", "status", "outcome", "return", "reward status", "steps", "seconds"),
+    *("prompt", "completion"),
+)
 
 
 def table(title: str, episodes: Sequence[Episode]) -> str:
@@ -32,4 +38,11 @@ def _cells(episode: Episode) -> tuple[object, ...]:
         episode.reward.status,
         episode.step_count,
         episode.duration,
+        _end(episode.steps[0].observation) if episode.steps else "",
+        _end(episode.steps[-1].action) if episode.steps else "",
     )
+
+
+def _end(content: object) -> str:
+    """Return the end of a text or chat on one line; nothing of anything else."""
+    return " ".join((text_of(content) or "").split())[-_END:]

@@ -12,10 +12,11 @@ import numpy as np
 from mttp.model.curves import UPDATE_NUMBERS
 from mttp.model.episodes import Run
 from mttp.model.gradings import GraderHealth
-from mttp.pages.blocks import axis, column, fact, facts, lines, section, series, table
+from mttp.pages.blocks import column, fact, facts, section, table
 from mttp.pages.graders import documents, graders_table
+from mttp.pages.groups import groups_page
+from mttp.pages.problems import problems_section
 from mttp.reading.jsonable import to_json
-from mttp.reading.problems import Problem
 from mttp.study.diagnosis import SEVERITIES, Diagnosis
 from mttp.viewing.curves import CurveCharts
 from mttp.viewing.diagnoses import Diagnoses
@@ -94,77 +95,7 @@ def updates_section(charts: CurveCharts, updates: Figures) -> dict[str, Any] | N
 
 def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
     """Return rewards and advantages of groups, and the share of those whose rewards are equal."""
-    rows = groups(episodes)
-    if not rows:
-        return None
-    equal = sum(map(_is_equal, rows))
-    invalid = sum(row["valid"] < len(row["episodes"]) for row in rows)
-    items = [
-        fact("groups", len(rows)),
-        fact(
-            "with equal rewards",
-            equal,
-            detail="their advantages are 0: they teach nothing",
-            state="warn" if 2 * equal > len(rows) else "plain",
-        ),
-        fact("with invalid rewards", invalid, state="warn" if invalid else "plain"),
-    ]
-    columns = [
-        column("group", kind="group"),
-        column("task"),
-        column("members", kind="number"),
-        column("mean", kind="number"),
-        column("std", "standard deviation", "number"),
-        column("rewards"),
-        column("advantages"),
-        column("episodes", "members", "episodes"),
-    ]
-    shown = sorted(rows, key=lambda row: -(row["deviation"] or 0.0))[:_MOST_ROWS]
-    cells = [
-        [
-            *(
-                f"{row['episodes'][0]} {row['id']}",
-                row["task"],
-                len(row["episodes"]),
-                row["mean"],
-                row["deviation"],
-            ),
-            *(_listed(row["rewards"]), _listed(row["advantages"]), " ".join(row["episodes"])),
-        ]
-        for row in shown
-    ]
-    left_out = len(rows) - len(shown)
-    note = "The largest standard deviation first." + (
-        f" {left_out:,} more are not shown." if left_out else ""
-    )
-    curve = lines(
-        "Groups with equal rewards",
-        axis("group"),
-        axis("share"),
-        [_equal_share(rows)],
-        "Share among the groups up to this one, in order of start; at most the last 50.",
-    )
-    return section("groups", "Groups", [facts(items), curve, table("Groups", columns, cells, note)])
-
-
-def _is_equal(group: Mapping[str, Any]) -> bool:
-    return bool(group["deviation"] == 0 and group["valid"] > 1)
-
-
-def _equal_share(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    equal = np.array([*map(_is_equal, groups)], float)
-    sums = np.concatenate([[0.0], np.cumsum(equal)])
-    ends = np.arange(1, len(equal) + 1)
-    starts = np.maximum(ends - 50, 0)
-    stride = max(1, len(equal) // 500)
-    share = (sums[ends] - sums[starts]) / (ends - starts)
-    return series("equal rewards", ends[::stride].tolist(), share[::stride].tolist())
-
-
-def _listed(values: Sequence[float | None]) -> str:
-    if all(value is None for value in values):
-        return ""
-    return ", ".join("nan" if value is None else f"{value:.4g}" for value in values)
+    return groups_page(groups(episodes), most=_MOST_ROWS)
 
 
 def runs_section(runs: Sequence[Run], episodes: Figures, diagnosed: Diagnoses) -> dict[str, Any] | None:
@@ -288,18 +219,3 @@ def _flat(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if isinstance(config, dict) and config:
         return [one for key, value in config.items() for one in _flat(value, f"{prefix}{key}.")]
     return [] if config is None else [(prefix.rstrip("."), config)]
-
-
-def problems_section(problems: Sequence[Problem], counts: Mapping[str, int]) -> dict[str, Any] | None:
-    """Problems of the recording, and faults by kind."""
-    columns = [column("kind"), column("message"), column("episode", kind="episode")]
-    rows = [[one.kind, str(one), one.trace_id] for one in problems[:_MOST_ROWS]]
-    left_out = len(problems) - len(rows)
-    more = f"{left_out:,} more are not shown." if left_out else ""
-    faults = table(
-        "Faults",
-        [column("kind"), column("count", kind="number")],
-        sorted(counts.items(), key=lambda one: -one[1]),
-        "Values that could not be recorded as they were given.",
-    )
-    return section("problems", "Problems", [table("Problems of the recording", columns, rows, more), faults])

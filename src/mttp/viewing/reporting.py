@@ -61,6 +61,8 @@ class Report:
     """Number of episodes in the report's table."""
     pages: int
     """Number of these that can be opened."""
+    sections: Sequence[dict[str, Any]] = ()
+    """The overview, as blocks of a page."""
     headlines: tuple[str, ...] = ()
     """Verdicts of comparison and gate, and what the diagnosis found, a line each."""
     refusal: str | None = None
@@ -69,7 +71,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the file's content."""
         found = asdict(self)
-        del found["html"]
+        del found["html"], found["sections"]
         return found
 
     def write(self, path: str | os.PathLike[str]) -> Path:
@@ -155,6 +157,7 @@ def report(
         episodes=len(episodes),
         rows=len(rows),
         pages=len(chunk_of),
+        sections=overview["sections"],
         headlines=tuple(_headlines(contents)),
         refusal=comparison if isinstance(comparison, str) else None,
     )
