@@ -174,6 +174,19 @@ def test_a_notebook_shows_a_table_of_episodes():
     assert "50 of 51 episodes are shown." in shown
 
 
+def test_a_notebook_s_list_has_the_ends_of_texts():
+    """
+    On one line each.
+    """
+    with mttp.configure(transport="memory://") as session, mttp.episode() as episode, episode.step() as step:
+        step.observation([{"role": "user", "content": "x" * 100 + "\n2+4="}])
+        step.action("six")
+    shown = mttp.read(session)._repr_html_()
+
+    assert "<th>prompt</th><th>completion</th>" in shown
+    assert f"<td>{'x' * 55} 2+4=</td><td>six</td>" in shown
+
+
 def test_a_notebook_shows_a_recording_without_episodes():
     """
     The table has only a header.
