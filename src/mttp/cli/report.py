@@ -55,7 +55,7 @@ def report(
     calls, rewards, timeline and tokens.
     If there are more than --limit episodes, the list has those with the lowest and the highest rewards,
     errors, examples of findings, and some others; curves and tables cover all episodes.
-    With --markdown, the overview is printed, too.
+    --markdown prints the overview, too.
 
     \b
     Examples:

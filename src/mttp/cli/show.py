@@ -105,8 +105,7 @@ def show(
     Show the episodes of a recording, or one episode in full.
 
     Without --episode, prints a table of the runs and a table of the episodes. With --episode, prints that
-    episode: its conversation with calls, rewards and their components, then its group, curves and facts. In
-    a chat, each message is shown once.
+    episode: its conversation, then its rewards, group, curves and facts.
     With --json, --limit defaults to all.
 
     A condition compares a column with a value. The columns are episode, run, env, task, split, slice,
