@@ -32,8 +32,7 @@ from mttp.otlp.protobuf_decode import decode_message
 from mttp.reading.counted import reasons_of, training_of
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.tables import Database
-from mttp.tables.database import statement
+from mttp.tables import Database, statement
 
 NAMED_OTHERWISE = {
     "policy_version": "policy_version_start",

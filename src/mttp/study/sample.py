@@ -232,7 +232,7 @@ def _of_tables(database: Database) -> Sample:
     return Sample(
         name=", ".join([*map(str, database.sources), *database.stores]),
         runs=tuple(runs),
-        episodes=tuple(figures_of(database.sql(_EPISODES).arrow())),
+        episodes=tuple(figures_of(database.arrow(_EPISODES))),
         **_of_problems([*dict.fromkeys(database.problems)]),
         **_of_updates((row["run"], row["start"], row["entropy"]) for row in database.rows(_UPDATES)),
     )

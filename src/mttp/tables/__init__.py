@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from mttp.model.exports import exports
 
 if TYPE_CHECKING:
-    from mttp.tables.database import TABLES, Database, Table, statement
+    from mttp.tables.database import Database, Table
+    from mttp.tables.statements import TABLES, statement
     from mttp.tables.summary import Summary, summarize
 
 __all__ = ["TABLES", "Database", "Summary", "Table", "statement", "summarize"]
@@ -15,10 +16,10 @@ __all__ = ["TABLES", "Database", "Summary", "Table", "statement", "summarize"]
 __getattr__, __dir__ = exports(
     __name__,
     {
-        "TABLES": "database",
+        "TABLES": "statements",
         "Database": "database",
         "Table": "database",
-        "statement": "database",
+        "statement": "statements",
         "Summary": "summary",
         "summarize": "summary",
     },

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "lengths",
     "numbers",
     "scalar",
+    "scalars",
 ]
 
 _LIST: Final = "[]"
@@ -142,14 +143,42 @@ def scalar(value: Any, type_: str) -> Any:
 
 
 def numbers(array: Any) -> Any:
-    """Return integers or booleans as a numpy array; `pyarrow`'s own way imports pandas."""
+    """Return numbers or booleans as a numpy array; `pyarrow`'s own way imports pandas."""
     from pyarrow import types
 
     _, buffer = array.buffers()
     stop = array.offset + len(array)
     if types.is_boolean(array.type):
         return np.unpackbits(np.frombuffer(buffer, np.uint8), count=stop, bitorder="little")[array.offset :]
-    return np.frombuffer(buffer, f"i{array.type.bit_width // 8}", stop)[array.offset :]
+    kind = "f" if types.is_floating(array.type) else "i"
+    return np.frombuffer(buffer, f"{kind}{array.type.bit_width // 8}", stop)[array.offset :]
+
+
+def scalars(array: Any) -> list[Any]:
+    """Return an Arrow array of texts, numbers or booleans as plain values."""
+    from pyarrow import types
+
+    if array.null_count == len(array):
+        return [None] * len(array)
+    if types.is_string(array.type):
+        cells = _decoded(array)
+    else:
+        values = numbers(array)
+        cells = (values.astype(np.bool_) if types.is_boolean(array.type) else values).tolist()
+    if array.null_count:
+        for row in np.flatnonzero(numbers(array.is_null())).tolist():
+            cells[row] = None
+    return cells
+
+
+def _decoded(array: Any) -> list[Any]:
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32, array.offset + len(array) + 1)[array.offset :].tolist()
+    encoded = b"" if data is None else data.to_pybytes()
+    if encoded.isascii():
+        text = encoded.decode()
+        return [text[start:end] for start, end in pairwise(ends)]
+    return [encoded[start:end].decode() for start, end in pairwise(ends)]
 
 
 def integers(values: Any, *, is_valid: Any = None) -> Any:

@@ -6,9 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache
 from importlib import import_module
-from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +31,7 @@ from mttp.tables.spans import (
     column_type,
     needs_arrays,
 )
+from mttp.tables.statements import TABLES, asked_columns, in_order, narrowed, statement, tables_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,48 +39,30 @@ if TYPE_CHECKING:
     from mttp.model.episodes import Run
 
 __all__ = [
-    "TABLES",
     "Database",
     "Table",
     "arrays_of",
     "column_types",
-    "in_order",
     "quoted",
     "require_duckdb",
     "rows_of",
-    "statement",
-    "tables_of",
 ]
 
-TABLES: Final = (
-    "episodes",
-    "steps",
-    "calls",
-    "scorings",
-    "components",
-    "groups",
-    "updates",
-    "evaluations",
-    "agents",
-    "annotations",
-)
-"""Names of the tables; `spans`, which they are computed from, can be queried, too."""
-_BELOW: Final = (
-    *("roots", "parts", "called", "effective", "played", "notes", "targets", "judgements", "marks"),
-    *("gradings", "training", "behavior", "rewards", "scores"),
-)
-"""Tables that others are computed from."""
 _COLUMN = re.compile(rf'"((?:mttp|gen_ai|error|test)\.[\w.]+|{"|".join(DERIVED)})"')
 _NAMES = re.compile(r'"column_names":(\[[^]]*\])')
 _TABLES = re.compile(r'"table_name":"(\w+)"')
-_WITHIN = re.compile(r"(?:^|\bWITH |\bRECURSIVE )(\w+) AS \(", re.MULTILINE)
-_TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _NO_TABLE = re.compile(r"Table with name (\w+) does not exist")
+_EPISODES: Final = asked_columns("episodes", ["FROM episodes"])
+"""All columns of the table of episodes."""
 _UNPACKS = frozenset({"played"})
 """Tables that need a row for each step in columns."""
 _MEMORY: Final = "768MB"
 _MEMORY_OF_CONTENT: Final = "2GB"
 """DuckDB joins the texts of an episode in memory."""
+_FEW_SPANS: Final = 5_000
+"""The most spans that get columns for absent values: each use of a view that adds them is planned anew."""
+_SPANS_OF_TRANSACTION: Final = 40_000
+"""Spans that are committed together: each commit compresses what earlier ones wrote."""
 _MOST_THREADS: Final = 4
 """Each thread needs memory of its own."""
 _OWN = "type <> '' AND NOT contains(span_id, ':')"
@@ -90,35 +71,10 @@ SELECT (SELECT count(*) FROM arrivals WHERE {_OWN}) - (SELECT count(*) FROM sing
 """
 
 
-@cache
-def statement(table: str) -> str:
-    """Return the SQL statement that computes a table from `spans` and other tables."""
-    return files("mttp.tables").joinpath("sql", f"{table}.sql").read_text()
-
-
-@cache
-def _needed(table: str) -> list[str]:
-    """Return the tables that a table is computed from, each after its own, and the table itself."""
-    text = re.sub(r"--.*", "", statement(table))
-    own = {table, *_WITHIN.findall(text)}
-    return [*in_order(name for name in _TABLE.findall(text) if name not in own), table]
-
-
-def in_order(tables: Iterable[str]) -> list[str]:
-    """Return these tables, each after those that it is computed from."""
-    known = [name for name in dict.fromkeys(tables) if name in TABLES or name in _BELOW]
-    return [*dict.fromkeys(name for table in known for name in _needed(table))]
-
-
 def column_types(tables: Iterable[str], queries: Iterable[str] = ()) -> dict[str, str]:
     """Return the types of the columns of `spans` that tables and queries need, without those of content."""
     named = {name for text in (*map(statement, tables), *queries) for name in _COLUMN.findall(text)}
     return _types(named - CONTENT)
-
-
-def tables_of(*queries: str) -> list[str]:
-    """Return the tables that queries of this package name, each after those that it is computed from."""
-    return in_order(name for query in queries for name in _TABLE.findall(query))
 
 
 def _types(columns: Iterable[str]) -> dict[str, str]:
@@ -265,6 +221,9 @@ class Database:
         self._progress = progress
         self._run_records: list[SpanRecord] = []
         self._tables: set[str] = set()
+        """The tables that are computed, without that of episodes."""
+        self._of_episodes: frozenset[str] = frozenset()
+        """The columns of the table of episodes that are computed."""
         self._columns: set[str] | None = None
         self._unpacks = False
         self.duplicates = 0
@@ -303,7 +262,7 @@ class Database:
         """The runs in order of start, one per process; one that can't be decoded is a problem."""
         from mttp.codec import runs as run_codec  # imports all values
 
-        self._load_tables(["roots"], [], content=False)
+        self.prepare("FROM roots")
         traces: dict[str, dict[str, SpanRecord]] = {}
         for record in self._run_records:
             traces.setdefault(record.trace_id, {}).setdefault(record.span_id, record)
@@ -379,23 +338,40 @@ class Database:
             raise ReadError(f"{query!r:.200} is {named}; write one select, such as select * from episodes")
 
     def prepare(self, *queries: str, content: bool = False) -> None:
-        """Compute the tables that queries of this package name, reading the source once for all of them."""
-        self._load_tables(tables_of(*queries), queries, content=content)
+        """
+        Compute the tables that queries of this package name, reading the source once for all of them.
+
+        Of the table of episodes, which is wide, it computes the columns that they name; all with `content`.
+        """
+        asked = _EPISODES if content else asked_columns("episodes", queries)
+        self._load_tables(tables_of(*queries), queries, asked, content=content)
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a query of this package, for which `prepare` was called."""
+        self.prepare(query)
         return rows_of(self._connection, query, parameters)
 
     def arrays(self, query: str) -> dict[str, NDArray[Any]]:
         """Return the columns of such a query; a number that is null is NaN."""
+        self.prepare(query)
         return arrays_of(self._connection, query)
+
+    def arrow(self, query: str) -> Any:
+        """Return the result of such a query as a `pyarrow.Table`."""
+        self.prepare(query)
+        return self._connection.sql(query).to_arrow_table()
 
     def _load(self, query: str) -> None:
         """Compute the tables that the query may name, and those below them."""
         parsed = self._parsed(query)
-        self._load_tables(_TABLES.findall(parsed), [query], content=_asks_for_content(parsed))
+        content = _asks_for_content(parsed)
+        asked = _EPISODES if content else _EPISODES - CONTENT
+        self._load_tables(_TABLES.findall(parsed), [query], asked, content=content)
 
-    def _load_tables(self, names: Iterable[str], queries: Iterable[str], *, content: bool) -> None:
+    def _load_tables(
+        self, names: Iterable[str], queries: Iterable[str], asked: frozenset[str], *, content: bool
+    ) -> None:
+        """Compute tables, of that of episodes the columns that are asked for, and those below them."""
         tables = in_order(map(str.lower, names))
         columns = {name for text in (*map(statement, tables), *queries) for name in _COLUMN.findall(text)}
         if not content:
@@ -406,16 +382,25 @@ class Database:
             self._columns = None  # until all of them are read
             self._unpacks |= unpacks
             self._tables.clear()
-            if not CONTENT.isdisjoint(types):
-                self._free.detach()
-                self._connection.close()
-                self._connect(_MEMORY_OF_CONTENT)
+            self._of_episodes = frozenset()
+            self._free.detach()
+            self._connection.close()
+            self._connect(_MEMORY if CONTENT.isdisjoint(types) else _MEMORY_OF_CONTENT)
             self._load_spans(types)
             self._columns = {*types}
         for table in tables:
-            if table not in self._tables:
+            if table == "episodes":
+                self._compute_episodes(asked | asked_columns(table, map(statement, tables)))
+            elif table not in self._tables:
                 self._connection.execute(f"CREATE OR REPLACE TABLE {table} AS {statement(table)}")
                 self._tables.add(table)
+
+    def _compute_episodes(self, asked: frozenset[str]) -> None:
+        """Compute the table of episodes unless it has these columns."""
+        if not asked <= self._of_episodes:
+            self._of_episodes |= asked
+            select = narrowed("episodes", self._of_episodes)
+            self._connection.execute(f"CREATE OR REPLACE TABLE episodes AS {select}")
 
     def _parsed(self, query: str) -> str:
         """Return the syntax tree of a query as JSON."""
@@ -429,24 +414,37 @@ class Database:
         self._scan = Scan(
             self._source, arrays=arrays, strict=self._strict, progress=self._progress, columns=wanted
         )
+        self._run_records.clear()
+        rows = all_rows(self._noted(self._scan), SpanRows(*wanted.arguments))
+        present = self._insert(arrow_tables(rows), types)
+        absent = {**types, **_types(CONTENT)}
+        nulls = [f', NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]
+        kind = "TABLE" if self._leave_out_copies() <= _FEW_SPANS else "VIEW"
+        self._connection.execute(f"CREATE {kind} spans AS SELECT *{''.join(nulls)} FROM arrivals")
+
+    def _insert(self, tables: Iterable[Any], types: Mapping[str, str]) -> Set[str]:
+        """Create the table of spans of Arrow tables, with the columns that these have; return the columns."""
         present = {"place": "BIGINT", **SPAN_COLUMNS}
         described = ", ".join(f"{name} {type_}" for name, type_ in present.items())
-        self._connection.execute(f"CREATE OR REPLACE TABLE arrivals ({described})")
-        chosen = "CREATE OR REPLACE TABLE chosen AS SELECT unnest(?::VARCHAR[]) AS trace_id"
+        self._connection.execute(f"CREATE TABLE arrivals ({described})")
+        chosen = "CREATE TABLE chosen AS SELECT unnest(?::VARCHAR[]) AS trace_id"
         self._connection.execute(chosen, [[*(self._traces or ())]])
         which = "" if self._traces is None else "WHERE trace_id IN (FROM chosen)"
-        self._run_records.clear()
-        for table in arrow_tables(all_rows(self._noted(self._scan), SpanRows(*wanted.arguments))):
+        self._connection.execute("BEGIN")
+        uncommitted = 0
+        for table in tables:
             for name in {*table.column_names} - present.keys():
                 present[name] = types[name]
                 self._connection.execute(f'ALTER TABLE arrivals ADD COLUMN "{name}" {types[name]}')
             self._connection.register("batch", table)
             self._connection.execute(f"INSERT INTO arrivals BY NAME FROM batch {which}")
             self._connection.unregister("batch")
-        self._leave_out_copies()
-        absent = {**types, **_types(CONTENT)}
-        nulls = [f', NULL::{type_} AS "{name}"' for name, type_ in absent.items() if name not in present]
-        self._connection.execute(f"CREATE OR REPLACE VIEW spans AS SELECT *{''.join(nulls)} FROM arrivals")
+            uncommitted += len(table)
+            if uncommitted >= _SPANS_OF_TRANSACTION:
+                self._connection.execute("COMMIT; BEGIN")
+                uncommitted = 0
+        self._connection.execute("COMMIT")
+        return present.keys()
 
     def _noted(self, spans: Iterable[SpanRecord | Rows]) -> Iterator[SpanRecord | Rows]:
         """Yield the spans, and keep those of runs."""
@@ -455,18 +453,19 @@ class Database:
                 self._run_records.append(span)
             yield span
 
-    def _leave_out_copies(self) -> None:
-        """Replace the spans by those without copies, if there are any."""
-        copies = "SELECT count(*) > count(DISTINCT (trace_id, coalesce(copy_of, span_id))) FROM arrivals"
-        ((has_copies,),) = self._connection.execute(copies).fetchall()
+    def _leave_out_copies(self) -> int:
+        """Replace the spans by those without copies, if there are any; return the number of spans."""
+        numbers = "SELECT count(*), count(DISTINCT (trace_id, coalesce(copy_of, span_id))) FROM arrivals"
+        ((count, distinct),) = self._connection.execute(numbers).fetchall()
         self.duplicates = 0
-        if has_copies:
-            self._connection.execute(f"CREATE OR REPLACE TABLE single AS {statement('spans')}")
+        if count > distinct:
+            self._connection.execute(f"CREATE TABLE single AS {statement('spans')}")
             ((self.duplicates,),) = self._connection.execute(_DUPLICATES).fetchall()
             self._connection.execute("DROP TABLE arrivals; ALTER TABLE single RENAME TO arrivals")
+        return int(count)
 
     def columns(self, table: str) -> Iterator[tuple[str, str]]:
         """Yield the columns of a table with their types."""
-        self._load(f"SELECT 1 FROM {table}")
+        self.prepare(f"FROM {table}")
         for name, type_, *_ in self._connection.execute(f"DESCRIBE {table}").fetchall():
             yield name, type_

@@ -11,6 +11,7 @@ from mttp.model.figures import EpisodeFigures
 from mttp.otlp.streams import Progress
 from mttp.reading.garbage import gc_disabled
 from mttp.reading.sources import Source
+from mttp.tables.arrow import numbers, scalars
 from mttp.tables.database import Database
 from mttp.tables.values import EpisodeSpans, trace_of
 
@@ -43,30 +44,22 @@ def figures_of(table: Any) -> list[EpisodeFigures]:
 
 def _values(column: Any) -> list[Any]:
     """Return the cells: maps as dicts, lists as tuples."""
-    import pyarrow as pa
+    from pyarrow import types
 
-    if pa.types.is_map(column.type) or pa.types.is_list(column.type):
-        ends = column.offsets.to_pylist()
-        places = [slice(*pair) for pair in pairwise(ends)]
-        if pa.types.is_list(column.type):
+    if types.is_map(column.type) or types.is_list(column.type):
+        places = [slice(*pair) for pair in pairwise(numbers(column.offsets).tolist())]
+        if types.is_list(column.type):
             items = _values(column.values)
             return [tuple(items[place]) for place in places]
         keys, items = _values(column.keys), _values(column.items)
         return [dict(zip(keys[place], items[place], strict=True)) for place in places]
-    if pa.types.is_null(column.type):
-        return [None] * len(column)
-    if not column.null_count or not pa.types.is_primitive(column.type):
-        return list(column.to_numpy(zero_copy_only=False).tolist())
-    cells = column.fill_null(pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False).tolist()
-    for row in column.is_null().to_numpy(zero_copy_only=False).nonzero()[0].tolist():
-        cells[row] = None
-    return list(cells)
+    return scalars(column)
 
 
 def read_figures(source: Source, *, progress: Progress | None = None) -> list[EpisodeFigures]:
     """Return the figures of the episodes of a source, in order of start."""
     with Database(source, progress=progress) as database:
-        return figures_of(database.sql(f"{FIGURES} FROM episodes").arrow())
+        return figures_of(database.arrow(f"{FIGURES} FROM episodes"))
 
 
 def figures_of_values(episodes: Iterable[Episode]) -> list[EpisodeFigures]:

@@ -13,16 +13,10 @@ from mttp.model.spans import SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
 from mttp.tables.arrow import arrow_tables
-from mttp.tables.database import (
-    column_types,
-    in_order,
-    require_duckdb,
-    rows_of,
-    statement,
-    tables_of,
-)
+from mttp.tables.database import column_types, require_duckdb, rows_of
 from mttp.tables.figures import FIGURES, figures_of
 from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_type
+from mttp.tables.statements import in_order, statement, tables_of
 
 __all__ = ["GrowingEpisodes"]
 

@@ -372,7 +372,7 @@ def evidence_of(database: Database, *, quality: str | None, run: str | None) -> 
 
     Raises StudyError for several runs of which `run` chooses none, and for an unknown quality.
     """
-    figures = figures_of(database.sql(_EPISODES).arrow())
+    figures = figures_of(database.arrow(_EPISODES))
     of_agents: defaultdict[str, list[float | None]] = defaultdict(list)
     (row,) = database.rows(_HAS_AGENTS)
     if row["has_agents"] and any(one.reward is None and one.return_ is None for one in figures):

@@ -8,7 +8,7 @@ started AS (
     SELECT
         spans.*, roots.run_id, roots.is_finished, roots.has_task, roots.is_evaluation, roots.span_id AS root_span_id
     FROM roots
-    JOIN spans USING (trace_id, place)
+    JOIN spans USING (place)
 ),
 
 whole AS (
@@ -31,7 +31,7 @@ single_steps AS (
         1 AS number,
         "mttp.step.reward" AS reward,
         "mttp.step.reward" IS NOT NULL OR "mttp.step.reward_status" IS DISTINCT FROM 'error' AS is_known,
-        "scores"
+        "scores" IS NOT NULL AS is_scored
     FROM spans
     WHERE type = 'step' AND NOT contains(span_id, ':')
 ),
@@ -48,7 +48,7 @@ step_blocks AS (
         "mttp.steps.count" AS number,
         "mttp.steps.reward_sum" AS reward,
         coalesce("mttp.steps.reward_errors", 0) = 0 AS is_known,
-        "scores"
+        "scores" IS NOT NULL AS is_scored
     FROM spans
     WHERE type = 'steps'
 ),
@@ -74,6 +74,12 @@ all_steps AS (
     WHERE step_blocks.number > coalesce(repeated.number, 0)
 ),
 
+-- The steps that an episode's end does not sum up: those of an unfinished episode, and of other processes.
+unsummed AS (
+    FROM all_steps
+    WHERE part <> '' OR trace_id IN (SELECT trace_id FROM roots WHERE NOT is_finished)
+),
+
 -- Steps of the process that started the episode do not count in `other_` columns.
 sums AS (
     SELECT
@@ -86,13 +92,13 @@ sums AS (
         fsum(reward) FILTER (agent IS NULL AND part <> '') AS other_reward,
         bool_or(isinf(reward)) FILTER (agent IS NULL AND part <> '') AS has_other_infinite,
         bool_and(is_known) FILTER (agent IS NULL AND part <> '') AS are_others_known
-    FROM all_steps
+    FROM unsummed
     GROUP BY trace_id
 ),
 
 longest AS (
     SELECT trace_id, max(number) AS length
-    FROM (SELECT trace_id, agent, sum(number) AS number FROM all_steps GROUP BY trace_id, agent)
+    FROM (SELECT trace_id, agent, sum(number) AS number FROM unsummed GROUP BY trace_id, agent)
     GROUP BY trace_id
 ),
 
@@ -141,7 +147,7 @@ texts AS (
             coalesce(spans."prompt", of_calls.prompt) AS prompt,
             coalesce(spans."completion", of_calls.completion) AS completion
         FROM all_steps
-        JOIN spans USING (trace_id, place)
+        JOIN spans USING (place)
         LEFT JOIN (
             SELECT step, arg_min(prompt, path) AS prompt, arg_max(completion, path) AS completion
             FROM called
@@ -249,105 +255,92 @@ scored AS (
     JOIN spans USING (place)
 ),
 
--- The scorings whose components count: that of the whole episode, and the last one of each step in order of steps.
-scorings_in_order AS (
-    SELECT trace_id, place, source, span_id, true AS of_episode, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS "order"
+-- The scorings that say something of an episode: that of the whole, and the last one of each step in order of steps.
+all_scorings AS (
+    SELECT trace_id, place, true AS of_episode, true AS is_span, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS "order"
     FROM scored
     UNION ALL
-    SELECT trace_id, place, NULL, NULL, false, ("index", start_time, place)
+    SELECT trace_id, place, false, false, ("index", start_time, place)
     FROM all_steps
-    WHERE scores IS NOT NULL
+    WHERE is_scored
     UNION ALL
-    SELECT trace_id, place, trace_id, span_id, false, "order"
+    SELECT trace_id, place, false, true, "order"
     FROM (
         SELECT
-            spans.trace_id,
-            spans.place,
-            spans.span_id,
+            rewards.trace_id,
+            rewards.place,
             (single_steps."index", single_steps.start_time, single_steps.place) AS "order"
-        FROM spans
-        JOIN single_steps ON spans.trace_id = single_steps.trace_id AND spans.parent_id = single_steps.span_id
-        WHERE spans.type = 'reward' AND single_steps.scores IS NULL
+        FROM (
+            SELECT trace_id, parent_id, start_time, end_time, place
+            FROM spans
+            ANTI JOIN roots ON roots.trace_id = spans.trace_id AND roots.span_id = spans.parent_id
+            WHERE type = 'reward'
+        ) AS rewards
+        JOIN single_steps ON rewards.trace_id = single_steps.trace_id AND rewards.parent_id = single_steps.span_id
+        WHERE NOT single_steps.is_scored
         QUALIFY row_number() OVER (
             PARTITION BY single_steps.place
-            ORDER BY spans.start_time DESC, spans.end_time DESC, spans.place DESC
+            ORDER BY rewards.start_time DESC, rewards.end_time DESC, rewards.place DESC
         ) = 1
     )
 ),
 
--- Scores and statuses of components; those of grades below a scoring win.
-grades AS (
-    SELECT trace_id, of_episode, "order", name, arg_max(score, precedence) AS score, arg_max(status, precedence) AS status
-    FROM (
-        SELECT trace_id, of_episode, "order", score.key AS name, score.value AS score, NULL AS status, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS precedence
-        FROM (
-            SELECT scorings_in_order.*, unnest(map_entries(spans."scores")) AS score
-            FROM scorings_in_order
-            JOIN spans USING (place)
-        )
-        UNION ALL
-        SELECT trace_id, of_episode, "order", status.key, NULL, status.value, (0::BIGINT, 0::BIGINT, 0::BIGINT)
-        FROM (
-            SELECT scorings_in_order.*, unnest(map_entries("score_statuses")) AS status
-            FROM scorings_in_order
-            JOIN spans USING (place)
-            WHERE source IS NOT NULL
-        )
-        UNION ALL
-        SELECT
-            scorings_in_order.trace_id,
-            of_episode,
-            "order",
-            coalesce("mttp.component.name", "mttp.grader.name", ''),
-            CASE WHEN "mttp.reward.status" = 'ok' THEN "mttp.reward.value" END,
-            CASE
-                WHEN "mttp.reward.status" IS DISTINCT FROM 'ok' OR "mttp.reward.value" IS NULL
-                    THEN coalesce("mttp.reward.status", 'missing')
-            END,
-            (spans.start_time, spans.end_time, spans.place)
-        FROM scorings_in_order
-        JOIN spans ON scorings_in_order.source = spans.trace_id AND scorings_in_order.span_id = spans.parent_id
-        WHERE spans.type = 'grade'
-    )
-    GROUP BY trace_id, of_episode, "order", name
+-- The reward of the episode has components or a spec; else those of the rewards of its steps count.
+counted_scorings AS (
+    SELECT all_scorings.*
+    FROM all_scorings
+    LEFT JOIN (
+        SELECT scored.trace_id
+        FROM scored
+        JOIN spans USING (place)
+        WHERE "mttp.spec.name" <> ''
+        UNION
+        SELECT scored.trace_id
+        FROM scored
+        JOIN results USING (place)
+        WHERE score IS NOT NULL
+    ) AS described USING (trace_id)
+    WHERE of_episode = (described.trace_id IS NOT NULL)
 ),
 
-graded AS (
+component_scores AS (
     SELECT
         trace_id,
-        of_episode,
-        map_from_entries(list((name, score) ORDER BY name) FILTER (score IS NOT NULL)) AS scores,
-        map_from_entries(list((name, status) ORDER BY name) FILTER (status IS NOT NULL)) AS statuses
+        map_from_entries(list_sort(list((component, score)) FILTER (score IS NOT NULL))) AS scores,
+        map_from_entries(list_sort(list((component, status)) FILTER (status IS NOT NULL))) AS statuses
     FROM (
-        SELECT trace_id, of_episode, name, fsum(score) AS score, arg_max(status, "order") AS status
-        FROM grades
-        GROUP BY trace_id, of_episode, name
+        SELECT
+            trace_id,
+            component,
+            fsum(score) AS score,
+            arg_max(status, "order") FILTER (is_span) AS status
+        FROM counted_scorings
+        JOIN results USING (place)
+        GROUP BY trace_id, component
     )
-    GROUP BY trace_id, of_episode
+    GROUP BY trace_id
 ),
 
 specs AS (
     SELECT
-        scorings_in_order.trace_id,
-        of_episode,
+        counted_scorings.trace_id,
         arg_max(
             {'name': "mttp.spec.name", 'version': "mttp.spec.version", 'sha256': "mttp.spec.sha256"}, "order"
         ) AS spec
-    FROM scorings_in_order
+    FROM counted_scorings
     JOIN spans USING (place)
-    WHERE source IS NOT NULL AND "mttp.spec.name" IS NOT NULL
-    GROUP BY scorings_in_order.trace_id, of_episode
+    WHERE is_span AND "mttp.spec.name" IS NOT NULL
+    GROUP BY counted_scorings.trace_id
 ),
 
 checks AS (
     SELECT
-        scorings_in_order.trace_id,
-        of_episode,
+        counted_scorings.trace_id,
         list_sort(list_distinct(flatten(list("mttp.reward.failed_checks")))) AS failed_checks
-    FROM scorings_in_order
+    FROM counted_scorings
     JOIN spans USING (place)
-    WHERE source IS NOT NULL AND "mttp.reward.failed_checks" IS NOT NULL
-    GROUP BY scorings_in_order.trace_id, of_episode
+    WHERE is_span AND "mttp.reward.failed_checks" IS NOT NULL
+    GROUP BY counted_scorings.trace_id
 ),
 
 graders AS (
@@ -356,36 +349,15 @@ graders AS (
         list({'name': name, 'version': version} ORDER BY of_episode DESC, name NULLS FIRST, version NULLS FIRST) AS graders
     FROM (
         SELECT DISTINCT
-            scorings_in_order.trace_id,
+            all_scorings.trace_id,
             of_episode,
             nullif("mttp.grader.name", '') AS name,
             nullif("mttp.grader.version", '') AS version
-        FROM scorings_in_order
+        FROM all_scorings
         JOIN spans USING (place)
-        WHERE source IS NOT NULL
+        WHERE is_span
     )
     WHERE name IS NOT NULL OR version IS NOT NULL
-    GROUP BY trace_id
-),
-
--- The reward of the episode has components or a spec; else those of the rewards of its steps count.
-chosen_scores AS (
-    SELECT
-        trace_id,
-        arg_max(scores, of_episode) FILTER (of_episode = is_of_episode) AS scores,
-        arg_max(statuses, of_episode) FILTER (of_episode = is_of_episode) AS statuses,
-        arg_max(spec, of_episode) FILTER (of_episode = is_of_episode) AS spec,
-        arg_max(failed_checks, of_episode) FILTER (of_episode = is_of_episode) AS failed_checks
-    FROM (
-        SELECT
-            *,
-            bool_or(of_episode AND (scores IS NOT NULL OR coalesce(spec.name, '') <> '')) OVER (
-                PARTITION BY trace_id
-            ) AS is_of_episode
-        FROM graded
-        FULL JOIN specs USING (trace_id, of_episode)
-        FULL JOIN checks USING (trace_id, of_episode)
-    )
     GROUP BY trace_id
 ),
 
@@ -423,13 +395,13 @@ ends AS (
 ),
 
 metrics AS (
-    SELECT trace_id, map_from_entries(list((name, number) ORDER BY name)) AS metrics
+    SELECT trace_id, map_from_entries(list_sort(list((name, number)))) AS metrics
     FROM (
         SELECT trace_id, metric.key AS name, arg_min(metric.value, "order") AS number
         FROM (
             SELECT ends.*, unnest(map_entries("mttp.metric")) AS metric
             FROM ends
-            JOIN spans USING (trace_id, place)
+            JOIN spans USING (place)
         )
         GROUP BY trace_id, metric.key
     )
@@ -437,7 +409,7 @@ metrics AS (
 ),
 
 labelled AS (
-    SELECT trace_id, map_from_entries(list((name, label) ORDER BY name)) AS labels
+    SELECT trace_id, map_from_entries(list_sort(list((name, label)))) AS labels
     FROM (
         SELECT trace_id, name, arg_min({'text': label}, "order").text AS label
         FROM (
@@ -445,7 +417,7 @@ labelled AS (
             FROM (
                 SELECT ends.*, unnest(map_entries("labels")) AS entry
                 FROM ends
-                JOIN spans USING (trace_id, place)
+                JOIN spans USING (place)
             )
             UNION ALL
             SELECT trace_id, key, value, (-1, 0, 0)
@@ -459,11 +431,11 @@ labelled AS (
 ),
 
 faulty AS (
-    SELECT trace_id, flatten(list("mttp.faults" ORDER BY "order")) AS faults
+    SELECT ends.trace_id, flatten(list("mttp.faults" ORDER BY "order")) AS faults
     FROM ends
-    JOIN spans USING (trace_id, place)
+    JOIN spans USING (place)
     WHERE "mttp.faults" IS NOT NULL
-    GROUP BY trace_id
+    GROUP BY ends.trace_id
 ),
 
 stated AS (
@@ -608,11 +580,11 @@ SELECT
     -- pass or fail, of the reward.
     settled.verdict,
     -- Name of the reward spec.
-    nullif(spec.name, '') AS spec_name,
+    nullif(specs.spec.name, '') AS spec_name,
     -- Version of the reward spec.
-    nullif(spec.version, '') AS spec_version,
+    nullif(specs.spec.version, '') AS spec_version,
     -- Digest of the reward spec.
-    nullif(spec.sha256, '') AS spec_sha256,
+    nullif(specs.spec.sha256, '') AS spec_sha256,
     -- Name and version of the graders of the reward, then of those of the last rewards of its steps.
     coalesce(graders.graders, []) AS graders,
     -- Advantage: of the last annotation, else the episode's own, else that of the last group with advantages.
@@ -638,11 +610,11 @@ SELECT
     -- Cost, in US dollars.
     CASE WHEN NOT isnan("mttp.usage.cost_usd") THEN "mttp.usage.cost_usd" END AS cost_usd,
     -- Scores by component: of the reward of the episode if it has any or a spec, else summed over the last rewards of its steps.
-    coalesce(chosen_scores.scores, MAP {}) AS components,
+    coalesce(component_scores.scores, MAP {}) AS components,
     -- Status of the components of the same rewards that are not ok, by name.
-    coalesce(chosen_scores.statuses, MAP {}) AS component_statuses,
+    coalesce(component_scores.statuses, MAP {}) AS component_statuses,
     -- Names of the checks that failed, of the same rewards.
-    coalesce(chosen_scores.failed_checks, []) AS failed_checks,
+    coalesce(checks.failed_checks, []) AS failed_checks,
     -- User-supplied numbers by name.
     coalesce(metrics.metrics, MAP {}) AS metrics,
     -- User-supplied values by name: the numbers, booleans and texts of up to 100 characters, as text.
@@ -682,7 +654,9 @@ SELECT
 FROM settled
 LEFT JOIN tokens USING (trace_id)
 LEFT JOIN model_calls USING (trace_id)
-LEFT JOIN chosen_scores USING (trace_id)
+LEFT JOIN component_scores USING (trace_id)
+LEFT JOIN specs USING (trace_id)
+LEFT JOIN checks USING (trace_id)
 LEFT JOIN graders USING (trace_id)
 LEFT JOIN metrics USING (trace_id)
 LEFT JOIN labelled USING (trace_id)

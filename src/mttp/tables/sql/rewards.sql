@@ -4,45 +4,14 @@ WITH chosen AS (
     FROM episodes
     JOIN spans ON spans.trace_id = reward_trace_id AND spans.span_id = reward_span_id
 ),
-results AS (
-    SELECT trace_id, score.key AS name, score.value AS score, NULL AS status, (0::BIGINT, 0::BIGINT, 0::BIGINT) AS "order"
-    FROM (
-        SELECT chosen.trace_id, unnest(map_entries("scores")) AS score
-        FROM chosen
-        JOIN spans USING (place)
-    )
-    UNION ALL
-    SELECT trace_id, status.key, NULL, status.value, (0::BIGINT, 0::BIGINT, 0::BIGINT)
-    FROM (
-        SELECT chosen.trace_id, unnest(map_entries("score_statuses")) AS status
-        FROM chosen
-        JOIN spans USING (place)
-    )
-    UNION ALL
-    SELECT
-        chosen.trace_id,
-        coalesce("mttp.component.name", "mttp.grader.name", ''),
-        CASE WHEN "mttp.reward.status" = 'ok' THEN "mttp.reward.value" END,
-        CASE
-            WHEN "mttp.reward.status" IS DISTINCT FROM 'ok' OR "mttp.reward.value" IS NULL
-                THEN coalesce("mttp.reward.status", 'missing')
-        END,
-        (spans.start_time, spans.end_time, spans.place)
-    FROM chosen
-    JOIN spans ON spans.trace_id = reward_trace_id AND spans.parent_id = reward_span_id
-    WHERE spans.type = 'grade'
-),
-merged AS (
-    SELECT trace_id, name, arg_max(score, "order") AS score, arg_max(status, "order") AS status
-    FROM results
-    GROUP BY trace_id, name
-),
 scores AS (
     SELECT
         trace_id,
-        map_from_entries(list((name, score) ORDER BY name) FILTER (score IS NOT NULL)) AS components,
-        map_from_entries(list((name, status) ORDER BY name) FILTER (status IS NOT NULL)) AS component_statuses
-    FROM merged
+        map_from_entries(list_sort(list((component, score)) FILTER (score IS NOT NULL))) AS components,
+        map_from_entries(list_sort(list((component, status)) FILTER (status IS NOT NULL)))
+            AS component_statuses
+    FROM chosen
+    JOIN results USING (place)
     GROUP BY trace_id
 ),
 grades AS (
