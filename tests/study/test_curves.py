@@ -230,3 +230,27 @@ def test_conditions_select_episodes():
     path = record("a", [1.0, 2.0, 3.0], run="a")
     _, text = run(path, "--where", "return > 1", "--json")
     assert [2.0, 3.0] == json.loads(text)["curves"][0]["curves"][0]["values"]
+
+
+def test_findings_and_versions_of_the_policy_are_marked():
+    """
+    At the example of a finding, and at the updates that made a version; at most twelve of a run.
+    """
+    pytest.importorskip("matplotlib")
+    with mttp.configure("file://run.jsonl", run="r"):
+        for place in range(30):
+            with mttp.episode(env="e", task=f"t{place}") as episode:
+                episode.reward(float(place))
+            mttp.update(loss=1.0, policy_version_after=f"v{place}")
+    code, text = run("run.jsonl", "--marks", "-o", "marked.svg")
+    _, printed = run("run.jsonl", "--marks", "--json")
+    marks = json.loads(printed)["curves"][0]["marks"]
+    versions = [mark for mark in marks if mark["kind"] == "policy"]
+
+    assert 0 == code
+    assert "marked: policy v2: version 3 of 30" in text
+    assert "policy v2" in Path("marked.svg").read_text()
+    assert 10 == len(versions)
+    assert {"episodes": 3.0, "updates": 2.0} == {
+        axis: versions[0]["places"][axis] for axis in ("episodes", "updates")
+    }

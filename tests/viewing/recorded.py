@@ -96,3 +96,29 @@ def poles(path: str, episodes: int = 3, steps: int = 40) -> None:
                         step.observation(frame if place == 0 else random.normal(size=4))
                         step.action(int(random.integers(2)))
                         step.reward(1.0)
+
+
+def seeds(folder: str, number: int = 2, episodes: int = 12) -> None:
+    """Record runs of two settings in two environments, with groups, updates and versions of the policy."""
+    for setting, env, gain in (("slow", "desk", 1.0), ("fast", "lab", 10.0)):
+        for seed in range(number):
+            with mttp.configure(f"file://{folder}/{setting}-{seed}.jsonl", run=setting, seed=seed):
+                for place in range(episodes // 4):
+                    with mttp.group(id=f"g{place}", task=f"t{place}") as group:
+                        for member in range(4):
+                            with mttp.episode(env=env, task=f"t{place}", group=group) as episode:
+                                with episode.step() as step:
+                                    step.observation([{"role": "user", "content": f"{place}?"}])
+                                    step.action({"role": "assistant", "content": f"{member}"})
+                                episode.reward(gain * (place + member % 2 + 0.1 * seed))
+                                episode.end(terminated=True, outcome="success" if member else "failure")
+                            group.add(episode)
+                    mttp.update(
+                        index=place,
+                        loss=1 / (1 + place),
+                        kl=0.1 * place,
+                        groups=[group],
+                        discarded={"stale": 2},
+                        policy_version_before=f"v{place}",
+                        policy_version_after=f"v{place + 1}",
+                    )

@@ -7,13 +7,14 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from polling import SECONDS, eventually
-from viewing.recorded import HOSTILE, pieces, poles, record
+from viewing.recorded import HOSTILE, pieces, poles, record, seeds
 
 import mttp
 from mttp.cli.files import LateFactsFile
@@ -160,6 +161,197 @@ def test_curves_change_their_axis_and_are_hidden(browser: Browser, tmp_path: Pat
     assert {"fast"} == {cell.inner_text() for cell in section.locator("figure tbody td:first-child").all()}
     assert [] == opened.wrong
     context.close()
+
+
+@contextmanager
+def shown_as(browser: Browser, folder: Path, how: str, width: int = 1280) -> Iterator[Opened]:
+    """The recordings of a folder as a report or as live pages; no test leaves an error in the console."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    if how == "report":
+        report(str(folder)).write(folder / "all.html")
+        found = Opened(context, (folder / "all.html").as_uri())
+        yield found
+    else:
+        with closing(LivePages([str(folder)])) as pages:
+            pages.start()
+            while not (pages._index.is_read and pages._diagnoses):
+                time.sleep(0.02)
+            with closing(serve(pages, "127.0.0.1", 0)) as server:
+                found = Opened(context, f"http://127.0.0.1:{server.port}/")
+                yield found
+    context.close()
+    assert [] == found.wrong
+
+
+def assert_accessible(page: Page) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        faults = Axe().run(page).response["violations"]
+        assert [] == [(fault["id"], fault["nodes"][0]["html"][:200]) for fault in faults]
+
+
+def run_ids(folder: Path) -> list[str]:
+    """Ids of the runs in order of start."""
+    return [run.id for run in mttp.read(folder).runs]
+
+
+@pytest.mark.parametrize("how", ["report", "view"])
+def test_all_is_of_the_runs_that_are_picked(browser: Browser, tmp_path: Path, how: str) -> None:
+    """
+    By mouse and by keyboard, on every page; an address has the choice, and environments are not pooled.
+    """
+    seeds(str(tmp_path))
+    slow, other_slow, fast, _ = run_ids(tmp_path)
+    with shown_as(browser, tmp_path, how) as opened:
+        page = opened.page
+        summary = page.locator("#section-summary")
+        expect(summary).to_contain_text("environments")
+        assert "mean return" not in summary.inner_text()
+        page.locator(f"#pick-{slow}").check()
+        expect(summary).to_contain_text("mean return")
+        expect(summary).to_contain_text("n=12")
+        assert f"run={slow}" in page.url
+        page.locator(f"#pick-{fast}").press("Space")
+        expect(page.locator(".picked")).to_contain_text("Of 4 runs 2 picked")
+        expect(page.locator(f"#pick-{fast}")).to_be_focused()
+        legend = page.locator("#section-returns .legend").first
+        assert {"slow, desk", "fast, lab"} == {*legend.locator("li").all_inner_texts()} or how == "report"
+        assert 2 == legend.locator("li").count()
+        assert 4 == page.locator("#section-runs tbody").first.locator("tr").count()
+        assert_accessible(page)
+
+        page.keyboard.press("e")
+        expect(page.locator("p.count")).to_have_text(re.compile("^24 episodes"))
+        assert {slow, fast} == {*column(page, "run")}
+        address = page.url
+        page.get_by_role("button", name="All runs").click()
+        expect(page.locator("p.count")).to_have_text(re.compile("^48 episodes"))
+        opened.go(address.partition(opened.address)[2])
+        expect(page.locator("p.count")).to_have_text(re.compile("^24 episodes"))
+        page.keyboard.press("o")
+        expect(page.locator(f"#pick-{slow}")).to_be_checked()
+        expect(page.locator(f"#pick-{other_slow}")).not_to_be_checked()
+
+
+@pytest.mark.parametrize("how", ["report", "view"])
+def test_picked_seeds_of_a_name_are_one_curve_with_a_band(browser: Browser, tmp_path: Path, how: str) -> None:
+    """
+    As when all runs are shown.
+    """
+    seeds(str(tmp_path))
+    slow, other_slow, *_ = run_ids(tmp_path)
+    with shown_as(browser, tmp_path, how) as opened:
+        opened.go(f"#/overview?run={slow}&run={other_slow}")
+        expect(opened.page.locator("#section-summary")).to_contain_text("n=24")
+        expect(opened.page.locator("#section-returns .note").first).to_contain_text(
+            "Mean of 2 runs, 95 % t interval"
+        )
+
+
+def test_curves_are_zoomed_and_have_marks(browser: Browser, tmp_path: Path) -> None:
+    """
+    By drag, by keys and by buttons; the address has the part, and links keep it.
+    """
+    seeds(str(tmp_path), number=1, episodes=80)
+    (tmp_path / "fast-0.jsonl").unlink()
+    with shown_as(browser, tmp_path, "report") as opened:
+        page = opened.page
+        chart = page.locator("#section-returns .chart").first
+        expect(chart.locator(".versions line")).to_have_count(10)
+        page.get_by_text("Marked: ").click()
+        expect(page.locator(".marks li").filter(has_text="policy v2").first).to_contain_text(
+            "version 2 of 20"
+        )
+        box = chart.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 80, steps=4)
+        page.mouse.up()
+        expect(page).to_have_url(re.compile("zoom=episodes"))
+        assert 2 <= chart.locator(".versions line").count() < 6
+        assert_accessible(page)
+
+        chart.press("0")
+        expect(chart).to_be_focused()
+        assert "zoom=" not in page.url
+        chart.press("+")
+        chart.press("ArrowLeft")
+        first, last = map(float, re.findall(r"zoom=episodes%7E([\d.]+)%7E([\d.]+)", page.url)[0])
+        assert (first, last) == (10.875, 50.625) or last - first < 45
+        page.get_by_role("link", name="Updates").first.click()
+        assert "zoom=episodes" in page.url
+        opened.go(page.url.partition(opened.address)[2])
+        expect(chart.locator(".versions line").first).to_be_attached()
+        assert chart.locator(".versions line").count() < 10
+        page.get_by_role("button", name="Show the whole axis").first.click()
+        page.get_by_label("marks").first.uncheck()
+        expect(chart.locator(".versions")).to_have_count(0)
+        assert "marks=no" in page.url
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("how", ["report", "view"])
+def test_an_update_has_a_page(browser: Browser, tmp_path: Path, how: str, width: int) -> None:
+    """
+    With numbers, groups and what was discarded; from curves, lists, groups and episodes, and by key.
+    """
+    seeds(str(tmp_path), number=1)
+    (slow, _) = run_ids(tmp_path)
+    with shown_as(browser, tmp_path, how, width) as opened:
+        page = opened.page
+        opened.go(f"#/episodes?run={slow}&filter=update%3D1")
+        expect(page.locator("p.count")).to_have_text(re.compile("^4 of 12 episodes"))
+        page.locator(".rows a[href*='#/update/']").first.click()
+        expect(page.locator("h1")).to_have_text("Update 1 of slow")
+        text = page.locator("main").inner_text()
+        assert {"kl", "loss", "policy version", "g1", "stale"} <= {*re.split(r"[\n\t]+", text)}
+        assert "v1 → v2" in text
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert_accessible(page)
+
+        page.keyboard.press("j")
+        expect(page.locator("h1")).to_have_text("Update 2 of slow")
+        page.keyboard.press("k")
+        expect(page.locator("h1")).to_have_text("Update 1 of slow")
+        page.get_by_role("link", name="g1", exact=True).click()
+        expect(page.locator("h1")).to_have_text("Group g1")
+        page.get_by_role("link", name="update 1").click()
+        expect(page.locator("h1")).to_have_text("Update 1 of slow")
+        page.get_by_role("link", name="Its episodes as a list").click()
+        page.locator("tr[data-episode]").first.click()
+        page.get_by_role("link", name="update 1").click()
+        expect(page.locator("h1")).to_have_text("Update 1 of slow")
+        opened.go(f"#/overview/updates?run={slow}")
+        chart = page.locator("#section-updates .chart").first
+        chart.scroll_into_view_if_needed()
+        expect(chart.locator("svg")).to_be_visible()
+        box = chart.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] - 15, box["y"] + 90)
+        page.mouse.down()
+        page.mouse.up()
+        expect(page.locator("h1")).to_have_text("Update 2 of slow")
+        opened.go(f"#/update/{slow}/77")
+        expect(page.get_by_role("alert")).to_contain_text("update 77")
+    opened.wrong = [message for message in opened.wrong if "404" not in message]
+
+
+def test_the_overview_of_a_run_with_groups_is_short(browser: Browser, tmp_path: Path) -> None:
+    """
+    Below 4,000 pixels for 400 groups; on a phone, reward and outcome of an episode are on the screen.
+    """
+    seeds(str(tmp_path), number=1, episodes=1600)
+    (tmp_path / "fast-0.jsonl").unlink()
+    with shown_as(browser, tmp_path, "report") as opened:
+        page = opened.page
+        assert page.evaluate("document.documentElement.scrollHeight") < 4000
+        page.set_viewport_size({"width": 390, "height": 844})
+        opened.go("#/episodes")
+        for label in ("outcome", "reward"):
+            head = page.locator(".rows thead th").filter(has_text=label).first.bounding_box()
+            assert head is not None
+            assert head["x"] + head["width"] <= 390
 
 
 def grouped(path: Path) -> str:

@@ -8,19 +8,24 @@ import random
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from viewing.recorded import seeds
 
 import mttp
 from mttp.errors import ConfigureError, ReadError
 from mttp.reading import following, parquet
 from mttp.reading.scanning import Scan
+from mttp.tables import Database
+from mttp.tables.summary import HEALTH
+from mttp.tables.summary import health as health_of
 from mttp.viewing import index as index_module
+from mttp.viewing.figures import UPDATES
 from mttp.viewing.index import EpisodeIndex
 from mttp.viewing.live import LivePages
 
@@ -354,6 +359,7 @@ def test_what_is_read_so_far_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("run.jsonl").write_bytes(b"".join(Path(f"{part}.jsonl").read_bytes() for part in range(3)))
     monkeypatch.setattr(following, "_PART", 2_000)
     monkeypatch.setattr(index_module, "_STORE_SECONDS", 0.0)
+    monkeypatch.setattr(index_module, "_FIRST_STORE_SECONDS", 0.0)
     pages = LivePages(["run.jsonl"])
     seen = []
     store = pages._index._store
@@ -365,7 +371,7 @@ def test_what_is_read_so_far_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(pages._index, "_store", stored)
     pages._index.refresh()
-    after = pages._made()["sampling"]
+    after = pages._made(())["sampling"]
     pages.close()
 
     assert any(0 < total < 30 and "% of the files are read so far" in text for total, text in seen)
@@ -480,3 +486,55 @@ def test_a_run_that_turns_out_to_train_counts_as_such() -> None:
         index.close()
 
     assert [("not_finished",), ("cut_off",)] == reasons
+
+
+def test_an_overview_is_of_the_picked_runs(tmp_path: Path) -> None:
+    """
+    Its facts, graders, findings and columns; the table of runs has all of them.
+    """
+    seeds(str(tmp_path), number=1)
+    with closing(LivePages([str(tmp_path)])) as pages:
+        pages._index.refresh()
+        pages._study()
+        slow, fast = [run["id"] for run in pages.overview()["runs"]]
+        picked = pages.overview((fast,))
+        found = pages.episodes({"runs": [fast], "limit": 100, "sort": "start"})
+        by_section = {section["id"]: section["blocks"] for section in picked["sections"]}
+
+        assert 2 == len(by_section["runs"][0]["rows"])
+        assert {"label": "runs", "value": 1, "detail": "", "state": "plain"} in by_section["summary"][0][
+            "items"
+        ]
+        assert {fast} == {mark["run"] for mark in picked["marks"]}
+        assert [12, 12] == [found["total"], found["matched"]]
+        assert {slow, fast} == {mark["run"] for mark in pages.overview()["marks"]}
+        assert 12 == pages.update(fast, 1)["sections"][1]["blocks"][0]["rows"][0][2] * 3
+
+
+def test_graders_faults_and_updates_are_counted_as_in_a_report(tmp_path: Path) -> None:
+    """
+    Also when they come bit by bit, and late.
+    """
+    with mttp.configure(f"file://{tmp_path}/run.jsonl", run="r") as session:
+        with mttp.group(id="g") as group:
+            for value in (1.0, math.nan):
+                with mttp.episode(env="e", group=group) as episode:
+                    episode.reward(value, components={"right": value}, weights={"right": 1.0}, grader="exact")
+                group.add(episode)
+        mttp.update(index=0, loss=1.0, groups=[group])
+        mttp.score(episode.trace_id, 0.5, by="person")
+        session.flush()
+    lines_of = (tmp_path / "run.jsonl").read_bytes().splitlines(keepends=True)
+    grown = tmp_path / "grown.jsonl"
+    with closing(LivePages([str(grown)])) as pages:
+        for line in lines_of:
+            with grown.open("ab") as file:
+                file.write(line)
+            pages._index.refresh()
+        health, updates = pages._index.health(), pages._index.updates
+    with Database(tmp_path / "run.jsonl") as database:
+        database.prepare(*HEALTH, UPDATES)
+        expected = health_of(database, database.runs)
+
+        assert expected == health
+        assert database.rows(UPDATES) == updates

@@ -334,3 +334,47 @@ def test_a_port_in_use_is_an_error(pages: LivePages) -> None:
     with pytest.raises(TransportError, match=f"can't listen on 127.0.0.1, port {server.port}"):
         serve(pages, "127.0.0.1", server.port)
     server.close()
+
+
+def test_an_overview_that_takes_long_is_told_later(
+    pages: LivePages, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The first answer has no sections yet; a higher version says that they are there.
+    """
+    made, go = pages._made, threading.Event()
+
+    def waits(picked: tuple[str, ...]) -> dict[str, Any]:
+        go.wait(SECONDS)
+        return made(picked)
+
+    monkeypatch.setattr(pages, "_made", waits)
+    pages._overviews.clear()
+    first = json.loads(ask(f"{address}/api/overview")[1])
+    version = pages.version
+    go.set()
+    told = json.loads(ask(f"{address}/api/version?after={version}")[1])
+    second = json.loads(ask(f"{address}/api/overview")[1])
+
+    assert [] == first["sections"]
+    assert told["version"] > version
+    assert "summary" in {section["id"] for section in second["sections"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("update?run=r&index=-1", 400),
+        ("update?run=r&index=a", 400),
+        ("update?run=r&index=0", 404),
+        ("overview?" + "&".join(f"run={number}" for number in range(201)), 400),
+    ],
+)
+def test_what_names_no_update_or_too_many_runs_is_refused(address: str, path: str, status: int) -> None:
+    """
+    With a sentence.
+    """
+    found, body, _ = ask(f"{address}/api/{path}")
+
+    assert status == found
+    assert json.loads(body)["error"]

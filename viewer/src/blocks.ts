@@ -6,7 +6,8 @@ import { h, link, replace } from "./dom";
 import { curves, film, strip, timeline } from "./course";
 import { call, message, reward, step, tokens } from "./episode";
 import { cell, number } from "./format";
-import { emptyQuery, episodeAddress, groupAddress, listAddress } from "./state";
+import { pick } from "./picking";
+import { emptyQuery, episodeAddress, groupAddress, listAddress, shown, updateAddress } from "./state";
 
 const MARKS: { [state in State]: string } = { good: "✓ ", bad: "✗ ", warn: "! ", plain: "" };
 
@@ -91,6 +92,10 @@ export function cellOf(value: Cell, column: Column, size = 1): Node {
     const [member = "", ...id] = String(value).split(" ");
     return h("td", {}, link(groupAddress(member), id.join(" ")));
   }
+  if (column.kind === "update") {
+    const text = String(value), place = text.lastIndexOf(" ");
+    return h("td", { class: "number" }, link(updateAddress(text.slice(0, place), Number(text.slice(place + 1))), text.slice(place + 1)));
+  }
   if (column.kind === "run") {
     const [id = "", ...name] = String(value).split(" ");
     return h("td", {}, link(listAddress({ ...emptyQuery(), filters: [{ column: "run", operator: "=", value: id }] }), name.join(" ") || id));
@@ -109,13 +114,13 @@ const FIRST_ROWS = 10;
 function table(found: Table): HTMLElement {
   const body = h("tbody");
   let sorted = -1, descending = false, ordered = found.rows, all = found.folded || found.rows.length <= FIRST_ROWS + 2;
-  const shown = found.columns.findIndex((column) => column.key === "shown");
+  const shownAt = found.columns.findIndex((column) => column.key === "shown");
   const sizes = found.columns.map((column, place) => (column.kind === "bars" ? found.rows.reduce((most, row) => Math.max(most, Math.abs(Number(row[place] ?? 0))), 0) || 1 : 1));
   const fill = (rows: Cell[][]): void => {
     ordered = rows;
     replace(body, ...rows.slice(0, all ? rows.length : FIRST_ROWS).map((row) => {
-      const own = row[shown] === "this one";
-      return h("tr", { class: own ? "marked" : null, "aria-current": own ? "true" : null }, ...found.columns.map((column, place) => cellOf(row[place] ?? null, column, sizes[place])));
+      const own = row[shownAt] === "this one";
+      return h("tr", { class: own ? "marked" : null, "aria-current": own ? "true" : null }, found.picks ? picking(String(row[0]).split(" ")) : null, ...found.columns.map((column, index) => cellOf(row[index] ?? null, column, sizes[index])));
     }));
   };
   const more = all ? null : h("button", { type: "button", click: () => { all = true; more?.remove(); fill(ordered); } }, `Show all ${found.rows.length.toLocaleString("en")} rows`);
@@ -130,10 +135,18 @@ function table(found: Table): HTMLElement {
     fill([...found.rows].sort((one, other) => compared(one[place] ?? null, other[place] ?? null, descending)));
   };
   fill(found.rows);
-  const grid = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": found.title || "table" }, h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body));
+  const grid = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${found.title || found.columns[0]?.label || ""} (table)` }, h("table", {}, h("thead", {}, h("tr", {}, found.picks ? h("th", { scope: "col" }, h("span", { class: "hidden" }, "pick")) : null, ...heads)), body));
   const note = found.note ? h("p", { class: "note" }, found.note) : null;
   if (found.folded) return h("details", { class: "block" }, h("summary", {}, h("h3", {}, `${found.title} (${found.rows.length.toLocaleString("en")})`)), grid, note);
   return h("section", { class: "block" }, found.title ? h("h3", {}, found.title) : null, grid, more, note);
+}
+
+/** A box that picks a run. */
+function picking([id = "", ...name]: string[]): HTMLElement {
+  const box = h("input", { type: "checkbox", id: `pick-${id}`, "aria-label": `Pick the run ${name.join(" ") || id}`, checked: shown.runs.includes(id), change: () => {
+    pick(box.checked ? [...shown.runs, id] : shown.runs.filter((one) => one !== id));
+  } });
+  return h("td", {}, box);
 }
 
 function compared(one: Cell, other: Cell, descending: boolean): number {

@@ -4,7 +4,8 @@ import { cellOf } from "./blocks";
 import type { Cell, Column, EpisodePage, Filter, Overview, Query } from "./data";
 import { h, link } from "./dom";
 import { cell } from "./format";
-import { compareAddress, emptyQuery, episodeAddress, filterText, groupAddress, listAddress, PAGE_ROWS, parseFilter } from "./state";
+import { pickedLine } from "./picking";
+import { compareAddress, emptyQuery, episodeAddress, filterText, groupAddress, listAddress, PAGE_ROWS, parseFilter, updateAddress } from "./state";
 
 const OPERATORS: Filter["operator"][] = ["=", "!=", "<", "<=", ">", ">=", "~"];
 
@@ -16,6 +17,7 @@ export function browserPage(overview: Overview, query: Query, found: EpisodePage
   return h("div", { class: "browser" },
     h("h1", {}, "Episodes"),
     overview.sampling ? h("p", { class: "note" }, overview.sampling) : null,
+    pickedLine(overview),
     h("p", { class: "views", role: "group", "aria-label": "Views" }, ...overview.views.map((view) => {
       const address = listAddress({ ...emptyQuery(), filters: view.filters, sort: view.sort, descending: view.descending });
       const active = address === listAddress({ ...query, offset: 0 });
@@ -23,13 +25,13 @@ export function browserPage(overview: Overview, query: Query, found: EpisodePage
       if (active) element.setAttribute("aria-current", "true");
       return element;
     })),
-    tools(overview.columns, query, go),
+    tools(found.columns, query, go),
     chips(query, go),
     h("p", { class: "count", role: "status" },
       found.matched === found.total ? `${found.total.toLocaleString("en")} episodes` : `${found.matched.toLocaleString("en")} of ${found.total.toLocaleString("en")} episodes`,
       found.matched > PAGE_ROWS ? `, ${from.toLocaleString("en")} to ${to.toLocaleString("en")} shown` : "",
       picked.size === 2 ? h("span", {}, "; ", link(compareAddress(...([...picked] as [string, string])), "compare the two picked ones")) : picked.size === 1 ? "; pick one more to compare" : ""),
-    rows(overview.columns, query, found, picked, go),
+    rows(overview, query, found, picked, go),
     pages(query, found, go),
   );
 }
@@ -59,20 +61,21 @@ function chips(query: Query, go: (change: Partial<Query>) => void): HTMLElement 
   return found.length ? h("p", { class: "chips" }, ...found) : null;
 }
 
-function rows(columns: Column[], query: Query, found: EpisodePage, picked: Set<string>, go: (change: Partial<Query>) => void): HTMLElement {
+function rows(overview: Overview, query: Query, found: EpisodePage, picked: Set<string>, go: (change: Partial<Query>) => void): HTMLElement {
   if (!found.rows.length) return h("p", { class: "message plain" }, found.total ? "No episode matches." : "The recording holds no episodes.");
+  const columns = found.columns;
   const heads = columns.map((column) => {
     const sorted = column.key === query.sort;
     const descending = sorted ? !query.descending : !["text", "long", "state"].includes(column.kind);
     return h("th", { scope: "col", class: column.kind, "aria-sort": !sorted ? "none" : query.descending ? "descending" : "ascending" },
       h("button", { type: "button", title: column.help || null, click: () => go({ sort: column.key, descending }) }, column.label));
   });
-  const body = found.rows.map((row) => line(columns, row, picked));
+  const body = found.rows.map((row) => line(overview, columns, row, picked));
   return h("div", { class: "scroll rows", tabindex: 0, role: "region", "aria-label": "Episodes" },
     h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "hidden" }, "pick")), ...heads)), h("tbody", {}, ...body)));
 }
 
-function line(columns: Column[], row: Cell[], picked: Set<string>): HTMLElement {
+function line(overview: Overview, columns: Column[], row: Cell[], picked: Set<string>): HTMLElement {
   const id = String(row[0]);
   const box = h("input", { type: "checkbox", "aria-label": `Pick episode ${id.slice(0, 8)}`, change: () => {
     if (box.checked) picked.add(id);
@@ -85,9 +88,16 @@ function line(columns: Column[], row: Cell[], picked: Set<string>): HTMLElement 
     if (!(event.target as Element).closest("a, input, button")) location.hash = episodeAddress(id);
   } }, h("td", {}, box), ...columns.map((column, place) => {
     const value = row[place] ?? null;
+    if (column.key === "update" && value !== null) return h("td", { class: "number" }, link(updateAddress(runOf(overview, columns, row), Number(value)), cell(value)));
     if (column.key === "group" && value !== null) return h("td", {}, link(groupAddress(id), cell(value)));
     return cellOf(value, column);
   }));
+}
+
+/** The id of the run of a row: the only one, where there is no column of runs. */
+export function runOf(overview: Overview, columns: Column[], row: Cell[]): string {
+  const place = columns.findIndex((column) => column.key === "run");
+  return place < 0 ? overview.runs[0]?.id ?? "" : String(row[place]);
 }
 
 function pages(query: Query, found: EpisodePage, go: (change: Partial<Query>) => void): HTMLElement | null {

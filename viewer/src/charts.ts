@@ -1,52 +1,108 @@
 /** Charts as SVG with a title, a note on the method, and a table of their numbers. */
 
 import * as Plot from "@observablehq/plot";
-import type { Axis, Histogram, Lines, Scatter } from "./data";
-import { append, h, replace, visible } from "./dom";
-import { number, time } from "./format";
+import type { Axis, Histogram, Lines, LinesView, Mark, Overview, Scatter } from "./data";
+import { append, h, link, replace, visible } from "./dom";
+import { count, number, time } from "./format";
+import { shown, updateAddress, writeShown } from "./state";
 
 /** Okabe and Ito's palette, which people with colour blindness tell apart; black last, drawn as the text colour. */
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a900", "currentColor"];
-const HEIGHT = 230;
+const HEIGHT = 160;
 
 export function colour(place: number): string {
   return COLOURS[place % COLOURS.length] ?? "currentColor";
 }
 
-interface Point { x: number; y: number | null; low: number | null; high: number | null; name: string }
+interface Point { x: number; y: number | null; low: number | null; high: number | null; name: string; run: string }
 
-/** What the reader chose for all curves: the axis, a logarithmic scale, and the names that are hidden. */
-const chosen = { axis: "", log: false, hidden: new Set<string>() };
 const CHOSEN = new EventTarget();
+let marked: Mark[] = [];
+let runNames = new Map<string, string>();
+
+/** What all curves of an overview have in common: marks, and the names of runs. */
+export function setMarks(overview: Overview): void {
+  marked = overview.marks;
+  runNames = new Map(overview.runs.map((run) => [run.id, run.name]));
+}
+
+/** Draws all curves again, and keeps what was chosen in the address. */
+function choose(): void {
+  writeShown();
+  CHOSEN.dispatchEvent(new Event("change"));
+}
+
+const viewOf = (block: Lines): LinesView | undefined => block.views?.find((one) => one.axis === shown.axis) ?? block.views?.[0];
 
 /** Curves with their bands; over one of several axes, with a linear or logarithmic scale, without those that are hidden. */
 export function lines(block: Lines): HTMLElement {
-  if (!block.views) return oneAxis(block);
+  if (!block.views) return oneAxis(block, null);
   const place = h("div", { class: "curves-of" });
+  const focusable = (): HTMLElement[] => [...place.querySelectorAll<HTMLElement>("button, .chart")];
   const show = (): void => {
-    const view = block.views?.find((one) => one.axis === chosen.axis) ?? block.views?.[0];
-    const focused = [...place.querySelectorAll("button")].findIndex((one) => one === document.activeElement);
-    replace(place, oneAxis({ ...block, ...view }, true));
-    place.querySelectorAll("button")[focused]?.focus();
+    const view = viewOf(block);
+    const focused = focusable().findIndex((one) => one === document.activeElement);
+    const opened = place.querySelector("details")?.open ?? false;
+    replace(place, oneAxis({ ...block, ...view }, view ?? null));
+    if (opened) place.querySelector("details")!.open = true;
+    focusable()[focused]?.focus();
   };
   CHOSEN.addEventListener("change", () => { if (place.isConnected) show(); });
   show();
   return place;
 }
 
-/** The choices for the curves of a page. */
-export function curveChoices(blocks: Lines[]): HTMLElement | null {
+/** The choices for the curves of a section. */
+export function curveChoices(blocks: Lines[], withMarks: boolean): HTMLElement | null {
   const axes = [...new Set(blocks.flatMap((block) => block.views?.map((view) => view.axis) ?? []))];
   if (!axes.length) return null;
-  const select = h("select", { "aria-label": "horizontal axis", change: () => { chosen.axis = select.value; CHOSEN.dispatchEvent(new Event("change")); } },
-    h("option", { value: "" }, "as it is usual"), ...axes.map((axis) => h("option", { value: axis, selected: axis === chosen.axis }, axis)));
-  const log = h("input", { type: "checkbox", checked: chosen.log, change: () => { chosen.log = log.checked; CHOSEN.dispatchEvent(new Event("change")); } });
-  return h("p", { class: "tools" }, h("label", {}, "over ", select), h("label", {}, log, " logarithmic scale"));
+  const select = h("select", { "aria-label": "horizontal axis", change: () => { shown.axis = select.value; choose(); } },
+    h("option", { value: "" }, "as it is usual"), ...axes.map((axis) => h("option", { value: axis, selected: axis === shown.axis }, axis)));
+  const log = h("input", { type: "checkbox", checked: shown.log, change: () => { shown.log = log.checked; choose(); } });
+  const marks = h("input", { type: "checkbox", checked: shown.marks, change: () => { shown.marks = marks.checked; choose(); } });
+  const button = (label: string, text: string, factor: number, shift: number): HTMLElement =>
+    h("button", { type: "button", "aria-label": label, title: label, click: () => zoom(blocks, factor, shift) }, text);
+  return h("div", {},
+    h("div", { class: "tools" }, h("label", {}, "over ", select), h("label", {}, log, " logarithmic scale"),
+      marked.length ? h("label", {}, marks, " marks") : null,
+      h("span", { role: "group", "aria-label": "Zoom" }, button("Zoom in", "+", 0.5, 0), button("Zoom out", "−", 2, 0), button("Earlier", "◀", 1, -0.25), button("Later", "▶", 1, 0.25), button("Show the whole axis", "all", Infinity, 0))),
+    withMarks && marked.length ? marksList() : null);
 }
 
-function oneAxis(block: Lines, hides = false): HTMLElement {
+/** What is marked, as a list that is folded. */
+function marksList(): HTMLElement {
+  const findings = marked.filter((mark) => mark.kind === "finding").length;
+  return h("details", { class: "marks" }, h("summary", {}, `Marked: ${count(findings, "finding")}, ${count(marked.length - findings, "version")} of the policy`),
+    h("ul", {}, ...marked.map((mark) => h("li", {},
+      mark.update === null ? h("b", {}, mark.name) : link(updateAddress(mark.run, mark.update), mark.name),
+      ` ${[runNames.size > 1 ? runNames.get(mark.run) ?? mark.run : "", mark.severity, mark.text].filter(Boolean).join(", ")}; `,
+      Object.entries(mark.places).filter(([, place]) => place !== null).map(([axis, place]) => `${axis} ${number(place)}`).join(", ")))));
+}
+
+/** Shows a part of the axes of these curves: `factor` times as much as now, moved by a share of it. */
+function zoom(blocks: Lines[], factor: number, shift: number): void {
+  for (const axis of new Set(blocks.flatMap((block) => viewOf(block)?.axis ?? []))) {
+    const all = blocks.flatMap((block) => { const view = viewOf(block); return view?.axis === axis ? view.series.flatMap((one) => one.x) : []; });
+    const [least, most] = [Math.min(...all), Math.max(...all)];
+    const [from, to] = shown.zoom.get(axis) ?? [least, most];
+    const width = (to - from) * factor, middle = (from + to) / 2 + (to - from) * shift;
+    if (!(width < most - least)) shown.zoom.delete(axis);
+    else {
+      const start = Math.max(least, Math.min(most - width, middle - width / 2));
+      shown.zoom.set(axis, [start, start + width]);
+    }
+  }
+  choose();
+}
+
+const KEYS: { [key: string]: [number, number] } = { "+": [0.5, 0], "=": [0.5, 0], "-": [2, 0], ArrowLeft: [1, -0.25], ArrowRight: [1, 0.25], 0: [Infinity, 0] };
+
+/** A chart of the curves over one axis; with `view`, one that can be zoomed, with marks, whose curves can be hidden. */
+function oneAxis(block: Lines, view: LinesView | null): HTMLElement {
   const names = block.series.map((one) => one.name);
-  const shownSeries = block.series.filter((one) => !hides || !chosen.hidden.has(one.name));
+  const part = view ? shown.zoom.get(view.axis) : undefined;
+  const isIn = (x: number): boolean => !part || (x >= part[0] && x <= part[1]);
+  const shownSeries = block.series.filter((one) => !view || !shown.hidden.has(one.name));
   const points: Point[] = shownSeries.flatMap((one) =>
     one.x.map((x, place) => ({
       x,
@@ -54,32 +110,106 @@ function oneAxis(block: Lines, hides = false): HTMLElement {
       low: one.low?.[place] ?? null,
       high: one.high?.[place] ?? null,
       name: one.name,
-    })),
+      run: one.runs?.length === 1 ? one.runs[0] ?? "" : "",
+    })).filter((one) => isIn(one.x)),
   );
   const banded = points.filter((one) => one.low !== null && one.high !== null);
   const dots = points.filter((one) => one.y !== null && shownSeries.some((found) => found.name === one.name && found.dots));
-  const log = hides && chosen.log && points.every((one) => one.y === null || one.y > 0);
-  const marks: Plot.Markish[] = [
+  const log = view !== null && shown.log && points.every((one) => one.y === null || one.y > 0);
+  const ofUpdates = block.views?.[0]?.axis === "updates" && view?.axis === "updates";
+  const charted: Plot.Markish[] = [
+    ...(view && shown.marks ? marksOf(view, shownSeries, isIn) : []),
     Plot.areaY(log ? banded.filter((one) => (one.low ?? 0) > 0) : banded, { x: "x", y1: "low", y2: "high", z: "name", fill: "name", fillOpacity: 0.18 }),
     Plot.lineY(points, { x: "x", y: "y", z: "name", stroke: "name", strokeWidth: 1.6 }),
     Plot.dot(dots, { x: "x", y: "y", fill: "name", r: 2 }),
     Plot.tip(
       points.filter((one) => one.y !== null),
-      Plot.pointerX({ x: "x", y: "y", title: (one: Point) => tip(one, block, names.length > 1) }),
+      Plot.pointerX({ x: "x", y: "y", title: (one: Point) => tip(one, block, names.length > 1) + (ofUpdates && one.run ? "\nclick opens the update" : "") }),
     ),
   ];
-  const rows = points.map((one) => [one.name, shown(one.x, block.x), one.y, one.low, one.high]);
+  const rows = points.map((one) => [one.name, ofUpdates && one.run ? link(updateAddress(one.run, Math.round(one.x)), placed(one.x, block.x)) : placed(one.x, block.x), one.y, one.low, one.high]);
   const head = ["series", block.x.label, block.y.label, "low", "high"];
-  const toggle = hides ? (name: string): void => {
-    if (!chosen.hidden.delete(name)) chosen.hidden.add(name);
-    CHOSEN.dispatchEvent(new Event("change"));
+  const toggle = view ? (name: string): void => {
+    if (!shown.hidden.delete(name)) shown.hidden.add(name);
+    choose();
   } : undefined;
-  return figure(block.title, block.note, legend(names, toggle), (place) => draw(place, marks, block.x, block.y, names, log), head, rows);
+  const made = figure(block.title, block.note, legend(names, toggle), (place) => draw(place, charted, block.x, block.y, names, log, part), head, rows);
+  const chart = made.querySelector<HTMLElement>(".chart");
+  if (view && chart) zoomable(chart, block, view, ofUpdates ? points.filter((one) => one.run && one.y !== null) : []);
+  return made;
 }
+
+/** Lines at findings, with their names at the top, and at versions of the policy. */
+function marksOf(view: LinesView, series: Lines["series"], isIn: (x: number) => boolean): Plot.Markish[] {
+  const curveOf = (mark: Mark): string | undefined => series.find((one) => !one.runs?.length || one.runs.includes(mark.run))?.name;
+  const placed = marked.flatMap((mark) => {
+    const x = mark.places[view.axis], name = curveOf(mark);
+    return typeof x === "number" && isIn(x) && name !== undefined ? [{ x, name, mark }] : [];
+  });
+  const ofKind = (kind: Mark["kind"]): typeof placed => placed.filter((one) => one.mark.kind === kind);
+  const words = new Map<number, string[]>();
+  for (const { x, mark } of ofKind("finding")) words.set(x, [...(words.get(x) ?? []), mark.name]);
+  const title = (one: (typeof placed)[number]): string => visible(`${one.mark.name}: ${one.mark.text}`);
+  return [
+    Plot.ruleX(ofKind("policy"), { x: "x", stroke: "name", strokeOpacity: 0.5, strokeDasharray: "2,3", title, className: "versions" }),
+    Plot.ruleX(ofKind("finding"), { x: "x", stroke: "name", strokeWidth: 1.2, title, className: "findings-at" }),
+    Plot.text([...words], { x: (one: [number, string[]]) => one[0], text: (one: [number, string[]]) => visible(one[1].join(", ")), frameAnchor: "top-right", rotate: -90, textAnchor: "end", dx: 4, fontSize: 9, className: "names" }),
+  ];
+}
+
+/** Drags, keys and clicks of a chart: a part of the axis, all of it, or the update of the nearest of these points. */
+function zoomable(chart: HTMLElement, block: Lines, view: LinesView, updates: Point[]): void {
+  chart.tabIndex = 0;
+  chart.title = "drag to zoom; keys: + and - zoom, ← → move, 0 shows all";
+  const band = h("div", { class: "zoomed" });
+  let start: number | null = null;
+  const svg = (): (SVGSVGElement & Plot.Plot) | null => chart.querySelector("svg") as (SVGSVGElement & Plot.Plot) | null;
+  const at = (event: PointerEvent): number => event.clientX - (svg()?.getBoundingClientRect().left ?? 0);
+  chart.addEventListener("pointerdown", (event) => {
+    if (event.button === 0) start = at(event);
+  }, true); // before the tip, which keeps it
+  chart.addEventListener("pointermove", (event) => {
+    if (start === null) return;
+    const now = at(event);
+    if (Math.abs(now - start) > 5 && !band.isConnected) {
+      chart.append(band);
+      chart.setPointerCapture(event.pointerId);
+    }
+    band.style.left = `${Math.min(start, now)}px`;
+    band.style.width = `${Math.abs(now - start)}px`;
+  });
+  chart.addEventListener("pointerup", (event) => {
+    const from = start, to = at(event), wasDrag = band.isConnected;
+    start = null;
+    band.remove();
+    const { invert, apply } = svg()?.scale("x") ?? {};
+    if (from === null || !invert || !apply) return;
+    if (wasDrag) {
+      const [least, most] = [from, to].map((one) => Number(invert(one))).sort((one, other) => one - other);
+      if (least !== undefined && most !== undefined && least < most) shown.zoom.set(view.axis, [round(least), round(most)]);
+      choose();
+    } else {
+      const y = svg()?.scale("y")?.apply, top = svg()?.getBoundingClientRect().top ?? 0;
+      const distance = (one: Point): number => 1000 * Math.abs(apply(one.x) - to) + Math.abs((y?.(one.y) ?? 0) - (event.clientY - top));
+      const [point] = [...updates].sort((one, other) => distance(one) - distance(other));
+      if (point) location.hash = updateAddress(point.run, Math.round(point.x));
+    }
+  });
+  chart.addEventListener("dblclick", () => zoom([block], Infinity, 0));
+  chart.addEventListener("keydown", (event) => {
+    const change = event.ctrlKey || event.metaKey || event.altKey ? undefined : KEYS[event.key];
+    if (!change) return;
+    event.preventDefault();
+    event.stopPropagation();
+    zoom([block], ...change);
+  });
+}
+
+const round = (value: number): number => Number(value.toPrecision(6));
 
 function tip(one: Point, block: Lines, named: boolean): string {
   const band = one.low === null || one.high === null ? "" : ` [${number(one.low)}, ${number(one.high)}]`;
-  const words = [named ? one.name : "", `${block.x.label} ${shown(one.x, block.x)}`, `${number(one.y ?? NaN)}${band}`];
+  const words = [named ? one.name : "", `${block.x.label} ${placed(one.x, block.x)}`, `${number(one.y ?? NaN)}${band}`];
   return visible(words.filter(Boolean).join("\n"));
 }
 
@@ -136,23 +266,28 @@ export function scatter(block: Scatter, open: (episode: string) => void): HTMLEl
   return figure(block.title, block.note, legend(names), make, ["series", block.x.label, block.y.label, "episode"], rows, open);
 }
 
-function draw(place: Element, marks: Plot.Markish[], x: Axis, y: Axis, names: string[], log = false): Element {
-  const width = Math.max(260, place.clientWidth);
+function draw(place: Element, marks: Plot.Markish[], x: Axis, y: Axis, names: string[], log = false, part?: [number, number]): Element {
+  const width = Math.max(240, place.clientWidth);
   const svg = Plot.plot({
     width,
     height: HEIGHT,
-    marginLeft: 56,
-    x: { label: x.label, type: x.kind === "time" ? "utc" : "linear", nice: x.kind !== "time", ticks: width / 90 },
+    marginLeft: 50,
+    x: { label: x.label, type: x.kind === "time" ? "utc" : "linear", nice: x.kind !== "time" && !part, ticks: width / 90, ...(part ? { domain: part } : {}) },
     y: { label: y.label, type: log ? "log" : "linear", grid: true, nice: true, ticks: 5, tickFormat: (value: number) => number(value) },
     color: { domain: names, range: names.map((_, place) => colour(place)) },
     marks,
   });
   // The rules of this style element are in the style sheet: a policy against inline styles would refuse it.
   for (const style of svg.querySelectorAll("style")) style.remove();
+  // The chart has a name; parts of a picture must have none.
+  for (const part of svg.querySelectorAll<SVGElement>("g[aria-label]")) {
+    part.dataset.mark = part.getAttribute("aria-label") ?? "";
+    part.removeAttribute("aria-label");
+  }
   return svg;
 }
 
-function shown(value: number, axis: Axis): string {
+function placed(value: number, axis: Axis): string {
   return axis.kind === "time" ? time(value) : number(value);
 }
 
@@ -162,12 +297,12 @@ function legend(names: string[], toggle?: (name: string) => void): HTMLElement |
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = colour(place);
     if (!toggle) return h("li", {}, swatch, name || "all");
-    const pressed = !chosen.hidden.has(name);
+    const pressed = !shown.hidden.has(name);
     return h("li", {}, h("button", { type: "button", class: "link", "aria-pressed": String(pressed), title: "show or hide", click: () => toggle(name) }, swatch, name || "all"));
   }));
 }
 
-type Row = (string | number | null)[];
+type Row = (string | number | null | Node)[];
 
 /** A chart that is drawn when it comes into view, and its numbers as a table on request. */
 function figure(
@@ -196,7 +331,7 @@ function numbers(head: string[], rows: Row[], open?: (episode: string) => void):
   const last = head.length - 1;
   const body = rows.slice(0, MOST_ROWS).map((row) => h("tr", {}, ...row.map((value, place) => {
     if (open && place === last) return h("td", {}, h("button", { type: "button", class: "link", click: () => open(String(value)) }, String(value).slice(0, 8)));
-    return h("td", {}, value === null ? "" : typeof value === "number" ? number(value) : value);
+    return h("td", {}, typeof value === "number" ? number(value) : value);
   })));
   const more = rows.length > MOST_ROWS ? h("caption", {}, `The first ${MOST_ROWS.toLocaleString("en")} of ${rows.length.toLocaleString("en")} rows.`) : null;
   return h("table", {}, more, h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, ...body));

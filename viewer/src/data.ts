@@ -14,10 +14,26 @@ export interface Overview {
   /** How episodes were chosen, when a report does not hold all; empty when it does. */
   sampling: string;
   sections: Section[];
+  /** The runs of the recording, and the ids of those that the sections are of; none of these means all. */
+  runs: { id: string; name: string }[];
+  picked: string[];
+  /** What is marked on curves. */
+  marks: Mark[];
   /** Columns of the episode browser, in order. */
   columns: Column[];
   /** Ready-made choices of episodes: both tails first. */
   views: EpisodeView[];
+}
+
+/** A finding or a version of the policy in a run, with its place on each axis. */
+export interface Mark {
+  run: string;
+  kind: "finding" | "policy";
+  name: string;
+  text: string;
+  severity: string;
+  update: number | null;
+  places: { [axis: string]: number };
 }
 
 export interface Section {
@@ -44,12 +60,14 @@ export interface Table {
   note: string;
   /** Whether the rows are shown on request only. */
   folded: boolean;
+  /** Whether it is the table in which runs are picked. */
+  picks?: boolean;
 }
 
 export interface Column {
   key: string;
   label: string;
-  kind: "text" | "long" | "number" | "bars" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group" | "run";
+  kind: "text" | "long" | "number" | "bars" | "time" | "seconds" | "share" | "state" | "episode" | "episodes" | "group" | "update" | "run";
   /** What the column means, for a tooltip; empty if the label says it. */
   help: string;
 }
@@ -59,7 +77,11 @@ export interface Lines {
   title: string;
   x: Axis;
   y: Axis;
-  series: { name: string; x: number[]; y: (number | null)[]; low: (number | null)[] | null; high: (number | null)[] | null; dots: boolean }[];
+  series: {
+    name: string; x: number[]; y: (number | null)[]; low: (number | null)[] | null; high: (number | null)[] | null; dots: boolean;
+    /** Ids of the runs that the curve is of. */
+    runs?: string[];
+  }[];
   /** Method and n: how the curve and its band were computed. */
   note: string;
   /** The same curves over several axes, the first of them as above; absent where there is one. */
@@ -116,26 +138,41 @@ export interface Query {
   limit: number;
   /** Whether the whole texts of the rows are asked for. */
   texts: boolean;
+  /** Ids of the runs whose episodes are asked for; none means all. */
+  runs: string[];
 }
 
 export interface EpisodePage {
   /** Episodes of the recording, and those that match the query. */
   total: number;
   matched: number;
-  /** One list of cells per episode, in the order of `Overview.columns`; the first column, "episode", is the trace id. */
+  columns: Column[];
+  /** One list of cells per episode, in the order of `columns`; the first column, "episode", is the trace id. */
   rows: Cell[][];
   /** The whole prompt and completion of each row, if they were asked for and the report holds them. */
   texts: string[][] | null;
+}
+
+export interface UpdatePage {
+  title: string;
+  run: string;
+  index: number;
+  /** Indices of the neighbours in the run. */
+  previous: number | null;
+  next: number | null;
+  sections: Section[];
 }
 
 /** Where a page gets its data from: the report's own text, or the server. */
 export interface Source {
   /** Whether the data can change while the page is open. */
   live: boolean;
-  overview(): Promise<Overview>;
+  /** The overview of some runs; of all, where none are given. */
+  overview(runs: string[]): Promise<Overview>;
   episodes(query: Query): Promise<EpisodePage>;
   /** Rejects with a sentence for the reader when the page does not hold that episode. */
   episode(id: string): Promise<Episode>;
+  update(run: string, index: number): Promise<UpdatePage>;
   /** Ends requests whose answers nobody waits for any more. */
   abandon(): void;
   /** Calls back after each change; only if live. */

@@ -1,10 +1,11 @@
 /** The page of a group: its prompt once, its completions side by side in order of reward, with what differs marked. */
 
+import { runOf } from "./browser";
 import type { Cell, Column, Overview, Query, Source } from "./data";
 import { folded, h, link, replace } from "./dom";
 import { cell, number } from "./format";
 import { common } from "./sidebyside";
-import { emptyQuery, episodeAddress, groupAddress, listAddress } from "./state";
+import { emptyQuery, episodeAddress, groupAddress, listAddress, updateAddress } from "./state";
 
 const MOST_MEMBERS = 200;
 const SHOWN = ["outcome", "status", "reward_status", "stop_reason", "advantage", "return", "length", "tokens", "error"];
@@ -13,20 +14,22 @@ export interface GroupPage { page: HTMLElement; members: string[] }
 
 /** The group of an episode; rejects if it is in none. */
 export async function groupPage(data: Source, member: string): Promise<GroupPage> {
-  const overview = await data.overview();
-  const row = (await rows(data, overview, { filters: [{ column: "episode", operator: "=", value: member }], limit: 1 })).rows[0];
-  const own = row && cells(overview.columns, row);
+  const overview = await data.overview([]);
+  const listed = await rows(data, { filters: [{ column: "episode", operator: "=", value: member }], limit: 1 });
+  const row = listed.rows[0];
+  const own = row && cells(listed.columns, row);
   const id = own?.group;
   if (!own || id === null || id === undefined) throw new Error(`Episode ${member.slice(0, 8)} is in no group.`);
   const filters: Query["filters"] = [{ column: "group", operator: "=", value: String(id) }];
   if (own.run !== undefined && own.run !== null) filters.push({ column: "run", operator: "=", value: String(own.run) });
-  const found = await rows(data, overview, { filters, limit: MOST_MEMBERS, texts: true });
-  const score = found.rows.some((one) => cells(overview.columns, one).reward !== null && "reward" in cells(overview.columns, one)) ? "reward" : "return";
-  const members = found.rows.map((one, place) => ({ facts: cells(overview.columns, one), texts: found.texts?.[place] ?? null }));
+  const found = await rows(data, { filters, limit: MOST_MEMBERS, texts: true });
+  const { columns } = found;
+  const score = found.rows.some((one) => cells(columns, one).reward !== null && "reward" in cells(columns, one)) ? "reward" : "return";
+  const members = found.rows.map((one, place) => ({ facts: cells(columns, one), texts: found.texts?.[place] ?? null }));
   members.sort((one, other) => value(other.facts[score]) - value(one.facts[score]));
   const prompts = members.map((one) => one.texts?.[0] ?? String(one.facts.prompt ?? ""));
   const completions = members.map((one) => one.texts?.[1] ?? String(one.facts.completion ?? ""));
-  const components = overview.columns.filter((one) => one.key.startsWith("components."));
+  const components = columns.filter((one) => one.key.startsWith("components."));
   const least = Math.min(...members.map((one) => value(one.facts[score]))), most = Math.max(...members.map((one) => value(one.facts[score])));
   const range = members.length > 1 && Number.isFinite(least) ? `, ${score} from ${number(least)} to ${number(most)}` : "";
   const mark = { checked: true };
@@ -38,7 +41,8 @@ export async function groupPage(data: Source, member: string): Promise<GroupPage
   const page = h("div", { class: "group" },
     h("h1", {}, `Group ${cell(id)}`),
     h("p", { class: "note" }, `${own.task ? `Task ${cell(own.task)}; ` : ""}${found.matched.toLocaleString("en")} members${range}. `,
-      link(listAddress({ ...emptyQuery(), filters, sort: score }), "As a list")),
+      link(listAddress({ ...emptyQuery(), filters, sort: score }), "As a list"),
+      typeof own.update === "number" ? h("span", {}, "; trained on by ", link(updateAddress(runOf(overview, listed.columns, row), own.update), `update ${own.update}`)) : null),
     found.matched > members.length ? h("p", { class: "message warn" }, `! The first ${members.length} members are shown.`) : null,
     found.texts ? null : h("p", { class: "message warn" }, "! Only the ends of the texts are in this report: the whole ones would have made it too large."),
     h("h2", {}, "Prompt"), prompts[0] ? folded(prompts[0]) : h("p", { class: "note" }, "no prompt is recorded"),
@@ -50,8 +54,8 @@ export async function groupPage(data: Source, member: string): Promise<GroupPage
 
 type Facts = { [key: string]: Cell };
 
-function rows(data: Source, overview: Overview, change: Partial<Query>): ReturnType<Source["episodes"]> {
-  return data.episodes({ ...emptyQuery(), sort: overview.columns[0]?.key ?? "episode", descending: false, ...change });
+function rows(data: Source, change: Partial<Query>): ReturnType<Source["episodes"]> {
+  return data.episodes({ ...emptyQuery(), sort: "episode", descending: false, runs: [], ...change });
 }
 
 function cells(columns: Column[], row: Cell[]): Facts {
@@ -105,8 +109,9 @@ export function moveCompletion(page: Element, by: number): void {
 /** The members by which the groups of the overview are opened, in the order of its table. */
 export function groupsOf(overview: Overview): string[] {
   const blocks = overview.sections.flatMap((section) => section.blocks);
-  const table = blocks.find((block) => block.type === "table" && block.columns[0]?.kind === "group");
-  return table?.type === "table" ? table.rows.map((row) => String(row[0]).split(" ")[0] ?? "") : [];
+  const table = blocks.find((block) => block.type === "table" && block.columns.some((column) => column.kind === "group"));
+  const place = table?.type === "table" ? table.columns.findIndex((column) => column.kind === "group") : 0;
+  return table?.type === "table" ? table.rows.map((row) => String(row[place]).split(" ")[0] ?? "") : [];
 }
 
 export const nextGroup = (groups: string[], members: string[], by: number): string | null => {

@@ -1,7 +1,7 @@
 /** The page: reads its address, shows the overview, the list, an episode or two, and listens to keys. */
 
 import "./style.css";
-import { browserPage, move } from "./browser";
+import { browserPage, move, runOf } from "./browser";
 import type { Overview, Query } from "./data";
 import { h, link, replace } from "./dom";
 import { episodePage, showStep, type Neighbours } from "./episode";
@@ -10,7 +10,8 @@ import { KEYS as LABEL_KEYS, labels } from "./labels";
 import { overviewPage } from "./overview";
 import { comparePage } from "./sidebyside";
 import { source } from "./source";
-import { emptyQuery, episodeAddress, listAddress, PAGE_ROWS, read } from "./state";
+import { carried, emptyQuery, episodeAddress, listAddress, overviewAddress, PAGE_ROWS, read, shown, updateAddress, writeShown } from "./state";
+import { updatePage } from "./update";
 
 const data = source();
 const labelled = labels();
@@ -18,9 +19,13 @@ const picked = new Set<string>();
 let query: Query = emptyQuery();
 /** Trace ids of the list that an episode was opened from, for its neighbours. */
 let listed: string[] = [];
+/** The addresses of the updates before and after the one that is open. */
+let updates: { previous: string | null; next: string | null } = { previous: null, next: null };
 let neighbours: Neighbours = { previous: null, next: null };
 /** The groups of the overview, and the members of the one that is open. */
 let grouped: { groups: string[]; members: string[] } = { groups: [], members: [] };
+/** Where keys are text, or a choice. */
+const TYPING = "input:not([type=checkbox]), select, textarea";
 let drawing = 0;
 let refreshing = false;
 
@@ -28,8 +33,9 @@ const main = h("main", { id: "main", tabindex: -1 });
 const help = h("dialog", { "aria-label": "Keys" },
   h("h2", {}, "Keys"),
   h("dl", { class: "keys" }, ...[
-    ["o", "overview"], ["e", "episodes"], ["/", "search episodes"], ["j, ↓", "next row or episode"], ["k, ↑", "previous row or episode"],
+    ["o", "overview"], ["e", "episodes"], ["/", "search episodes"], ["j, ↓", "next row, episode or update"], ["k, ↑", "previous row, episode or update"],
     ["n, p", "next and previous group, on the page of a group; ← → move over its completions"],
+    ["+, −, ← →, 0", "zoom a chart that has the focus, move it, and show all of it again; so do drags"],
     ["Enter", "open the marked episode"], ["Esc", "back to the list"], ["→ ←", "move over tokens, once they have the focus"], ["?", "this list"],
     ...(labelled ? LABEL_KEYS : []),
   ].map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key ?? "")), h("dd", {}, text ?? "")))),
@@ -37,7 +43,7 @@ const help = h("dialog", { "aria-label": "Keys" },
 
 function header(): HTMLElement {
   const list = link("#/episodes", "Episodes");
-  list.addEventListener("click", (event) => { event.preventDefault(); location.hash = listAddress(query); });
+  list.addEventListener("click", (event) => { event.preventDefault(); location.hash = listAddress({ ...query, runs: shown.runs }); });
   return h("header", {},
     h("a", { class: "skip", href: "#main", click: (event: Event) => { event.preventDefault(); main.focus(); } }, "Skip to contents"),
     h("nav", { "aria-label": "Pages" }, link("#/overview", "Overview"), " ", list, labelled ? link("#/labels", "Labels") : null),
@@ -83,7 +89,7 @@ async function draw(again = false): Promise<void> {
 async function pageOf(place: ReturnType<typeof read>): Promise<[HTMLElement, ((page: HTMLElement) => void)?]> {
   if (place.page === "episodes") {
     query = place.query;
-    const [overview, found] = await Promise.all([data.overview(), data.episodes(query)]);
+    const [overview, found] = await Promise.all([data.overview(shown.runs), data.episodes(query)]);
     listed = found.rows.map((row) => String(row[0]));
     return [browserPage(overview, query, found, picked)];
   }
@@ -92,24 +98,40 @@ async function pageOf(place: ReturnType<typeof read>): Promise<[HTMLElement, ((p
     if (!listed.length) listed = (await data.episodes({ ...query, limit: PAGE_ROWS })).rows.map((row) => String(row[0]));
     const at = listed.indexOf(found.trace_id);
     neighbours = { previous: listed[at - 1] ?? null, next: at < 0 ? null : (listed[at + 1] ?? null) };
-    return [episodePage(found, neighbours), (page) => { if (place.step !== null) showStep(page, place.step); }];
+    const page = episodePage(found, neighbours);
+    page.querySelector("h1")?.after(await updateLine(found.trace_id));
+    return [page, (page) => { if (place.step !== null) showStep(page, place.step); }];
   }
   if (place.page === "group") {
     const found = await groupPage(data, place.member);
-    grouped = { groups: groupsOf(await data.overview()), members: found.members };
+    grouped = { groups: groupsOf(await data.overview(shown.runs)), members: found.members };
     return [found.page];
+  }
+  if (place.page === "update") {
+    const found = await data.update(place.run, place.index);
+    const to = (index: number | null): string | null => (index === null ? null : updateAddress(found.run, index));
+    updates = { previous: to(found.previous), next: to(found.next) };
+    return [updatePage(found)];
   }
   if (place.page === "labels" && labelled) return [await labelled.page()];
   if (place.page === "compare") {
     const [one, other] = await Promise.all(place.ids.map(named));
     return [comparePage(await data.episode(one!), await data.episode(other!))];
   }
-  const overview: Overview = await data.overview();
+  const overview: Overview = await data.overview(shown.runs);
   return [overviewPage(overview), (page) => {
     const section = place.page === "overview" && place.section ? page.querySelector<HTMLElement>(`#section-${CSS.escape(place.section)}`) : null;
     section?.scrollIntoView();
     section?.focus({ preventScroll: true });
   }];
+}
+
+/** A line with the update that trained on an episode; empty without one. */
+async function updateLine(id: string): Promise<HTMLElement> {
+  const [overview, found] = await Promise.all([data.overview([]), data.episodes({ ...emptyQuery(), filters: [{ column: "episode", operator: "=", value: id }], limit: 1, runs: [] })]);
+  const row = found.rows[0], index = row?.[found.columns.findIndex((column) => column.key === "update")];
+  if (!row || typeof index !== "number") return h("p", { hidden: true });
+  return h("p", { class: "note" }, "Trained on by ", link(updateAddress(runOf(overview, found.columns, row), index), `update ${index}`));
 }
 
 /** The trace id that begins with these characters, where a person typed them. */
@@ -123,14 +145,20 @@ async function named(id: string): Promise<string> {
 
 addEventListener("hashchange", () => void draw());
 addEventListener("picked", () => void draw(true));
+addEventListener("picked-runs", () => { query = { ...query, offset: 0, runs: shown.runs }; listed = []; writeShown(); void draw(true); });
+/** Links carry what was chosen after they were made. */
+addEventListener("click", (event) => {
+  const to = (event.target as Element).closest('a[href^="#/"]');
+  to?.setAttribute("href", carried(to.getAttribute("href") ?? ""));
+}, true);
 addEventListener("keydown", (event) => {
   const target = event.target as HTMLElement;
-  if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, .tokens, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest(`${TYPING}, .tokens, dialog`)) return;
   const place = read(location.hash);
   const onList = place.page === "episodes", onEpisode = place.page === "episode";
   const step = event.key === "j" || (onList && event.key === "ArrowDown") ? 1 : event.key === "k" || (onList && event.key === "ArrowUp") ? -1 : 0;
   const actions: { [key: string]: () => void } = {
-    o: () => { location.hash = "#/overview"; },
+    o: () => { location.hash = overviewAddress(); },
     e: () => { location.hash = listAddress(query); },
     "?": () => help.showModal(),
     "/": () => { if (onList) document.getElementById("search")?.focus(); else location.hash = listAddress(query); },
@@ -148,6 +176,9 @@ addEventListener("keydown", (event) => {
   else if (step && onEpisode) {
     const next = step > 0 ? neighbours.next : neighbours.previous;
     if (next) location.hash = episodeAddress(next);
+  } else if (step && place.page === "update") {
+    const next = step > 0 ? updates.next : updates.previous;
+    if (next) location.hash = next;
   } else if (event.key === "Enter" && onList && marked && !target.closest("a, button")) location.hash = episodeAddress(marked.dataset.episode ?? "");
   else if (actions[event.key]) actions[event.key]?.();
   else return;
@@ -167,7 +198,7 @@ function refreshSoon(): void {
     refreshing = false;
     const { page } = read(location.hash);
     if (page !== "overview" && page !== "episodes") return;
-    const busy = document.hidden || help.open || document.activeElement?.matches("input, select") || !getSelection()?.isCollapsed;
+    const busy = document.hidden || help.open || document.activeElement?.matches(TYPING) || !getSelection()?.isCollapsed;
     if (busy) refreshSoon();
     else void draw(true);
   }, 2000);

@@ -1,25 +1,28 @@
 /** The overview: the sections of a recording, with a list of them. */
 
 import { block } from "./blocks";
-import { curveChoices } from "./charts";
+import { curveChoices, setMarks } from "./charts";
 import type { Overview } from "./data";
 import { h, link } from "./dom";
 import { time } from "./format";
-import { emptyQuery, listAddress } from "./state";
+import { pickedLine } from "./picking";
+import { emptyQuery, listAddress, overviewAddress } from "./state";
 
 export function overviewPage(found: Overview): HTMLElement {
+  setMarks(found);
   const contents = h("nav", { class: "contents", "aria-label": "Sections" },
-    h("ul", {}, ...found.sections.map((section) => h("li", {}, link(`#/overview/${section.id}`, section.title)))));
+    h("ul", {}, ...found.sections.map((section) => h("li", {}, link(overviewAddress(section.id), section.title)))));
   const page = h("div", { class: "overview" }, contents,
     h("div", { class: "sections" },
       h("h1", {}, found.title),
       h("p", { class: "note" }, `${sources(found.sources)}; made ${time(found.made)} UTC by mttp ${found.version}.`),
       found.sampling ? h("p", { class: "message warn" }, `! ${found.sampling}`) : null,
+      pickedLine(found),
       views(found),
       ...found.sections.map((section) =>
         h("section", { id: `section-${section.id}`, tabindex: -1, "aria-labelledby": `title-${section.id}` },
           h("h2", { id: `title-${section.id}` }, section.title),
-          curveChoices(section.blocks.filter((one) => one.type === "lines")),
+          curveChoices(section.blocks.filter((one) => one.type === "lines"), section.id === "returns"),
           h("div", { class: "blocks" }, ...section.blocks.map(block)))),
     ));
   return page;

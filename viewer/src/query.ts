@@ -3,7 +3,7 @@
 import type { Cell, Column, EpisodePage, Filter, Query } from "./data";
 
 /** `texts` are whole texts of each row, of which its cells show the ends. */
-export function run(query: Query, columns: Column[], rows: Cell[][], texts: string[][] = []): EpisodePage {
+export function run(query: Query, columns: Column[], all: Cell[][], texts: string[][] = []): EpisodePage {
   const keys = new Map(columns.map((column, place) => [column.key, place]));
   const placed = (key: string): number => {
     const place = keys.get(key);
@@ -12,13 +12,16 @@ export function run(query: Query, columns: Column[], rows: Cell[][], texts: stri
   };
   const tests = query.filters.map((filter) => ({ place: placed(filter.column), test: condition(filter) }));
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const matched = rows.map((row, index) => ({ row, texts: texts[index] ?? [] })).filter(
+  const of = keys.get("run");
+  const rows = all.map((row, index) => ({ row, texts: texts[index] ?? [] }))
+    .filter((one) => !query.runs.length || of === undefined || query.runs.includes(String(one.row[of])));
+  const matched = rows.filter(
     (one) => tests.every(({ place, test }) => test(one.row[place] ?? null)) && (!words.length || holds([...one.row, ...one.texts], words)),
   );
   const place = placed(query.sort);
   matched.sort((one, other) => order(one.row[place] ?? null, other.row[place] ?? null, query.descending));
   const shown = matched.slice(query.offset, query.offset + query.limit);
-  return { total: rows.length, matched: matched.length, rows: shown.map((one) => one.row), texts: query.texts && texts.length ? shown.map((one) => one.texts) : null };
+  return { total: rows.length, matched: matched.length, columns, rows: shown.map((one) => one.row), texts: query.texts && texts.length ? shown.map((one) => one.texts) : null };
 }
 
 function holds(row: Cell[], words: string[]): boolean {

@@ -1,6 +1,7 @@
 /** Where data comes from: the report's own text, or the server. */
 
-import type { Cell, Episode, EpisodePage, Overview, Query, Source } from "./data";
+import type { Cell, Episode, EpisodePage, Overview, Query, Source, UpdatePage } from "./data";
+import { merged } from "./picking";
 import { run } from "./query";
 
 interface Embedded {
@@ -11,6 +12,10 @@ interface Embedded {
   chunk_of: { [trace_id: string]: number };
   /** Base64 of gzip of a JSON list of the texts of each row; empty if they would be too large. */
   texts: string;
+  /** Base64 of gzip of a JSON object of pages of updates by run and index; empty if they would be too large. */
+  updates: string;
+  /** Overviews of some runs: what differs from that of all, as base64 of gzip of JSON. */
+  parts: { runs: string[]; overview: string }[];
 }
 
 export function source(): Source {
@@ -24,11 +29,21 @@ class Report implements Source {
   readonly live = false;
   private chunks = new Map<number, Promise<{ [id: string]: Episode }>>();
   private texts: Promise<string[][]> | null = null;
+  private updates: Promise<{ [address: string]: UpdatePage }> | null = null;
 
   constructor(private data: Embedded) {}
 
-  async overview(): Promise<Overview> {
-    return this.data.overview;
+  async overview(runs: string[]): Promise<Overview> {
+    if (!runs.length) return this.data.overview;
+    const parts = await Promise.all(cover(runs, this.data.parts).map((part) => unpack<Partial<Overview>>(part.overview)));
+    return merged(this.data.overview, runs, parts);
+  }
+
+  async update(run: string, index: number): Promise<UpdatePage> {
+    this.updates ??= this.data.updates ? unpack(this.data.updates) : Promise.resolve({});
+    const found = (await this.updates)[`${run} ${index}`];
+    if (!found) throw new Error(`This report does not hold update ${index} of the run ${run}.`);
+    return found;
   }
 
   async episodes(query: Query): Promise<EpisodePage> {
@@ -57,6 +72,16 @@ class Report implements Source {
   watch(): void {}
 }
 
+/** The fewest parts that these runs make together: those of a name, then single ones. */
+function cover(runs: string[], parts: Embedded["parts"]): Embedded["parts"] {
+  const left = new Set(runs);
+  return [...parts].sort((one, other) => other.runs.length - one.runs.length).filter((part) => {
+    if (!part.runs.every((id) => left.has(id))) return false;
+    part.runs.forEach((id) => left.delete(id));
+    return true;
+  });
+}
+
 async function unpack<T>(packed: string): Promise<T> {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -69,8 +94,12 @@ class Server implements Source {
 
   constructor(private root: string) {}
 
-  overview(): Promise<Overview> {
-    return this.ask("overview", { signal: this.waiting.signal });
+  overview(runs: string[]): Promise<Overview> {
+    return this.ask(`overview?${new URLSearchParams(runs.map((id) => ["run", id]))}`, { signal: this.waiting.signal });
+  }
+
+  update(run: string, index: number): Promise<UpdatePage> {
+    return this.ask(`update?${new URLSearchParams({ run, index: String(index) })}`, { signal: this.waiting.signal });
   }
 
   episodes(query: Query): Promise<EpisodePage> {

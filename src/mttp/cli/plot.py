@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,10 @@ def plot(
             "--center", metavar="NAME", help="Of several runs: mean, or iqm, their interquartile mean."
         ),
     ] = "mean",
+    marks: Annotated[
+        bool,
+        typer.Option("--marks", help="Mark findings of the diagnosis, and new versions of the policy."),
+    ] = False,
     where: Where = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: .png, .svg or .pdf.")
@@ -72,6 +77,7 @@ def plot(
       mttp plot runs/
       mttp plot runs/ -m return -m kl -x steps -o curves.svg
       mttp plot runs/ --by config.lr --center iqm
+      mttp plot run.jsonl --marks
       mttp plot runs/ --list
 
     \b
@@ -80,8 +86,10 @@ def plot(
       1  The recording has problems, and --strict is given.
       2  Wrong usage, or input that can't be read.
     """
+    from mttp.study.curve_marks import marks_of
     from mttp.study.learning_curves import curves_of, metrics_of
     from mttp.tables import Database
+    from mttp.viewing.diagnoses import diagnoses
 
     if out.suffix not in _FORMATS or not out.parent.is_dir():
         wanted = f"its name must end in {', '.join(_FORMATS)}, and its directory must exist"
@@ -96,6 +104,9 @@ def plot(
             curves_of(database, name, axis=axis, by=by, center=center)  # type: ignore[arg-type]  # it checks them
             for name in metric or ["return"]
         ]
+        if marks:
+            marked = marks_of(database, diagnoses(database, database.runs))
+            drawn = [replace(each, marks=marked) for each in drawn]
         problems = database.problems
     if json:
         print_json({"curves": [each.to_dict() for each in drawn], "problems": problems})
@@ -106,6 +117,8 @@ def plot(
             for curve in each.curves:
                 missing = f"; {count(curve.missing, 'episode')} without a value" if curve.missing else ""
                 say(visible(f"  {each.metric}, {curve.name}: {curve.method}{missing}"))
+        for mark in drawn[0].marks:
+            say(visible(f"  marked: {mark.name}: {mark.text}"))
     finish(problems, strict=strict)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mttp.pages.blocks import Block, axis, column, fact, facts, lines, section, series, table
 
-__all__ = ["groups_page"]
+__all__ = ["groups_page", "groups_table"]
 
 
 def groups_page(rows: Sequence[Mapping[str, Any]], *, most: int | None) -> Block | None:
@@ -32,6 +32,21 @@ def groups_page(rows: Sequence[Mapping[str, Any]], *, most: int | None) -> Block
         ),
         fact("with invalid rewards", invalid, state="warn" if invalid else "plain"),
     ]
+    curve = lines(
+        "Groups with equal rewards",
+        axis("group"),
+        axis("share"),
+        [_equal_share(rows)],
+        "Share among the groups up to this one, in order of start; at most the last 50.",
+    )
+    is_mixed = 0 < equal < len(rows)
+    return section(
+        "groups", "Groups", [facts(items), curve if is_mixed else None, groups_table(rows, most=most)]
+    )
+
+
+def groups_table(rows: Sequence[Mapping[str, Any]], *, most: int | None) -> Block | None:
+    """Return the groups with the rewards and advantages of their members; None without any."""
     columns = [
         column("group", kind="group"),
         column("task"),
@@ -60,14 +75,7 @@ def groups_page(rows: Sequence[Mapping[str, Any]], *, most: int | None) -> Block
     note = "The largest standard deviation first." + (
         f" {left_out:,} more are not shown." if left_out else ""
     )
-    curve = lines(
-        "Groups with equal rewards",
-        axis("group"),
-        axis("share"),
-        [_equal_share(rows)],
-        "Share among the groups up to this one, in order of start; at most the last 50.",
-    )
-    return section("groups", "Groups", [facts(items), curve, table("Groups", columns, cells, note)])
+    return table("Groups", columns, cells, note)
 
 
 def _is_equal(group: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mttp.reading.sources import Source
+    from mttp.study.curve_marks import CurveMark
 
 __all__ = [
     "NUMBERS",
@@ -30,7 +31,9 @@ __all__ = [
     "Center",
     "Curve",
     "Curves",
+    "Columns",
     "Timeline",
+    "columns_of",
     "curves",
     "curves_of",
     "finite",
@@ -105,6 +108,8 @@ class Curves:
     curves: tuple[Curve, ...]
     width: float = 1.0
     """The width of a bin, in units of the axis."""
+    marks: tuple[CurveMark, ...] = ()
+    """What is marked on the curves."""
 
     @property
     def is_constant(self) -> bool:
@@ -118,6 +123,7 @@ class Curves:
             "metric": self.metric,
             "axis": self.axis,
             "width": self.width,
+            "marks": [mark.to_dict() for mark in self.marks],
             "curves": [
                 {
                     "name": curve.name,
@@ -183,6 +189,10 @@ class Timeline:
             (starts - first) / 1e9,
             (times - first) / 1e9,
         )
+
+    def places(self, row: int, *, of_updates: bool = False) -> dict[Axis, float]:
+        """Return the place of an episode, or of an update, on each axis."""
+        return {axis: float(places[row]) for axis, places in self._places[of_updates].items()}
 
     def curves(
         self,
@@ -275,20 +285,25 @@ def curves_of(
         raise StudyError(f"center={center!r} is not one of {', '.join(get_args(Center))}")
     labels = labels_of(database.runs, by)
     of_updates, value = _expression(database, metric)
-    columns = [
-        "SELECT run_id, coalesce(env, '') AS env, start_time, length AS steps, "
-        f"{_alias(value, not of_updates)} FROM episodes WHERE counts_reason NOT IN ({_LEFT_OUT}) "
-        "ORDER BY start_time, trace_id",
-        f'SELECT run_id, start_time, "index"::DOUBLE AS "index", {_alias(value, of_updates)} '
-        "FROM updates ORDER BY start_time, span_id",
-    ]
-    database.prepare(*columns)
-    episodes, updates = map(database.arrays, columns)
+    episodes, updates = columns_of(database, _alias(value, not of_updates), _alias(value, of_updates))
     values = (updates if of_updates else episodes)["value"].astype(float)
     if metric not in (*NUMBERS, *UPDATE_NUMBERS) and np.isnan(values).all():
         raise _no_number(database, metric)
     timeline = Timeline(episodes, updates)
     return timeline.curves(metric, values, labels, axis=axis, center=center, of_updates=of_updates)
+
+
+def columns_of(database: Database, of_episodes: str, of_updates: str) -> tuple[Columns, Columns]:
+    """Return the columns of a timeline, with these expressions of episodes and of updates."""
+    queries = [
+        f"SELECT run_id, trace_id, coalesce(env, '') AS env, start_time, length AS steps, {of_episodes} "
+        f"FROM episodes WHERE counts_reason NOT IN ({_LEFT_OUT}) ORDER BY start_time, trace_id",
+        f'SELECT run_id, start_time, "index"::DOUBLE AS "index", {of_updates} '
+        "FROM updates ORDER BY start_time, span_id",
+    ]
+    database.prepare(*queries)
+    episodes, updates = map(database.arrays, queries)
+    return episodes, updates
 
 
 def metrics_of(database: Database) -> list[str]:

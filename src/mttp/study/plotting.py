@@ -110,5 +110,28 @@ def plot_curves(curves: Curves, ax: Axes | None) -> Axes:
             style=_STYLES[style % len(_STYLES)],
             name=name,
         )
+    _draw_marks(ax, curves)
     show_legend(ax)
     return ax
+
+
+def _draw_marks(ax: Axes, curves: Curves) -> None:
+    """Draw a line at each mark: findings with their names, versions of the policy with theirs below."""
+    colours = {
+        run: COLOURS[place % len(COLOURS)] for place, curve in enumerate(curves.curves) for run in curve.runs
+    }
+    for mark in curves.marks:
+        is_finding = mark.kind == "finding"
+        x, colour = mark.places[curves.axis], colours.get(mark.run, GREY)
+        ax.axvline(x, color=colour, linewidth=0.8, linestyle="-" if is_finding else ":", zorder=1)
+        ax.annotate(
+            label(mark.name),
+            (x, 1.0 if is_finding else 0.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, -2 if is_finding else 2),
+            textcoords="offset points",
+            rotation=90,
+            va="top" if is_finding else "bottom",
+            fontsize="xx-small",
+            color=colour,
+        )

@@ -18,24 +18,25 @@ from mttp.tables.figures import FIGURES, figures_of
 from mttp.tables.spans import CONTENT, SPAN_COLUMNS, SpanRows, all_rows, column_type
 from mttp.tables.statements import in_order, statement, tables_of
 
-__all__ = ["GrowingEpisodes"]
+__all__ = ["CHANGED", "GrowingEpisodes"]
 
 _MEMORY: Final = "1GB"
 _BATCH: Final = 4_000
 """Number of spans that wait in memory."""
-_CHANGED: Final = """
+CHANGED: Final = """
     FROM episodes
     WHERE trace_id IN (
         SELECT trace_id FROM parts WHERE coalesce(segment, '') = '' AND found >= recorded
     )
 """
+"""The end of a query of the episodes that changed and have a row."""
 
 
 class GrowingEpisodes:
     """
     The rows of episodes whose spans arrive bit by bit; those that changed are computed again.
 
-    `queries` are those that `rows` will be asked for, and `content` says whether texts are kept.
+    `queries` are those that `changed_tables` will be asked for, and `content` says whether texts are kept.
     Spans are kept on disk.
     An episode has a row once the process that started it has recorded its end.
     """
@@ -46,8 +47,8 @@ class GrowingEpisodes:
         self._connection: Any = duckdb.connect(
             f"{self._folder.name}/spans.duckdb", config={"memory_limit": _MEMORY}
         )
-        self._tables = in_order(["episodes", "parts"])
-        self._types = column_types([*self._tables, *tables_of(*queries)], queries)
+        self._tables = in_order(["episodes", "parts", *tables_of(*queries)])
+        self._types = column_types(self._tables, queries)
         texts = {name: column_type(name) for name in CONTENT}
         self._loaded = [*self._types, *(texts if content else ())]
         columns = {**SPAN_COLUMNS, **self._types, **texts}
@@ -98,14 +99,30 @@ class GrowingEpisodes:
 
         `select` is a query up to its `FROM`; `training` are the ids of the runs that train.
         """
+        return self.changed_tables({"episodes": (f"{select} {CHANGED}", None)}, training)["episodes"]
+
+    def changed_tables(
+        self, queries: Mapping[str, tuple[str, str | None]], training: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """
+        Return what queries say of the traces that changed since the last call, as Arrow tables.
+
+        A query may have the name of the column with the trace id, of which only those that changed are
+        returned. The table `changed` has their ids. `training` are the ids of the runs that train.
+        """
         self._store()
         self.new = 0
         changed, self._changed = self._changed, {}
         self._want({*changed, *(about for trace_id in changed for about in self._about.get(trace_id, ()))})
-        runs = "CREATE OR REPLACE TEMP TABLE training AS SELECT unnest($runs::VARCHAR[]) AS run_id"
-        self._connection.execute(runs, {"runs": [*training]})
+        for table, column, values in (("training", "run_id", training), ("changed", "trace_id", changed)):
+            statement = f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT unnest($ids::VARCHAR[]) AS {column}"
+            self._connection.execute(statement, {"ids": [*values]})
         self._compute(name for name in self._tables if name != "training")
-        return self._connection.sql(f"{select} {_CHANGED}").to_arrow_table()
+        restricted = {
+            name: query if key is None else f"FROM ({query}) WHERE {key} IN (FROM changed)"
+            for name, (query, key) in {**queries, "changed": ("FROM changed", None)}.items()
+        }
+        return {name: self._connection.sql(query).to_arrow_table() for name, query in restricted.items()}
 
     @property
     def has_changed(self) -> bool:
@@ -118,16 +135,8 @@ class GrowingEpisodes:
         query = 'SELECT DISTINCT trace_id FROM history WHERE "mttp.run.id" IN (SELECT unnest($runs))'
         self._changed |= dict.fromkeys(row["trace_id"] for row in self.rows(query, {"runs": [*run_ids]}))
 
-    def prepare(self, *queries: str) -> None:
-        """Compute the tables that these queries name, of all spans; the constructor was given the queries."""
-        self._store()
-        self._connection.execute(
-            "DELETE FROM wanted; INSERT INTO wanted SELECT DISTINCT trace_id FROM history"
-        )
-        self._compute(tables_of(*queries))
-
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of a query, for which `prepare` was called."""
+        """Return the rows of a query."""
         return rows_of(self._connection, query, parameters)
 
     def forget(self, trace_ids: Collection[str]) -> None:

@@ -25,7 +25,7 @@ TABLES: Final = (
 """Names of the tables; `spans`, which they are computed from, can be queried, too."""
 _BELOW: Final = (
     *("roots", "parts", "called", "effective", "played", "notes", "targets", "judgements", "marks"),
-    *("gradings", "training", "behavior", "results", "rewards", "scores"),
+    *("gradings", "training", "behavior", "results", "rewards", "scores", "trained"),
 )
 """Tables that others are computed from."""
 _WITHIN = re.compile(r"(?:^|\bWITH |\bRECURSIVE )(\w+) AS \(", re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -635,13 +635,25 @@ class Health(NamedTuple):
     verdicts: tuple[RecordedVerdict, ...]
 
 
-def health(database: Queryable, runs: Iterable[Run]) -> Health:
-    """Return the health of a database in which the tables of `HEALTH` are computed."""
-    faults = Counter(summary_fields.fault_kind(fault) for run in runs for fault in run.faults)
-    for counter in _names(database, _NAMES["faults"]).values():
-        faults.update(counter)
-    verdicts = tuple(sorted(verdict for _, verdict in _verdicts(database)))
-    return Health(graders_of_runs(database).get(None, GradersOfRuns()).graders, _most_first(faults), verdicts)
+def health(database: Queryable, runs: Iterable[Run], run_ids: Collection[str] | None = None) -> Health:
+    """Return the health of runs, by default of all; the tables of `HEALTH` are computed in the database."""
+
+    def is_wanted(run_id: str) -> bool:
+        return run_ids is None or run_id in run_ids
+
+    faults = Counter(
+        summary_fields.fault_kind(fault) for run in runs if is_wanted(run.id) for fault in run.faults
+    )
+    for run_id, counter in _names(database, _NAMES["faults"]).items():
+        faults.update(counter if is_wanted(run_id) else {})
+    verdicts = tuple(sorted(verdict for run_id, verdict in _verdicts(database) if is_wanted(run_id)))
+    of_runs = graders_of_runs(database, *_of_runs(run_ids))
+    return Health(of_runs.get(None, GradersOfRuns()).graders, _most_first(faults), verdicts)
+
+
+def _of_runs(run_ids: Collection[str] | None) -> tuple[str, dict[str, Any]]:
+    """Return the condition of these runs, with its parameters."""
+    return ("true", {}) if run_ids is None else ("run_id IN (SELECT unnest($runs))", {"runs": [*run_ids]})
 
 
 def _most_first(names: Mapping[str, int]) -> dict[str, int]:

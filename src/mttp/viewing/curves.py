@@ -121,6 +121,7 @@ def _view(numbers: Sequence[Curves]) -> dict[str, Any]:
             high=curve.high if max(curve.n) > 1 else None,
             dots=len(curve.x) < _FEWEST_WITHOUT_DOTS,
         )
+        | {"runs": curve.runs}
         for curve in curves
     ]
     note = _note(curves, axis, max(each.width for each in numbers))

@@ -9,9 +9,6 @@ import numpy as np
 
 from mttp.model.counting import LEFT_OUT
 from mttp.model.curves import UPDATE_NUMBERS
-from mttp.model.declarations import keys
-from mttp.model.episodes import Update
-from mttp.semconv import attributes as a
 from mttp.study.learning_curves import NUMBERS, finite
 from mttp.tables.database import quoted
 from mttp.tables.graders import Queryable
@@ -100,13 +97,15 @@ def names(database: EpisodeDatabase, column: str) -> list[str]:
     return [row["name"] for row in database.rows(query)]
 
 
-def slices(database: EpisodeDatabase, column: str) -> list[dict[str, Any]]:
+def slices(database: EpisodeDatabase, column: str, *, by_environment: bool = False) -> list[dict[str, Any]]:
     """
     Return the means of the episodes with the same value of a column, the lowest return first.
 
-    The rows have the number of all slices as `number`.
+    The rows have the number of all slices as `number`; `by_environment` keeps environments apart.
     """
     label = f"unnest({column})" if column == "slices" else column
+    if by_environment:
+        label = f"CASE WHEN {column} IS NOT NULL THEN concat_ws(', ', environment, {label}) END"
     return database.rows(f"""
         SELECT
             label, count(*) AS episodes, favg("return") AS "return", favg(reward) AS reward,
@@ -121,9 +120,16 @@ def slices(database: EpisodeDatabase, column: str) -> list[dict[str, Any]]:
     """)
 
 
-def groups(database: EpisodeDatabase) -> list[dict[str, Any]]:
-    """Return the last groups in order of start, with the scores and advantages of their members."""
-    return database.rows(f"""
+def groups(
+    database: EpisodeDatabase, condition: str = "true", parameters: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """
+    Return the last groups in order of start, with the scores and advantages of their members.
+
+    `condition` is SQL over the table `episodes`, with `parameters` by name.
+    """
+    return database.rows(
+        f"""
         FROM (
             SELECT
                 "group" AS id, any_value(task) AS task, min(start_time) AS start,
@@ -133,24 +139,28 @@ def groups(database: EpisodeDatabase) -> list[dict[str, Any]]:
                 count(score) AS valid, favg(score) AS mean,
                 stddev_samp(CASE WHEN abs(score) < {_LARGEST} THEN score END) AS deviation
             FROM (SELECT *, {SCORE} AS score FROM episodes)
-            WHERE "group" IS NOT NULL
+            WHERE "group" IS NOT NULL AND {condition}
             GROUP BY run_id, "group"
             ORDER BY start DESC, id
             LIMIT {_MOST_GROUPS}
         )
         ORDER BY start, id
-    """)
+        """,
+        parameters,
+    )
 
 
 UPDATES: Final = f"""
 SELECT
-    coalesce("{a.RUN_ID}", '') AS run_id, start_time, "{a.UPDATE_INDEX}" AS "index", "{a.METRIC}" AS metrics,
-    {", ".join(f'"{keys(Update)[name]}" AS {name}' for name in UPDATE_NUMBERS)}
-FROM spans
-WHERE type = 'update'
+    run_id, start_time, policy,
+    coalesce("index", row_number() OVER (PARTITION BY run_id ORDER BY start_time, span_id) - 1) AS "index",
+    {", ".join(UPDATE_NUMBERS)},
+    metrics, policy_version_before, policy_version_after, groups, episodes, consumed, discarded,
+    discarded_episodes, sampled_versions, lag_min, lag_max, faults
+FROM updates
 ORDER BY start_time, span_id
 """
-"""The numbers of the updates, in order of start."""
+"""The updates, in order of start; one without an index has its place in the run."""
 
 
 def update_figures(updates: Sequence[Mapping[str, Any]]) -> Figures:

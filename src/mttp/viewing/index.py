@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mttp.codec import annotations as annotation_codec
 from mttp.codec import runs as run_codec
@@ -30,8 +30,9 @@ from mttp.reading.scanning import Scan
 from mttp.reading.sources import size
 from mttp.semconv import attributes as a
 from mttp.semconv import spans as names
-from mttp.tables.database import arrays_of, require_duckdb, rows_of
-from mttp.tables.growing import GrowingEpisodes
+from mttp.tables.database import arrays_of, column_types, require_duckdb, rows_of
+from mttp.tables.growing import CHANGED, GrowingEpisodes
+from mttp.tables.statements import statement
 from mttp.tables.summary import HEALTH, Health, health
 from mttp.viewing.figures import UPDATES
 
@@ -42,7 +43,19 @@ __all__ = ["EpisodeIndex", "Snapshot"]
 
 _STORE_SECONDS = 1.0
 """Time after which episodes of a large file are shown before it is read to its end."""
-_ROWS = "SELECT *"
+_FIRST_STORE_SECONDS = 0.2
+_OF_SPANS = ", ".join(f'"{name}"' for name in column_types([], HEALTH))
+_QUERIES: Final[Mapping[str, tuple[str, str]]] = {
+    "gradings": ("SELECT * FROM gradings", "episode"),
+    "updates": ("SELECT * FROM updates", "trace_id"),
+    "roots": ("SELECT trace_id, place, is_finished FROM roots WHERE NOT is_finished", "trace_id"),
+    "spans": (
+        f"SELECT trace_id, span_id, place, type, start_time, {_OF_SPANS} FROM spans "
+        "WHERE type = 'annotate' OR len(fault_kinds) > 0",
+        "trace_id",
+    ),
+}
+"""The tables beside `episodes`, with the column by which their rows are replaced; HEALTH asks for them."""
 
 
 class EpisodeIndex:
@@ -65,7 +78,6 @@ class EpisodeIndex:
         self._growing = GrowingEpisodes(*HEALTH, UPDATES, content=True)
         self._training: frozenset[str] = frozenset()
         """Ids of the runs that train."""
-        self._growing_lock = threading.Lock()
         self._counted = CountedSpans()
         self._runs: dict[str, dict[str, SpanRecord]] = {}
         """Spans of runs by trace and span id."""
@@ -80,9 +92,13 @@ class EpisodeIndex:
         """Raised with each change of what can be seen."""
         with self._cursor() as cursor:
             cursor.execute("CREATE TABLE places (trace VARCHAR, file INTEGER, first BIGINT, last BIGINT)")
-            cursor.register("arrived", self._growing.changed_rows(_ROWS))
-            cursor.execute("CREATE TABLE episodes AS SELECT * FROM arrived")
-            cursor.unregister("arrived")
+            for name, rows in self._changed().items():
+                if name == "changed":
+                    continue
+                cursor.register("arrived", rows)
+                cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM arrived")
+                cursor.unregister("arrived")
+            cursor.execute(f"CREATE VIEW trained AS {statement('trained')}")
 
     def refresh(self) -> bool:
         """
@@ -97,7 +113,7 @@ class EpisodeIndex:
                 return is_changed
             self._add(arrived)
             is_changed = is_changed or bool(arrived.spans)
-            if time.monotonic() - stored > _STORE_SECONDS:
+            if time.monotonic() - stored > (_STORE_SECONDS if self._stored else _FIRST_STORE_SECONDS):
                 self._store()
                 self.version += 1
                 stored = time.monotonic()
@@ -184,10 +200,29 @@ class EpisodeIndex:
     @property
     def problems(self) -> list[Problem]:
         """Problems of what was read so far."""
+        return self.problems_of(())
+
+    def problems_of(self, run_ids: Collection[str]) -> list[Problem]:
+        """Return the problems of what was read so far of these runs, by default of all."""
         noted = [Problem(kind="damaged_file", message=message) for message in self._noted]
-        missing = missing_episodes(self.runs(), self._counted.by_run) if self.is_read else ()
+        runs = [run for run in self.runs() if not run_ids or run.id in run_ids]
+        missing = missing_episodes(runs, self._counted.by_run) if self.is_read else ()
         lacking = [Problem(kind="missing_episodes", message=message) for message in missing]
-        return [*lacking, *self._follower.problems, *noted]
+        following = self._follower.problems
+        if run_ids and following:
+            files = self._files_of(run_ids)
+            following = [problem for problem in following if problem.file is None or problem.file in files]
+        return [*lacking, *following, *noted]
+
+    def _files_of(self, run_ids: Collection[str]) -> set[str]:
+        """Return the paths of the files with episodes of these runs, and of those without any episode."""
+        query = "SELECT DISTINCT file, run_id IN (SELECT unnest($runs::VARCHAR[])) AS is_of FROM places "
+        with self.snapshot() as database:
+            rows = database.rows(f"{query} JOIN episodes ON trace_id = trace", {"runs": [*run_ids]})
+        others = {row["file"] for row in rows if not row["is_of"]} - {
+            row["file"] for row in rows if row["is_of"]
+        }
+        return {str(path) for path, number in self._files.items() if number not in others}
 
     def note(self, message: str) -> None:
         """Add an error of following to the problems, once."""
@@ -199,19 +234,23 @@ class EpisodeIndex:
         """Raise ReadError if a source does not exist, or can't be followed."""
         self._follower.files()
 
-    def health(self) -> tuple[Health, list[dict[str, Any]]]:
-        """Return the health of graders, the faults and the verdicts; and the rows of `UPDATES`."""
-        with self._growing_lock:
-            self._growing.prepare(*HEALTH)
-            return health(self._growing, self.runs()), self._growing.rows(UPDATES)
+    def health(self, run_ids: Collection[str] = ()) -> Health:
+        """Return the health of graders, the faults and the verdicts of these runs, by default of all."""
+        with self.snapshot() as database:
+            return health(database, self.runs(), run_ids or None)
+
+    @property
+    def updates(self) -> list[dict[str, Any]]:
+        """The rows of `UPDATES`."""
+        with self.snapshot() as database:
+            return database.rows(UPDATES)
 
     # Storing.
 
     def _add(self, arrived: Arrived) -> None:
         number = self._files.setdefault(arrived.path, len(self._files))
         places: dict[str, None] = {}
-        with self._growing_lock:
-            self._growing.add(arrived.spans)
+        self._growing.add(arrived.spans)
         for one in arrived.spans:
             self._counted.add(one)
             if self.annotations is not None and is_annotation(one):
@@ -244,21 +283,30 @@ class EpisodeIndex:
     def _store(self) -> None:
         """Write the rows that changed; again those of the runs that turn out to train, or not to."""
         while self._growing.has_changed:
-            with self._growing_lock:
-                rows = self._growing.changed_rows(_ROWS, self._training)
+            tables = self._changed()
             with self._cursor() as cursor:
-                cursor.register("arrived", rows)
+                cursor.register("changed", tables.pop("changed"))
                 cursor.execute("BEGIN")
-                cursor.execute("DELETE FROM episodes WHERE trace_id IN (SELECT trace_id FROM arrived)")
-                cursor.execute("INSERT INTO episodes SELECT * FROM arrived")
+                for name, rows in tables.items():
+                    cursor.register("arrived", rows)
+                    key = _QUERIES[name][1] if name in _QUERIES else "trace_id"
+                    ids = "FROM changed" if name in _QUERIES else "SELECT trace_id FROM arrived"
+                    cursor.execute(f"DELETE FROM {name} WHERE {key} IN ({ids})")
+                    cursor.execute(f"INSERT INTO {name} SELECT * FROM arrived")
+                    cursor.unregister("arrived")
                 cursor.execute("COMMIT")
-                cursor.unregister("arrived")
+                cursor.unregister("changed")
                 ((self._stored,),) = cursor.execute("SELECT count(*) FROM episodes").fetchall()
                 played = cursor.execute("SELECT DISTINCT run_id, task, split FROM episodes").fetchall()
             training = training_runs(self.runs(), played, with_updates=self._late.updating)
-            with self._growing_lock:
-                self._growing.change(training ^ self._training)
+            self._growing.change(training ^ self._training)
             self._training = training
+
+    def _changed(self) -> dict[str, Any]:
+        """Return the rows that changed, by table."""
+        return self._growing.changed_tables(
+            {"episodes": (f"SELECT * {CHANGED}", None), **_QUERIES}, self._training
+        )
 
     def _cursor(self) -> Any:
         with self._lock:

@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mttp.errors import MttpError, ReadError
-from mttp.model.episodes import Annotation, Group
+from mttp.model.episodes import Annotation, Group, Run
 from mttp.model.version import __version__
 from mttp.pages.tokens import Pieces
 from mttp.study import Comparison, compare
@@ -18,14 +19,16 @@ from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diag
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import Figures, figures
 from mttp.viewing.index import EpisodeIndex, Snapshot
-from mttp.viewing.overview import Contents, sections, with_problems
+from mttp.viewing.overview import Contents, marks, sections, with_problems
+from mttp.viewing.picking import contents_of
 from mttp.viewing.queries import episode_rows
-from mttp.viewing.rows import EpisodeColumn, columns, views
+from mttp.viewing.rows import columns, views
+from mttp.viewing.update_page import update_page
 
 if TYPE_CHECKING:
     from mttp.reading import Recording
 
-__all__ = ["LivePages"]
+__all__ = ["LivePages", "Picked"]
 
 _POLL_SECONDS = 1.0
 _SHARE = 0.1
@@ -35,6 +38,10 @@ _CHECK_SECONDS = 0.05
 _GROWTH = 1.2
 """Growth in episodes after which a recording is diagnosed and compared again."""
 _CLOSING_SECONDS = 1.0
+_MOST_OVERVIEWS = 8
+"""Number of overviews that are kept, one for each choice of runs."""
+Picked: TypeAlias = "tuple[str, ...]"
+"""The ids of the picked runs; none means all."""
 
 
 class LivePages:
@@ -58,12 +65,8 @@ class LivePages:
         self._index = EpisodeIndex(sources, annotations=keep_annotations)
         self._pieces = pieces
         self._lock = threading.Lock()
-        self._overview: dict[str, Any] | None = None
-        self._columns: Sequence[EpisodeColumn] = ()
-        self._built = (-1, 0.0, 0.0)
-        """Version, time and duration in seconds of the last overview."""
-        self._has_rows = False
-        """Whether there were episodes at the last overview."""
+        self._overviews: dict[Picked, _Overview] = {}
+        self._told = 0
         self._diagnoses: Diagnoses = {}
         self._comparison: Comparison | str | None = None
         self._studied = 0
@@ -103,7 +106,7 @@ class LivePages:
     @property
     def version(self) -> int:
         """Raised with each change."""
-        return self._index.version
+        return self._index.version + self._told
 
     @property
     def annotations(self) -> dict[str, Annotation]:
@@ -122,33 +125,51 @@ class LivePages:
     def __len__(self) -> int:
         return len(self._index)
 
-    def overview(self) -> dict[str, Any]:
-        """The overview; while a recording grows, not always the very last state."""
+    def overview(self, picked: Picked = ()) -> dict[str, Any]:
+        """
+        Return the overview of the runs with these ids, by default of all.
+
+        While a recording grows, it is not always the very last state.
+        """
         with self._lock:
             self._wait_for_rows()
-            version, at, seconds = self._built
-            is_due = not self._has_rows or time.monotonic() - at > seconds / _SHARE
-            is_old = version != self._index.version and is_due
-            if self._overview is None or is_old:
+            built = self._overviews.pop(picked, None)
+            if built is None or built.is_old(self._index.version):
                 started = time.monotonic()
-                version, self._has_rows = self._index.version, len(self._index) > 0
-                self._overview = self._made()
+                version, has_rows = self._index.version, len(self._index) > 0
+                page = self._made(picked)
                 ended = time.monotonic()
-                self._built = version, ended, ended - started
-            return self._overview
+                built = _Overview(page, version, has_rows, ended, ended - started)
+            self._overviews[picked] = built  # the last one that was asked for is the last to be forgotten
+            while len(self._overviews) > _MOST_OVERVIEWS:
+                del self._overviews[next(iter(self._overviews))]
+            return built.page
+
+    def overview_so_far(self) -> dict[str, Any]:
+        """Return the overview of all runs that was made last, else one without sections, at once."""
+        built = self._overviews.get(())
+        return self._page((), [], self._index.runs()) if built is None else built.page
+
+    def tell(self) -> None:
+        """Raise the version: an overview that was waited for is made."""
+        self._told += 1
 
     def _wait_for_rows(self) -> None:
-        """Wait a little for the first episodes: without any, no column can be filtered by."""
+        """Wait a little for the first episodes: without any, there is nothing to show."""
         until = time.monotonic() + _FIRST_ROWS_SECONDS
         while not (len(self._index) or self._index.is_read or self.is_stopping) and time.monotonic() < until:
             time.sleep(_CHECK_SECONDS)
 
     def episodes(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """The rows of a query; raises ConfigureError if it is not valid."""
-        if not self._columns:
-            self.overview()
+        """Return the rows of a query with their columns; raises ConfigureError if it is not valid."""
         with self._index.snapshot(is_search=True) as database:
-            return episode_rows(database, self._columns, query)
+            return episode_rows(database, query)
+
+    def update(self, run_id: str, index: int) -> dict[str, Any]:
+        """Return the page of an update; raises ReadError if there is none."""
+        names = {run.id: run.name or run.id for run in self._index.runs()}
+        with self._index.snapshot() as database:
+            return update_page(database, self._index.updates, names, run_id, index)
 
     def interrupt(self) -> None:
         """End a query on another thread, which raises; called again until it does."""
@@ -208,32 +229,68 @@ class LivePages:
         """How much is read, while not all is."""
         return "" if self._index.is_read else f"{self._index.share:.0%} of the files are read so far."
 
-    def _made(self) -> dict[str, Any]:
-        (health, updates), runs = self._index.health(), self._index.runs()
+    def _made(self, picked: Picked) -> dict[str, Any]:
+        runs = self._index.runs()
         with self._index.snapshot() as database:
             contents = Contents(
                 episodes=database,
                 runs=runs,
-                graders=health.graders,
-                faults=health.faults,
-                verdicts=health.verdicts,
-                updates=updates,
+                updates=self._index.updates,
                 baseline=self._baseline_figures,
                 comparison=self._comparison,
                 diagnoses=self._diagnoses,
             )
-            self._columns = columns(database)
-            names = dict.fromkeys(run.name or run.id for run in runs)
-            return {
-                "title": ", ".join([*names][:3]) or "Recording",
-                "sources": self._index.sources,
-                "version": __version__,
-                "made": int(time.time() * 1000),
-                "sampling": self._progress(),
-                "sections": with_problems(sections(contents), self._index.problems, health.faults),
-                "columns": [one.to_dict() for one in self._columns],
-                "views": views(database, self._columns),
+            health = self._index.health(picked)
+            of_picked = contents_of(contents, picked, health) if picked else None
+            contents = replace(
+                contents, graders=health.graders, faults=health.faults, verdicts=health.verdicts
+            )
+            made = sections(contents, of_picked)
+            problems = self._index.problems_of(picked)
+            page = self._page(picked, with_problems(made, problems, health.faults), runs)
+            shown = contents if of_picked is None else of_picked
+            listed = columns(shown.episodes)
+            return page | {
+                "columns": [column.to_dict() for column in listed],
+                "views": views(shown.episodes, listed),
+                "marks": marks(shown),
             }
+
+    def _page(self, picked: Picked, made: Sequence[dict[str, Any]], runs: Sequence[Run]) -> dict[str, Any]:
+        """Return an overview with these sections."""
+        names = {run.id: run.name or run.id for run in runs}
+        return {
+            "title": ", ".join([*dict.fromkeys(names.values())][:3]) or "Recording",
+            "sources": self._index.sources,
+            "version": __version__,
+            "made": int(time.time() * 1000),
+            "sampling": self._progress(),
+            "runs": [{"id": run_id, "name": name} for run_id, name in names.items()],
+            "picked": picked,
+            "sections": made,
+            "columns": [],
+            "views": [],
+            "marks": [],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Overview:
+    """An overview, and when it was made."""
+
+    page: dict[str, Any]
+    version: int
+    """The version of the index."""
+    has_rows: bool
+    """Whether there were episodes."""
+    time: float
+    seconds: float
+    """How long it took."""
+
+    def is_old(self, version: int) -> bool:
+        """Return whether there is a newer state, and time to show it."""
+        is_due = not self.has_rows or time.monotonic() - self.time > self.seconds / _SHARE
+        return version != self.version and is_due
 
 
 def _figures_of(sources: Sequence[str]) -> Figures:

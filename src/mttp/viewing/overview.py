@@ -27,23 +27,27 @@ from mttp.pages.blocks import (
 from mttp.pages.study import comparison_section, diagnosis_section, gate_section
 from mttp.reading.completeness import sampled
 from mttp.reading.problems import Problem
+from mttp.study.curve_marks import curve_marks
+from mttp.study.learning_curves import Timeline
 from mttp.viewing.curves import CurveCharts
 from mttp.viewing.diagnoses import Diagnoses
 from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, figures, known, update_figures
 from mttp.viewing.overview_tables import (
+    environments_table,
     graders_section,
     groups_section,
     problems_section,
     runs_section,
     slices_section,
-    updates_section,
+    update_charts,
 )
+from mttp.viewing.update_page import updates_table
 
 if TYPE_CHECKING:
     from mttp.study import Comparison, GateResult
     from mttp.tables.summary import RecordedVerdict
 
-__all__ = ["Contents", "sections"]
+__all__ = ["Contents", "marks", "sections", "with_problems"]
 
 _MOST_POINTS = 4_000
 
@@ -70,28 +74,51 @@ class Contents:
     """The verdicts that were recorded before."""
 
 
-def sections(contents: Contents) -> list[dict[str, Any]]:
-    """Return the sections of the overview that have contents."""
-    counted_figures, updates = figures(contents.episodes), update_figures(contents.updates)
-    charts = CurveCharts(counted_figures, updates, contents.runs, baseline=contents.baseline)
-    of_runs = runs_section(contents.runs, counted_figures, contents.diagnoses)
+def sections(contents: Contents, picked: Contents | None = None) -> list[dict[str, Any]]:
+    """
+    Return the sections of the overview that have contents.
+
+    `picked` are the contents of some of the runs; then the table of runs has all, and the rest these.
+    """
+    of_all = figures(contents.episodes)
+    of_runs = runs_section(contents.runs, of_all, contents.diagnoses)
     has_several = len({run.id for run in contents.runs}) > 1
+    shown = contents if picked is None else picked
+    counted_figures = of_all if picked is None else figures(shown.episodes)
+    updates = update_figures(shown.updates)
+    charts = CurveCharts(counted_figures, updates, shown.runs, baseline=shown.baseline)
+    has_environments = len(_environments(counted_figures)) > 1
     with np.errstate(over="ignore", invalid="ignore"):  # squares of huge rewards
         made = (
             of_runs if has_several else None,
-            _summary(contents, counted_figures),
-            gate_section(contents.gate, contents.verdicts),
-            comparison_section(contents.comparison),
+            _summary(shown, counted_figures),
+            gate_section(shown.gate, shown.verdicts),
+            comparison_section(shown.comparison),
             _returns(charts, counted_figures),
-            diagnosis_section(contents.diagnoses, _names(contents.runs)),
-            _distributions(counted_figures, contents.baseline),
-            graders_section(contents.graders, len(counted_figures["run_id"])),
-            slices_section(contents.episodes),
-            updates_section(charts, updates),
-            groups_section(contents.episodes),
+            diagnosis_section(shown.diagnoses, _names(shown.runs)),
+            _distributions(counted_figures, shown.baseline),
+            graders_section(shown.graders, len(counted_figures["run_id"])),
+            slices_section(shown.episodes, by_environment=has_environments),
+            section(
+                "updates",
+                "Updates",
+                [*update_charts(charts, updates), updates_table(shown.updates, _names(shown.runs))],
+            ),
+            groups_section(shown.episodes),
             None if has_several else of_runs,
         )
     return [each for each in made if each is not None]
+
+
+def marks(contents: Contents) -> list[dict[str, Any]]:
+    """Return what is marked on the curves."""
+    episodes, updates = figures(contents.episodes), update_figures(contents.updates)
+    timeline = Timeline(episodes, updates)
+    return [mark.to_dict() for mark in curve_marks(timeline, episodes, contents.updates, contents.diagnoses)]
+
+
+def _environments(episodes: Figures) -> list[str]:
+    return [*dict.fromkeys(episodes["env"].tolist())]
 
 
 def with_problems(
@@ -105,12 +132,12 @@ def with_problems(
 
 
 def _warned(summary: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
-    (block,) = summary["blocks"]
+    block, *rest = summary["blocks"]
     if not problems or block["type"] != "facts":
         return summary
     number = fact("problems", len(problems), detail="see problems", state="warn")
     warnings = [note(sentence, "bad") for sentence in sampled(problems)]
-    return {**summary, "blocks": [*warnings, {**block, "items": [*block["items"], number]}]}
+    return {**summary, "blocks": [*warnings, {**block, "items": [*block["items"], number]}, *rest]}
 
 
 def _names(runs: Sequence[Run]) -> dict[str, str]:
@@ -128,6 +155,7 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
     if not recorded:
         return section("summary", "Summary", [note("The recording holds no episodes.", "warn")])
     (runs,) = contents.episodes.rows("SELECT count(DISTINCT run_id) AS number FROM episodes")
+    environments = _environments(episodes)
     items = [
         fact(
             "episodes",
@@ -136,11 +164,8 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
         ),
         *_uncounted_fact(_counts(recorded, "reason")),
         fact("steps", sum(row["steps"] for row in recorded)),
-        _mean_fact("return", episodes["return"]),
-        *([_mean_fact("reward", episodes["reward"])] if _has_rewards(episodes) else []),
-        *_success_fact(episodes["success"]),
+        *([fact("environments", len(environments))] if len(environments) > 1 else _means(episodes)),
         *_invalid_fact(episodes),
-        _mean_fact("length", episodes["length"]),
         *_totals(episodes),
         fact("runs", runs["number"]),
     ]
@@ -150,7 +175,17 @@ def _summary(contents: Contents, episodes: Figures) -> dict[str, Any] | None:
     if contents.faults:
         total = sum(contents.faults.values())
         items.append(fact("faults", total, detail=counted(contents.faults), state="warn"))
-    return section("summary", "Summary", [facts(items)])
+    return section("summary", "Summary", [facts(items), environments_table(contents.episodes)])
+
+
+def _means(episodes: Figures) -> list[dict[str, Any]]:
+    """Return the means of one environment."""
+    return [
+        _mean_fact("return", episodes["return"]),
+        *([_mean_fact("reward", episodes["reward"])] if _has_rewards(episodes) else []),
+        *_success_fact(episodes["success"]),
+        _mean_fact("length", episodes["length"]),
+    ]
 
 
 def _counts(rows: Sequence[Mapping[str, Any]], name: str) -> Counter[str]:
@@ -232,12 +267,25 @@ def _distributions(episodes: Figures, baseline: Figures | None) -> dict[str, Any
     measures = {"return": "return", "reward": "reward", "length": "steps", "tokens": "tokens"}
     blocks = []
     for name, label in {**measures, "duration": "seconds"}.items():
-        values = episodes[name]
-        sides = {"": values} if baseline is None else {"base": baseline[name], "candidate": values}
+        sides = _by_environment(
+            name, {"": episodes} if baseline is None else {"base": baseline, "candidate": episodes}
+        )
         if not _vary(*sides.values()) or (name == "reward" and not _has_rewards(episodes)):
             continue
         blocks.append(histogram(name.capitalize(), axis(label), sides))
     return section("distributions", "Distributions", [*blocks, _reward_against_length(episodes)])
+
+
+def _by_environment(name: str, sides: Mapping[str, Figures]) -> dict[str, Floats]:
+    """Return a column of each side, and of each environment where there are several."""
+    environments = {env for episodes in sides.values() for env in _environments(episodes)}
+    if len(environments) < 2:
+        return {side: episodes[name] for side, episodes in sides.items()}
+    return {
+        ", ".join(filter(None, (side, env or "no environment"))): episodes[name][episodes["env"] == env]
+        for side, episodes in sides.items()
+        for env in _environments(episodes)
+    }
 
 
 def _vary(*sides: Floats) -> bool:
@@ -245,26 +293,30 @@ def _vary(*sides: Floats) -> bool:
 
 
 def _reward_against_length(episodes: Figures) -> dict[str, Any] | None:
-    """Return reward, else return, against length in tokens, else in steps; by outcome."""
+    """Return reward, else return, against length in tokens or steps, by environment or outcome."""
     y_name = "reward" if len(known(episodes["reward"])) else "return"
     x_name = "tokens" if len(known(episodes["tokens"])) else "length"
     if not (_vary(episodes[x_name]) and _vary(episodes[y_name])):
         return None
     stride = max(1, math.ceil(len(episodes["trace_id"]) / _MOST_POINTS))
-    names = (x_name, y_name, "outcome", "trace_id")
+    label_name = "env" if len(_environments(episodes)) > 1 else "outcome"
+    names = (x_name, y_name, label_name, "trace_id")
     points: dict[str, list[tuple[float, float, str]]] = {}
-    for x, y, outcome, trace_id in zip(*(episodes[name][::stride].tolist() for name in names), strict=True):
+    for x, y, group, trace_id in zip(*(episodes[name][::stride].tolist() for name in names), strict=True):
         if not (math.isnan(x) or math.isnan(y)):
-            points.setdefault(outcome, []).append((x, y, trace_id))
+            points.setdefault(group, []).append((x, y, trace_id))
     label = "steps" if x_name == "length" else "tokens"
     what = f"Each {stride:,}th episode." if stride > 1 else "Each point is an episode."
-    note = f"{what} Rank correlation: {_rank(points)}."
+    ranks = _rank([*points.values()])
+    if label_name == "env":
+        ranks = "; ".join(f"{env or 'no environment'} {_rank([of_env])}" for env, of_env in points.items())
+    note = f"{what} Rank correlation: {ranks}."
     return scatter(f"{y_name.capitalize()} against {label}", axis(label), axis(y_name), points, note)
 
 
-def _rank(points: Mapping[str, Sequence[tuple[float, float, str]]]) -> str:
-    """Spearman's rank correlation of all points, with n."""
-    pairs = np.array([one[:2] for found in points.values() for one in found], float)
+def _rank(points: Sequence[Sequence[tuple[float, float, str]]]) -> str:
+    """Return Spearman's rank correlation of all points, with n."""
+    pairs = np.array([point[:2] for part in points for point in part], float)
     if len(pairs) < 3 or any(len(np.unique(pairs[:, side])) < 2 for side in (0, 1)):
         return "not defined"
     found = scipy_stats().spearmanr(pairs[:, 0], pairs[:, 1]).statistic

@@ -23,12 +23,13 @@ from mttp.viewing.diagnoses import Diagnoses
 from mttp.viewing.figures import EpisodeDatabase, Figures, Floats, groups, known, slices
 
 __all__ = [
+    "environments_table",
     "graders_section",
     "groups_section",
     "problems_section",
     "runs_section",
     "slices_section",
-    "updates_section",
+    "update_charts",
 ]
 
 _MOST_ROWS = 200
@@ -57,13 +58,23 @@ def graders_section(graders: Sequence[GraderHealth], episodes: int) -> dict[str,
     return section("graders", "Graders", [graders_table(listed)])
 
 
-def slices_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
-    """Return means by split, slice, environment, policy version and task."""
-    names = ("split", "slices", "environment", "policy_version", "task")
-    return section("slices", "Slices", [_slice_table(name, slices(episodes, name)) for name in names])
+def slices_section(episodes: EpisodeDatabase, *, by_environment: bool) -> dict[str, Any] | None:
+    """Return means by split, slice, policy version and task, those of several environments apart."""
+    tables = (
+        _slice_table(name, slices(episodes, name, by_environment=by_environment), is_folded=True)
+        for name in ("split", "slices", "policy_version", "task")
+    )
+    return section("slices", "Slices", tables)
 
 
-def _slice_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def environments_table(episodes: EpisodeDatabase) -> dict[str, Any] | None:
+    """Return means by environment; None with fewer than two."""
+    return _slice_table("environment", slices(episodes, "environment"))
+
+
+def _slice_table(
+    name: str, rows: Sequence[Mapping[str, Any]], *, is_folded: bool = False
+) -> dict[str, Any] | None:
     """Return means by slice; None with fewer than two slices."""
     if len(rows) < 2:
         return None
@@ -81,16 +92,17 @@ def _slice_table(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     number = rows[0]["number"]
     left_out = f"; the {len(rows)} lowest of {number:,} are shown" if len(rows) < number else ""
     cells = [[*row.values()][: len(columns)] for row in rows]
-    return table(f"By {title}", columns, cells, f"Means of the known values{left_out}.")
+    note = f"Means of the known values{left_out}."
+    return table(f"By {title}", columns, cells, note, is_folded=is_folded)
 
 
-def updates_section(charts: CurveCharts, updates: Figures) -> dict[str, Any] | None:
+def update_charts(charts: CurveCharts, updates: Figures) -> list[dict[str, Any] | None]:
     """Return curves over the updates of each run."""
     blocks: list[dict[str, Any] | None] = []
     for name in (*UPDATE_NUMBERS, *(name for name in updates if name.startswith("metrics."))):
         label = f"{name} in nats" if name in ("kl", "entropy") else name.replace("_", " ")
         blocks += charts.of(name.replace("_", " "), label, {name: name}, of_updates=True)
-    return section("updates", "Updates", [*blocks, charts.constant()])
+    return [*blocks, charts.constant()]
 
 
 def groups_section(episodes: EpisodeDatabase) -> dict[str, Any] | None:
@@ -103,7 +115,7 @@ def runs_section(runs: Sequence[Run], episodes: Figures, diagnosed: Diagnoses) -
     processes = runs
     runs = [*{run.id: run for run in reversed(processes)}.values()][::-1]
     if len(processes) == 1:
-        return section("runs", "Runs", [facts(_facts_of(processes[0]))])
+        return section("runs", "Runs", [facts(_facts_of(processes[0])), _packages(processes[0])])
     settings = [
         {f"config.{key}": value for key, value in _flat(run.config)} | {"seed": run.seed} for run in runs
     ]
@@ -141,7 +153,7 @@ def runs_section(runs: Sequence[Run], episodes: Figures, diagnosed: Diagnoses) -
         "runs",
         "Runs",
         [
-            table("", columns, rows, " ".join(left_out)),
+            {**(table("", columns, rows, " ".join(left_out)) or {}), "picks": True},
             table(
                 "Settings that all runs share", [column("setting"), column("value")], shared, is_folded=True
             ),
@@ -210,9 +222,12 @@ def _facts_of(run: Run) -> list[dict[str, Any]]:
     ]
     items += [fact("uncommitted changes", True, state="warn")] if run.dirty else []
     items += [fact(f"config.{key}", value) for key, value in _flat(run.config)]
-    versions = ", ".join(f"{name} {version}" for name, version in run.packages.items())
-    items += [fact("packages", len(run.packages), detail=versions)] if versions else []
     return items + [fact("fault", fault, state="warn") for fault in run.faults]
+
+
+def _packages(run: Run) -> dict[str, Any] | None:
+    columns = [column("package"), column("version")]
+    return table("Packages", columns, sorted(run.packages.items()), is_folded=True)
 
 
 def _flat(config: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -10,13 +10,16 @@ import msgspec
 
 from mttp.errors import ConfigureError
 from mttp.viewing.figures import EpisodeDatabase
+from mttp.viewing.picking import PickedRuns
 from mttp.viewing.rows import EpisodeColumn, cells, long_texts
+from mttp.viewing.rows import columns as columns_of
 
 __all__ = ["episode_rows"]
 
 _MOST_ROWS = 1_000
 _MOST_WORDS = 20
 _MOST_FILTERS = 20
+_MOST_RUNS = 200
 _LONGEST_WORD = 200
 _MOST_PATTERNS = 3
 _LONGEST_PATTERN = 200
@@ -42,11 +45,10 @@ class _Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] = 0
     limit: Annotated[int, msgspec.Meta(ge=0, le=_MOST_ROWS)] = 0
     texts: bool = False
+    runs: list[str] = []
 
 
-def episode_rows(
-    database: EpisodeDatabase, shown: Sequence[EpisodeColumn], query: Mapping[str, Any]
-) -> dict[str, Any]:
+def episode_rows(database: EpisodeDatabase, query: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the page of episodes that a query asks for, as `viewer/src/data.ts` describes both.
 
@@ -56,6 +58,11 @@ def episode_rows(
         asked = msgspec.convert(query, _Query)
     except msgspec.ValidationError as error:
         raise ConfigureError(f"the query is not valid: {error}") from error
+    if len(asked.runs) > _MOST_RUNS:
+        raise ConfigureError(f"there are {len(asked.runs):,} runs; give at most {_MOST_RUNS}")
+    if asked.runs:
+        database = PickedRuns(database, asked.runs)
+    shown = columns_of(database)
     columns = {column.key: column for column in shown}
     conditions, parameters = _conditions(columns, asked)
     where = f"WHERE {' AND '.join(conditions) or 'true'}"
@@ -71,7 +78,13 @@ def episode_rows(
     trace_ids = [row["trace_id"] for row in page]
     rows = cells(database, shown, trace_ids)
     texts = long_texts(database, trace_ids) if asked.texts else None
-    return {"total": total["number"], "matched": matched["number"], "rows": rows, "texts": texts}
+    return {
+        "total": total["number"],
+        "matched": matched["number"],
+        "columns": [column.to_dict() for column in shown],
+        "rows": rows,
+        "texts": texts,
+    }
 
 
 def _column(columns: Mapping[str, EpisodeColumn], key: str) -> EpisodeColumn:

@@ -6,7 +6,7 @@ import base64
 import gzip
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,14 +25,16 @@ from mttp.reading.sources import Source
 from mttp.study import Comparison, compare, gate
 from mttp.study.diagnosing.evidence import EVIDENCE
 from mttp.tables import Database
-from mttp.tables.summary import SUMMARY, summary_of
+from mttp.tables.summary import SUMMARY, health, summary_of
 from mttp.viewing.diagnoses import MOST_EPISODES, Diagnoses, diagnoses, not_diagnosed
 from mttp.viewing.episode_page import episode_page
 from mttp.viewing.figures import UPDATES, figures
 from mttp.viewing.html import report_html
-from mttp.viewing.overview import Contents, sections, with_problems
+from mttp.viewing.overview import Contents, marks, sections, with_problems
+from mttp.viewing.picking import contents_of
 from mttp.viewing.rows import cells, columns, long_texts, views
 from mttp.viewing.selection import ScoredEpisode, scored_episodes, select
+from mttp.viewing.update_page import update_page
 
 if TYPE_CHECKING:
     from mttp.study.rules import RulesSource
@@ -45,6 +47,10 @@ _MOST_BYTES = 24_000_000
 """Largest size of all episodes together, compressed and as base64."""
 _MOST_TEXTS = 4_000_000
 """Largest size of the texts that the search reads, compressed; without them it reads the ends in the list."""
+_MOST_RUNS = 24
+"""Of more runs a report has no overview of each."""
+_MOST_UPDATES = 1_000
+"""Largest number of updates that can be opened."""
 _CHUNK = 400_000
 """Episodes are compressed together up to this number of characters of JSON."""
 
@@ -112,7 +118,7 @@ def report(
     with ExitStack() as stack:
         database = stack.enter_context(_tables(source, progress))
         base = None if baseline is None else stack.enter_context(_tables(baseline, progress))
-        database.prepare(*SUMMARY, UPDATES, *EVIDENCE, content=True)
+        database.prepare(*SUMMARY, UPDATES, "FROM trained", *EVIDENCE, content=True)
         summary = summary_of(database)
         episodes = scored_episodes(database)
         is_diagnosed = len(episodes) <= MOST_EPISODES
@@ -135,6 +141,7 @@ def report(
         )
         made = sections(contents)
         shown = columns(database)
+        names = {run.id: run.name or run.id for run in summary.runs}
         overview: dict[str, Any] = {
             "title": _title(summary.runs),
             "sources": [*map(str, database.sources), *database.stores],
@@ -142,7 +149,12 @@ def report(
             "made": int(time.time() * 1000),
             "columns": [column.to_dict() for column in shown],
             "views": views(database, shown),
+            "marks": marks(contents),
+            "runs": [{"id": run_id, "name": name} for run_id, name in names.items()],
+            "picked": [],
         }
+        updates = _updates(database, contents.updates, names)
+        parts = [*_parts(contents)]
         rows = cells(database, shown, trace_ids)
         texts = _packed(_json(long_texts(database, trace_ids)))
     recording = _chosen(source, trace_ids, episodes, progress)
@@ -150,8 +162,14 @@ def report(
     overview["sections"] = with_problems(made, problems, summary.faults)
     chunks, chunk_of = _chunks(_pages(recording, pieces, [*dict.fromkeys([*named, *important, *trace_ids])]))
     overview["sampling"] = _sampling(sampling, len(rows), len(chunk_of))
-    data = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
+    data: dict[str, Any] = {"overview": overview, "rows": rows, "chunks": chunks, "chunk_of": chunk_of}
     data["texts"] = texts if len(texts) <= _MOST_TEXTS else ""
+    data["updates"] = updates
+    run_of = {episode["trace_id"]: episode["run_id"] for episode in episodes}
+    data["parts"] = [
+        {"runs": part["picked"], "overview": _packed(_json(_with_problems_of(part, problems, run_of)))}
+        for part in parts
+    ]
     return Report(
         html=report_html(_title(summary.runs), _json(data)),
         episodes=len(episodes),
@@ -222,6 +240,56 @@ def _headlines(contents: Contents) -> Iterator[str]:
         else:
             for finding in diagnosis.findings:
                 yield f"{names[run_id]}{finding.severity} {finding.kind}: {finding.evidence}"
+
+
+# The overviews of some runs.
+
+
+def _parts(contents: Contents) -> Iterator[dict[str, Any]]:
+    """Yield the overview of each of several runs, and of those that share a name."""
+    by_name: dict[str, list[str]] = {}
+    run_ids = [*dict.fromkeys(run.id for run in contents.runs)]
+    for run in contents.runs:
+        by_name.setdefault(run.name or run.id, []).append(run.id)
+    choices: list[tuple[str, ...]] = [(run_id,) for run_id in run_ids]
+    choices += [tuple(dict.fromkeys(of_name)) for of_name in by_name.values()]
+    if len(run_ids) > _MOST_RUNS:
+        return
+    for choice in dict.fromkeys(choices):
+        if len(choice) < len(run_ids):
+            picked = contents_of(contents, choice, health(contents.episodes, contents.runs, choice))
+            listed = columns(picked.episodes)
+            yield {
+                "picked": choice,
+                "sections": sections(contents, picked),
+                "views": views(picked.episodes, listed),
+                "marks": marks(picked),
+                "faults": picked.faults,
+            }
+
+
+def _with_problems_of(
+    part: Mapping[str, Any], problems: Iterable[Problem], run_of: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the overview of some runs with their problems, and those of no run."""
+    runs = part["picked"]
+    of_runs = [
+        problem
+        for problem in problems
+        if run_of.get(problem.trace_id or "", runs[0]) in runs
+        and (problem.kind != "missing_episodes" or any(run_id in problem.message for run_id in runs))
+    ]
+    return {**part, "sections": with_problems(part["sections"], of_runs, part["faults"])}
+
+
+def _updates(database: Database, updates: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> str:
+    """Return the pages of the last updates by run and index, compressed; empty if they are too large."""
+    keys = dict.fromkeys((row["run_id"], row["index"]) for row in updates[-_MOST_UPDATES:])
+    pages = {
+        f"{run_id} {index}": update_page(database, updates, names, run_id, index) for run_id, index in keys
+    }
+    packed = _packed(_json(pages))
+    return packed if len(packed) <= _MOST_TEXTS else ""
 
 
 # Pages.

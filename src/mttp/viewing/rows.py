@@ -48,6 +48,15 @@ def _fixed(key: str, kind: ColumnKind, sql: str = "", label: str = "", help: str
     return EpisodeColumn(key=key, label=label, kind=kind, sql=sql, help=help)
 
 
+_UPDATE = """
+    coalesce(
+        (SELECT max("update") FROM trained WHERE trained.trace_id = episodes.trace_id),
+        (
+            SELECT max("update") FROM trained
+            WHERE trained.run_id = episodes.run_id AND trained."group" = episodes."group"
+        )
+    )
+"""
 _ALWAYS = ("episode", "start", "status", "return", "length")
 _FIRST = (
     _fixed("episode", "episode", "trace_id"),
@@ -82,12 +91,14 @@ _LAST = (
     _fixed("group", "text"),
     _fixed("seed", "text"),
     _fixed("policy_version", "text"),
+    _fixed("update", "number", _UPDATE, help="index of the update that trained on it"),
     _fixed("run", "text", "run_id"),
 )
 _NEWS = {
     "outcome": "count(*) FILTER (outcome <> 'unknown')",
     "reward_status": "count(*) FILTER (reward_status <> 'missing')",
     "run": "count(DISTINCT run_id) - 1",
+    "update": "(SELECT count(*) FROM trained)",
 }
 """How often a column says something, if not by each of its values; without rewards, those of steps count."""
 

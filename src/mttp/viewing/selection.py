@@ -10,7 +10,7 @@ from mttp.viewing.figures import SCORE, EpisodeDatabase
 __all__ = ["ScoredEpisode", "scored_episodes", "select"]
 
 ScoredEpisode: TypeAlias = "dict[str, Any]"
-"""Trace id, score, success, and whether the episode or its reward failed."""
+"""Trace id, run id, score, success, and whether the episode or its reward failed."""
 
 _TAIL = 0.1
 """Share of the report for each end of the rewards of successes, of failures, and for invalid episodes."""
@@ -19,7 +19,7 @@ _TAIL = 0.1
 def scored_episodes(database: EpisodeDatabase) -> list[ScoredEpisode]:
     """Return the episodes in order of start."""
     return database.rows(
-        f"SELECT trace_id, {SCORE} AS score, success, "
+        f"SELECT trace_id, run_id, {SCORE} AS score, success, "
         "status <> 'completed' OR reward_status = 'error' AS has_failed "
         "FROM episodes ORDER BY start_time, trace_id"
     )

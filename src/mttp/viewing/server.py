@@ -16,7 +16,7 @@ from mttp.errors import ConfigureError, MissingExtra, MttpError
 from mttp.otlp import app_server
 from mttp.otlp.app_server import AppServer
 from mttp.viewing.html import asset, view_html
-from mttp.viewing.live import LivePages
+from mttp.viewing.live import LivePages, Picked
 
 try:
     from anyio import move_on_after
@@ -44,6 +44,10 @@ _LONGEST_LEFT = 1.0
 _CHECK_SECONDS = 0.05
 _COOKIE = "mttp_view"
 _VERSION = re.compile(r"|-?[0-9]{1,18}")
+_INDEX = re.compile(r"[0-9]{1,18}")
+_LONGEST_OVERVIEW = 0.5
+"""Seconds after which an older overview is the answer."""
+_MOST_PICKED = 200
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -79,17 +83,33 @@ def serve(
 
 def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | None) -> Starlette:
     summing_up, searching, reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+    overviews: dict[Picked, asyncio.Future[dict[str, Any]]] = {}
 
-    async def newest_overview() -> dict[str, Any]:
+    async def newest_overview(picked: Picked) -> dict[str, Any]:
         async with summing_up:
-            return await run_in_threadpool(pages.overview)
+            return await run_in_threadpool(pages.overview, picked)
 
-    async def overview(_: Request) -> Response:
-        return _json(await newest_overview())
+    async def overview(request: Request) -> Response:
+        """Answer with the newest overview; if that takes long, with an older one, and the newest is told."""
+        picked = _picked(request)
+        if picked not in overviews:
+            overviews[picked] = asyncio.ensure_future(newest_overview(picked))
+            overviews[picked].add_done_callback(lambda _: overviews.pop(picked))
+        made = overviews[picked]
+        # A reader who picks runs waits for them: what was there before is of other runs.
+        if (await asyncio.wait({made}, timeout=None if picked else _LONGEST_OVERVIEW))[0]:
+            return _json(made.result())
+        made.add_done_callback(lambda _: pages.tell())
+        return _json(await run_in_threadpool(pages.overview_so_far))
+
+    async def update(request: Request) -> Response:
+        run_id, index = (request.query_params.get(name, "") for name in ("run", "index"))
+        if not _INDEX.fullmatch(index):
+            raise ConfigureError(f"index={index[:40]!r}: give the index of an update")
+        return _json(await run_in_threadpool(pages.update, run_id, int(index)))
 
     async def episodes(request: Request) -> Response:
         query = await _query(request)
-        await newest_overview()  # it knows the columns
         await _wait_for(searching)
         search = asyncio.ensure_future(_found(pages, query, request, searching))
         search.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
@@ -126,6 +146,7 @@ def _app(pages: LivePages, host: str, token: str | None, labels: LabelQueue | No
         Route("/app.js", guarded(script)),
         Route("/app.css", guarded(style)),
         Route("/api/overview", guarded(overview)),
+        Route("/api/update", guarded(update)),
         Route("/api/episodes", guarded(episodes), methods=["POST"]),
         Route("/api/episodes/{trace_id}", guarded(episode)),
         Route("/api/version", guarded(version)),
@@ -184,6 +205,14 @@ def _check_origin(request: Request) -> None:
     is_tool = not (media_type or origins or sites)
     if media_type != "application/json" and not is_tool:
         raise HTTPException(415, "a query needs the header Content-Type: application/json")
+
+
+def _picked(request: Request) -> Picked:
+    """Return the ids of the runs that a request names; raises ConfigureError for too many."""
+    picked = (*dict.fromkeys(request.query_params.getlist("run")),)
+    if len(picked) > _MOST_PICKED:
+        raise ConfigureError(f"there are {len(picked):,} runs; give at most {_MOST_PICKED}")
+    return picked
 
 
 async def _wait_for(lock: asyncio.Lock) -> None:
