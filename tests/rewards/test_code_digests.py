@@ -87,8 +87,8 @@ def test_a_change_of_a_helper_changes_the_digest(old, new):
         ("from plain import leaf", ["plain/leaf"]),
         ("try:\n    import helpers\nexcept ImportError:\n    pass", ["helpers"]),
         ("def late():\n    import helpers", ["helpers"]),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import helpers", []),
-        ("if __name__ == '__main__':\n    import helpers", []),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import helpers", ["helpers"]),
+        ("if __name__ == '__main__':\n    import helpers", ["helpers"]),
         ("import cycle", ["cycle"]),
         ("import json, mttp", []),
     ],
@@ -172,9 +172,10 @@ def test_graders_of_mttp_have_its_version():
         ("from helpers import right", "full", ""),
         ("GRADERS = {}\ndef register(f): GRADERS[f.__name__] = f" + USE + "GRADERS", "full", ""),
         (f"def right(completion): return 1{' + 1' * 700}", "full", ""),
-        (f"X = 1{' + 1' * 1500}" + USE + "X", "opaque", ""),
-        ("from math import sqrt as right", "opaque", "math:sqrt has no Python source"),
-        ("exec('def right(completion): return 1.0')", "opaque", "is defined at run time"),
+        (f"X = {'(' * 300}1{')' * 300}" + USE + "X", "opaque", "can't be parsed as Python"),
+        ("from math import sqrt as right", "full", ""),
+        ("from wrapt import x as right", "partial", "wrapt, which is not listed under `distributions`"),
+        ("exec('def right(completion): return 1.0')", "partial", "graders uses exec"),
         ("def right(completion) return 1", "opaque", "can't be parsed as Python"),
         ("import broken" + USE + "1", "partial", "broken can't be parsed as Python"),
         ("from pkg import fast" + USE + "1", "partial", "pkg.fast has no Python source"),
@@ -208,36 +209,35 @@ def test_how_much_was_read_is_reported(source, coverage, gap):
 
 
 @pytest.mark.parametrize(
-    ("source", "read"),
+    ("source", "function"),
     [
-        ("def right(completion): return completion in open('words.txt').read()", "words.txt"),
-        ("import json\nWORDS = json.load(open('words.json'))" + USE + "WORDS", "words.json"),
+        ("def right(completion): return completion in open('words.txt').read()", "open"),
+        ("import json\nWORDS = json.load(some('words.txt'))" + USE + "WORDS", "load"),
         (
             "from pathlib import Path\nWORDS = Path(__file__).with_name('words.txt')"
             + USE
             + "WORDS.read_text()",
-            "words.txt",
+            "read_text",
         ),
-        ("import numpy as np" + USE + "np.load('table.npy')", "table.npy"),
-        ("def right(path): return open(path).read()", "a file with a computed name"),
+        ("import numpy as np" + USE + "np.load('data/words.txt')", "load"),
+        ("def right(path): return open(path).read()", "open"),
     ],
     ids=lambda part: part[:30].replace("\n", ";"),
 )
-def test_a_file_that_is_read_is_named_unless_it_is_listed(source, read):
+def test_reading_a_file_is_a_gap_unless_the_module_names_one_that_is_listed(source, function):
     """
     A file under `depends` is in the digest; another is a gap, which is a lint finding.
     """
     document: dict[str, Any] = {"distributions": ["numpy"]}
     found = spec(graders=source, document=document)
-    reason = f"graders reads {read}, which is not listed under `depends`"
+    reason = f"graders reads files by {function}, and names none that is listed under `depends`"
 
     assert ("partial", (f"it: {reason}",)) == (found.code_coverage, found.code_gaps)
     assert [reason] == [
         one.reason.partition(": ")[2] for one in lint(found, imports=False) if one.rule == "unread-code"
     ]
-    if "." in read:
-        listed = spec(graders=source, document=document | {"depends": [f"data/{read}"]})
-        assert "full" == listed.code_coverage
+    listed = spec(graders=source, document=document | {"depends": ["data/words.txt"]})
+    assert ("full" if "words.txt" in source else "partial") == listed.code_coverage
 
 
 def test_a_spec_says_why_the_code_of_its_includes_is_not_covered():
@@ -384,7 +384,7 @@ def test_closures_that_hold_the_same_have_one_code():
         ),
         (Judge([], object()), "partial", "the Judge holds client, a builtins.object, which can't be read"),
         (eval("lambda completion: 1.0"), "opaque", "has no Python source"),
-        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "is on one line with functions"),
+        ((lambda completion: 1.0, lambda completion: 2.0)[0], "opaque", "is on one line with other lambdas"),
     ],
     ids=lambda part: part[:20] if isinstance(part, str) else "",
 )

@@ -141,7 +141,7 @@ BROKEN = [
         11,
         "a sample that fails a gate gets 0.25",
     ),
-    ("unread-code", "error", "graders:language_reward", "made:anything", 8, "is defined at run time"),
+    ("unread-code", "warning", "graders:language_reward", "made:anything", 8, "made uses exec"),
     ("unread-code", "warning", "graders:language_reward", "foreign:foreign", 8, "wrapt, which is not listed"),
     (
         "impossible-case",
@@ -272,13 +272,17 @@ def test_a_range_below_the_floor_would_pay_the_cheat():
     assert [("high-floor", 11)] == [(one.rule, one.line) for one in found if one.severity == "error"]
 
 
-def test_opaque_code_may_state_its_version():
+def test_opaque_code_needs_a_version():
     """
     A `version` replaces the digest.
     """
-    spec = changed('graders:language_reward"', 'made:anything", version: "1"')
+    Path("specs/broken.py").write_text("def anything(completion) return 1.0\n")
+    for version, expected in (("", [("error", 8)]), (', version: "1"', [])):
+        spec = load(spec=changed('graders:language_reward"', f'broken:anything"{version}'), graders=MORE)
+        faults = [one for one in lint(spec, imports=False) if one.rule == "unread-code"]
 
-    assert [] == [one for one in lint(load(spec=spec, graders=MORE)) if one.rule == "unread-code"]
+        assert expected == [(one.severity, one.line) for one in faults]
+        assert all("can't be parsed as Python" in one.reason for one in faults)
 
 
 def test_gaps_of_a_module_are_one_finding():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import inspect
@@ -16,11 +15,8 @@ from typing import Any
 
 from mttp.rewards.callables import original
 from mttp.rewards.modules import Module, is_installed, locate
-from mttp.rewards.source_files import Code, Coverage, code_of, tree_of
+from mttp.rewards.source_files import Code, Coverage, code_of, text_of
 
-__all__ = ["of_function"]
-
-_MAX_ITEMS = 1_000_000
 _CACHED = type(functools.lru_cache(lambda: None))
 """The wrapper type of `functools.lru_cache` and `functools.cache`, which does not change results."""
 _NO_SOURCE = "has no Python source that can be found"
@@ -47,8 +43,7 @@ class _FunctionReader:
         self.parts: set[tuple[str, str]] = set()
         self.gaps: set[str] = set()
         self.opaque: list[str] = []
-        self._distributions = distributions
-        self._depends = depends
+        self._declared = distributions, depends
         self._seen: dict[int, object] = {}
 
     def read(self, function: Any) -> None:
@@ -56,33 +51,30 @@ class _FunctionReader:
         if id(function) in self._seen:
             return
         self._seen[id(function)] = function
+        name = _name(function)
         if isinstance(function, (functools.partial, functools.partialmethod)):
             fixed: dict[Any, object] = dict(enumerate(function.args)) | function.keywords
             self._hold("a partial", "fixes", fixed)
             self.read(function.func)
         elif inspect.ismethod(function):
             if not inspect.isclass(function.__self__):
-                self._hold(_name(function), "holds", vars_of(function.__self__))
+                self._hold(name, "holds", _state(function.__self__))
             self.read(function.__func__)
-        elif _is_named(function) and (module := _module_of(original(function))) is not None:
-            self._take(code_of(module, _name(original(function)), *self._declared))
+        elif (module := _module_of(below := original(function))) and _is_at(_name(below), below, function):
+            self._take(code_of(module, _name(below), *self._declared))
         elif inspect.isfunction(function):
-            self._function(function)
+            self._function(function, name)
         elif inspect.isclass(function):
             self._class(function)
         elif hasattr(function, "__wrapped__"):
             if not isinstance(function, _CACHED):
-                self.gaps.add(f"{_name(function)} is wrapped by a {type(function).__qualname__}")
+                self.gaps.add(f"{name} is wrapped by a {type(function).__qualname__}")
             self.read(function.__wrapped__)
         elif inspect.isroutine(function):
-            self.opaque.append(f"{_name(function)} {_NO_SOURCE}")
+            self.opaque.append(f"{name} {_NO_SOURCE}")
         else:
             self._class(type(function))
-            self._hold(f"the {type(function).__name__}", "holds", vars_of(function))
-
-    @property
-    def _declared(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return self._distributions, self._depends
+            self._hold(f"the {type(function).__name__}", "holds", _state(function))
 
     def _take(self, code: Code) -> None:
         self.parts |= set(code.parts)
@@ -96,138 +88,122 @@ class _FunctionReader:
         else:
             self._take(code_of(module, kind.__qualname__, *self._declared))
 
-    def _function(self, function: Any) -> None:
-        """Read a Python function, found in its module by name or by line."""
-        name, code = _name(function), function.__code__
-        module = _module_of(function)
-        nodes = _nodes(module, code) if module is not None else 0
-        if module is None or nodes != 1:
-            reason = "is on one line with functions of the same form" if nodes else _NO_SOURCE
-            self.opaque.append(f"{name} {reason}")
-        elif "<" not in name and not hasattr(function, "__wrapped__"):
+    def _function(self, function: Any, name: str) -> None:
+        """Read a function that no module has under its name: its file, its place in it, and what it holds."""
+        module, code = _module_of(function), function.__code__
+        if module is None:
+            self.opaque.append(f"{name} {_NO_SOURCE}")
+            return
+        if "<" not in name and not hasattr(function, "__wrapped__"):
             self._take(code_of(module, name, *self._declared))
-        else:
-            self._local(function, name, module)
-
-    def _local(self, function: Any, name: str, module: Module) -> None:
-        """Read a lambda or a nested function: its file, its place in it, and its closure."""
-        place = f"{function.__code__.co_firstlineno}({', '.join(_arguments(function.__code__))})"
-        self.parts.add((f"{module.name}:{name}:{place}", ""))
+            return
+        if _line_of(code).count("lambda") > 1:
+            self.opaque.append(f"{name} is on one line with other lambdas")
+        arguments = ", ".join(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        self.parts.add((f"{module.name}:{name}:{code.co_firstlineno}({arguments})", ""))
         self._take(code_of(module, None, *self._declared))
         before = len(self.gaps)
         self._hold(name, "closes over", dict(_held_by(function)))
         if len(self.gaps) > before:
-            self.opaque.append(f"{name} is a {_kind(name)} whose closure can't be read")
+            self.opaque.append(f"{name} holds what can't be read")
         if hasattr(function, "__wrapped__"):
             self.read(function.__wrapped__)
 
-    def _hold(self, holder: str, verb: str, held: Mapping[Any, object] | None) -> None:
+    def _hold(self, holder: str, verb: str, state: Mapping[Any, object] | None) -> None:
         """Add the values that an object holds, by name."""
-        if held is None:
+        if state is None:
             self.gaps.add(f"{holder} has a state that can't be read")
             return
-        for name, value in held.items():
+        for name, value in state.items():
             self.parts.add((f"held {name}", self._text(f"{holder} {verb} {name}", value)))
 
     def _text(self, place: str, value: Any) -> str:
         """Return a value as text that is equal in every process; unreadable values are gaps."""
+        kind = type(value)
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            return f"{type(value).__name__}:{value!a}"
-        if isinstance(value, (list, tuple, set, frozenset)) and len(value) <= _MAX_ITEMS:
+            return f"{kind.__name__}:{value!a}"
+        if isinstance(value, (list, tuple, set, frozenset)):
             items = [self._text(place, item) for item in value]
-            return f"{type(value).__name__}{sorted(items) if isinstance(value, (set, frozenset)) else items}"
-        if isinstance(value, dict) and len(value) <= _MAX_ITEMS:
-            pairs = [(self._text(place, key), self._text(place, item)) for key, item in value.items()]
-            return f"dict{sorted(pairs)}"
+            return f"{kind.__name__}{sorted(items) if isinstance(value, (set, frozenset)) else items}"
+        if isinstance(value, dict):
+            return f"dict{sorted((self._text(place, key), self._text(place, value[key])) for key in value)}"
         if isinstance(value, re.Pattern):
             return f"pattern:{value.pattern!a}:{value.flags}"
         if isinstance(value, (PurePath, Enum)):
-            return f"{type(value).__name__}:{str(value)!a}"
+            return f"{kind.__name__}:{str(value)!a}"
         if isinstance(value, ModuleType):
             return f"module:{value.__name__}"
         if getattr(getattr(value, "dtype", None), "hasobject", True) is False:
-            return f"array:{value.dtype}:{value.shape}:{_array_digest(value)}"
-        return self._object_text(place, value)
-
-    def _object_text(self, place: str, value: Any) -> str:
-        """Return the name of a class, a function or an instance, and read its code if it is the user's."""
-        kind = value if inspect.isclass(value) else type(value)
+            parts = [value.data, value.mask] if hasattr(value, "mask") else [value]
+            digest = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+            return f"array:{value.dtype}:{value.shape}:{digest}"
         if inspect.isbuiltin(value):
             return f"builtin:{value.__module__}.{value.__qualname__}"
-        is_function = inspect.isroutine(value) or isinstance(value, functools.partial)
-        if not is_function and not _is_own(kind):
-            self.gaps.add(f"{place}, a {kind.__module__}.{kind.__qualname__}, which can't be read")
-            return f"{kind.__module__}.{kind.__qualname__}"
+        if inspect.isroutine(value) or isinstance(value, functools.partial):
+            self.read(value)
+            return f"{kind.__module__}.{kind.__qualname__}:{_name(value)}"
         if inspect.isclass(value):
-            self._class(value)
+            kind = value
+        module = _module_of(kind)
+        if module is None or is_installed(module):
+            self.gaps.add(f"{place}, a {kind.__module__}.{kind.__qualname__}, which can't be read")
         else:
             self.read(value)
-        return f"{kind.__module__}.{kind.__qualname__}:{_name(value) if is_function else ''}"
+        return f"{kind.__module__}.{kind.__qualname__}:"
 
 
-def vars_of(value: object) -> dict[str, object] | None:
+def _state(value: object) -> dict[str, object] | None:
     """Return the attributes of an instance, or None if they can't be read."""
-    slots = [name for kind in type(value).__mro__ for name in _listed(vars(kind).get("__slots__", ()))]
-    found = {name: getattr(value, name) for name in slots if hasattr(value, name) and name != "__dict__"}
-    shown = getattr(value, "__dict__", None)
-    if shown is None and not slots:
+    slots: list[str] = []
+    for kind in type(value).__mro__:
+        names = vars(kind).get("__slots__", ())
+        slots += [names] if isinstance(names, str) else names
+    state = {name: getattr(value, name) for name in slots if hasattr(value, name) and name != "__dict__"}
+    attributes = getattr(value, "__dict__", None)
+    if attributes is None and not slots:
         return {} if type(value).__new__ is object.__new__ else None
-    return {name: one for name, one in {**found, **(shown or {})}.items() if name != "__mttp_component__"}
-
-
-def _listed(slots: Any) -> Iterable[str]:
-    return (slots,) if isinstance(slots, str) else slots
+    state |= attributes or {}
+    return {name: state[name] for name in state if name != "__mttp_component__"}
 
 
 def _name(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 
-def _kind(name: str) -> str:
-    return "lambda" if name.endswith("<lambda>") else "closure"
-
-
 def _held_by(function: Any) -> Iterator[tuple[str, object]]:
     """Yield the closure variables and argument defaults of a function."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if name != function.__code__.co_name:
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        if name != code.co_name:
             try:
                 yield name, cell.cell_contents
             except ValueError:  # not bound yet
                 yield name, None
-    arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     defaults = function.__defaults__ or ()
-    yield from zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True)
+    yield from zip(code.co_varnames[: code.co_argcount][-len(defaults) :], defaults, strict=False)
     yield from (function.__kwdefaults__ or {}).items()
 
 
-def _is_named(function: Any) -> bool:
-    """Return whether a function is the one that its module has under its name."""
-    found: Any = sys.modules.get(str(getattr(original(function), "__module__", "")))
-    for part in _name(original(function)).split("."):
-        found = getattr(found, part, None)
-    return found is function and inspect.isroutine(found) and _is_in_source(original(function))
+def _is_at(name: str, below: Any, function: Any) -> bool:
+    """Return whether the module of the function `below` all decorators has `function` under this name."""
+    value: Any = sys.modules.get(str(getattr(below, "__module__", "")))
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value is function and inspect.isroutine(function) and hasattr(below, "__code__")
 
 
-def _is_in_source(function: Any) -> bool:
-    """Return whether a function's source file has it at its line."""
-    code, module = getattr(function, "__code__", None), _module_of(function)
-    return code is not None and module is not None and _nodes(module, code) == 1
-
-
-def _is_own(kind: type) -> bool:
-    """Return whether a class belongs to the user's code, not to an installed library."""
-    module = _module_of(kind)
-    return module is not None and not is_installed(module)
-
-
-def _module_of(found: Any) -> Module | None:
-    code = getattr(found, "__code__", None)
-    module = sys.modules.get(str(getattr(found, "__module__", "")))
+def _module_of(value: Any) -> Module | None:
+    """Return the module of a function or class; None without a source file that has the function."""
+    code = getattr(value, "__code__", None)
+    name = str(getattr(value, "__module__", ""))
+    module = sys.modules.get(name)
     file = code.co_filename if code is not None else getattr(module, "__file__", None)
     if not file or not str(file).endswith(".py") or not Path(file).is_file():
         return None
-    name = str(getattr(found, "__module__", ""))
+    if code is not None:
+        start = r"\blambda\b" if code.co_name == "<lambda>" else rf"^\s*@|\bdef\s+{re.escape(code.co_name)}\b"
+        if not re.search(start, _line_of(code)):
+            return None
     spec = getattr(module, "__spec__", None) if name == "__main__" else None
     located = locate(name if spec is None else spec.name, None)  # `python -m` runs a module as `__main__`
     if located is not None and located.path is not None and located.path.resolve() == Path(file).resolve():
@@ -235,38 +211,7 @@ def _module_of(found: Any) -> Module | None:
     return Module(Path(file).stem, Path(file), Path(file).resolve().parent)
 
 
-def _nodes(module: Module, code: CodeType) -> int:
-    """Return the number of distinct functions in a module's source that may be compiled to this code."""
-    nodes = ast.walk(tree_of(module.path) or ast.Module([], []))
-    return len(
-        {
-            ast.dump(node)
-            for node in nodes
-            if _first_line(node, code.co_name) == code.co_firstlineno and _takes(node, code)
-        }
-    )
-
-
-def _first_line(node: ast.AST, name: str) -> int | None:
-    """Return the first line of a function of this name, or None for other nodes."""
-    if isinstance(node, ast.Lambda) and name == "<lambda>":
-        return node.lineno
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-        return min([node.lineno, *(part.lineno for part in node.decorator_list)])
-    return None
-
-
-def _takes(node: Any, code: CodeType) -> bool:
-    """Return whether a function in source has the arguments of compiled code."""
-    arguments = [part.arg for part in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-    return arguments == _arguments(code)
-
-
-def _arguments(code: CodeType) -> list[str]:
-    return list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-
-
-def _array_digest(value: Any) -> str:
-    """Return the SHA-256 of an array's bytes and of its mask, if any."""
-    parts = [value.data, value.mask] if hasattr(value, "mask") else [value]
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+def _line_of(code: CodeType) -> str:
+    """Return the first line of a function in its file."""
+    lines = (text_of(Path(code.co_filename)) or b"").decode(errors="replace").split("\n")
+    return lines[code.co_firstlineno - 1] if code.co_firstlineno <= len(lines) else ""

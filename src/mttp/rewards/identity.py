@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from mttp.errors import MissingExtra, SpecError
 from mttp.otlp import regular_files
-from mttp.rewards.code_digests import METHOD
 from mttp.rewards.combining import threshold
 from mttp.rewards.document import CombiningFunction, ComponentEntry, SpecDocument, SpecInclude
 from mttp.rewards.modules import version_of
 from mttp.rewards.reward_range import floor, stated_or_reachable
-from mttp.rewards.source_files import Code, Coverage
+from mttp.rewards.source_files import METHOD, Code, Coverage
 
 __all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
 

@@ -12,9 +12,9 @@ from mttp.errors import SpecError
 from mttp.model.log import log
 from mttp.otlp import regular_files
 from mttp.otlp.whole_files import replacing
-from mttp.rewards.code_digests import is_same_method
 from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
+from mttp.rewards.source_files import is_same_method
 
 __all__ = [
     "Change",

@@ -12,7 +12,7 @@ from mttp.codec.plain import number, scalar_text
 from mttp.errors import ConfigureError, ReadError
 from mttp.model.evaluations import FAILED, Evaluation, TaskResult
 from mttp.model.log import log
-from mttp.rewards.code_digests import is_same_method
+from mttp.rewards.source_files import is_same_method
 
 if TYPE_CHECKING:
     from mttp.reading import Recording
