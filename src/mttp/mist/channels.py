@@ -14,8 +14,6 @@ from collections import deque
 from mttp.errors import SendError, TransportError
 from mttp.mist.messages import Message, MessageLine
 
-__all__ = ["CAPACITY", "MAX_BYTES", "Channel", "ChannelWriter", "ChannelReader", "open_reader", "open_writer"]
-
 CAPACITY = 256
 """Default maximum number of messages in a channel."""
 MAX_BYTES = 64 * 2**20

@@ -25,8 +25,6 @@ from mttp.semconv import spans as names
 from mttp.semconv.values import EvalOutcome as Outcome
 from mttp.semconv.values import TestCaseResultStatus as Status
 
-__all__ = ["TRACEPARENT", "decode", "messages"]
-
 TRACEPARENT = "traceparent"
 """The tag with the evaluation's span in the format of W3C trace context."""
 TAGS = (

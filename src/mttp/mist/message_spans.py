@@ -12,8 +12,6 @@ from mttp.model.spans import SpanRecord, without_arrays
 if TYPE_CHECKING:
     from mttp.reading.problems import Kind
 
-__all__ = ["message_spans"]
-
 
 def message_spans(line: bytes, *, arrays: bool) -> tuple[list[SpanRecord], list[tuple[Kind, str]]]:
     """

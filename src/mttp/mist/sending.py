@@ -16,8 +16,6 @@ from mttp.model import clock
 from mttp.transports import backoff
 from mttp.transports.options import open_at
 
-__all__ = ["Sender", "dial"]
-
 MAX_RETRY_SECONDS = 30.0
 """Default duration of retries after temporary failures, in seconds."""
 

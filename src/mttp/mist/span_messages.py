@@ -28,8 +28,6 @@ from mttp.model.spans import Link, Scope, SpanEvent, SpanRecord
 from mttp.semconv import attributes as a
 from mttp.semconv.registry import wanted
 
-__all__ = ["decode", "encode", "envelop", "messages", "records"]
-
 _STATUSES = ("unset", "ok", "error")
 _STATUS_CODES = {"ok": 1, "error": 2}
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}").fullmatch

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Agreement", "agreement"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:

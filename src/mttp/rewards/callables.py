@@ -19,8 +19,6 @@ from mttp.rewards.loading import nearest
 from mttp.rewards.modules import locate
 from mttp.rewards.trust import VARIABLE, Trust
 
-__all__ = ["Policy", "check_signature", "original", "resolve"]
-
 Fail: TypeAlias = Callable[[str], SpecError]
 """Returns the error for a message, at the place of the target."""
 

@@ -26,8 +26,6 @@ from mttp.rewards.event_loop import TimeLimitError, limited, wait
 from mttp.rewards.isolation import Workers
 from mttp.rewards.plan import Component, ScoringPlan
 
-__all__ = ["Caller", "Sample"]
-
 Sample: TypeAlias = Mapping[str, Any]
 """The inputs of one sample by name."""
 

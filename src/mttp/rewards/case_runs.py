@@ -14,18 +14,6 @@ from mttp.rewards.document import Better, Bounds, Expected, SpecCase
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = [
-    "ComponentCoverage",
-    "Instability",
-    "CaseResult",
-    "CaseOrder",
-    "CaseReport",
-    "instability",
-    "misses",
-    "case_order",
-    "run_cases",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:

@@ -13,8 +13,6 @@ from mttp.model.scorings import INVALID_VALUE, OUT_OF_RANGE
 from mttp.rewards.component_results import failed, read
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["Combined", "checks", "combine", "needs_verifiers", "threshold"]
-
 _ROUNDING = 1e-9
 """The tolerance for rounding errors at the ends of a range."""
 

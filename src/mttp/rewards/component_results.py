@@ -15,19 +15,6 @@ from mttp.model.values import is_masked
 if TYPE_CHECKING:
     from mttp.model.episodes import Call
 
-__all__ = [
-    "ComponentResult",
-    "Score",
-    "failed",
-    "read",
-    "read_criteria",
-    "read_label",
-    "shown",
-    "with_costs",
-    "without_cost",
-]
-
-
 _VALUES = ("value", "score")
 _FACTS = ("label", "explanation", "evidence")
 

@@ -11,9 +11,6 @@ from mttp.rewards.callables import original
 from mttp.rewards.decorators import mark_of
 from mttp.rewards.document import ComponentEntry, SpecDocument
 
-__all__ = ["COMBINE", "ComposedParts", "described", "parts_of"]
-
-
 COMBINE: Final = "combine()"
 """The name of the combining function among functions that are keyed by component name."""
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 if TYPE_CHECKING:
     from mttp.rewards.document import Kind
 
-__all__ = ["MARK", "ComponentMark", "check", "judge", "mark_of", "penalty", "rubric", "shaping", "verifier"]
-
 MARK = "__mttp_component__"
 """The function attribute that holds its `ComponentMark`."""
 

@@ -10,8 +10,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.versions import version
 
-__all__ = ["BUMPS", "Bump", "Difference", "deserved", "differences", "is_enough", "stated"]
-
 Bump: TypeAlias = Literal["major", "minor", "patch", "none"]
 """
 major: rewards have another meaning, or samples that could be scored no longer can.

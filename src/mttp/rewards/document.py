@@ -19,22 +19,6 @@ from pydantic import (
 
 from mttp.rewards.versions import full
 
-__all__ = [
-    "FORMAT",
-    "Better",
-    "Bounds",
-    "SpecCase",
-    "CaseKind",
-    "Combine",
-    "ComponentEntry",
-    "Expected",
-    "CombiningFunction",
-    "SpecInclude",
-    "InputType",
-    "Kind",
-    "SpecDocument",
-]
-
 FORMAT: Final = "reward-spec/1"
 """The value of `mttp` in a spec file."""
 

@@ -13,8 +13,6 @@ from mttp.model.results import RESULT
 if TYPE_CHECKING:
     from mttp.rewards.protocols import TrainerSpec
 
-__all__ = ["RewardedEnv"]
-
 
 class RewardedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """

@@ -12,8 +12,6 @@ from mttp.model.results import RewardResult
 from mttp.rewards import scoring
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["EpisodeScorer", "summed"]
-
 _LONGEST = 2000
 _KEPT = 1000
 """The number of step results that are kept before they are replaced by their sum."""

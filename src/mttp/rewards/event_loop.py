@@ -9,8 +9,6 @@ from collections.abc import Awaitable
 from concurrent.futures import Future
 from typing import Any
 
-__all__ = ["TimeLimitError", "limited", "wait"]
-
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None

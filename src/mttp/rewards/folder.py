@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from mttp.otlp import regular_files
 
-__all__ = ["MAX_SOURCE", "Folder", "find", "is_within"]
-
 MAX_SOURCE: Final = 4 << 20
 """The maximum size in bytes of a module that is imported or read for a digest."""
 

@@ -16,8 +16,6 @@ from mttp.rewards.combining import threshold
 from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
 
-__all__ = ["grade", "included", "regraded", "uncalled"]
-
 
 def grade(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int, end: int) -> Grade:
     """

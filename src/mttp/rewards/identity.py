@@ -18,8 +18,6 @@ from mttp.rewards.modules import version_of
 from mttp.rewards.reward_range import floor, stated_or_reachable
 from mttp.rewards.source_files import METHOD, Code, Coverage
 
-__all__ = ["canonical", "canonical_json", "code_digest", "coverage", "digest", "recordable"]
-
 MAX_DEPENDS_BYTES: Final = 1 << 30
 """The maximum total size in bytes of the files under `depends`."""
 _EXCLUDED: Final = {"description", "depends"}

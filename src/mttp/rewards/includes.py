@@ -15,8 +15,6 @@ from mttp.rewards.loading import nearest
 from mttp.rewards.parsing import read
 from mttp.rewards.versions import Constraint, constraint, full, version
 
-__all__ = ["GROUP", "Candidate", "choose", "refuse_version"]
-
 GROUP: Final = "mttp.reward_specs"
 """The entry point group by which packages publish specs."""
 

@@ -8,8 +8,6 @@ from typing import Any
 from mttp.model.episodes import Episode
 from mttp.rewards.component_results import shown
 
-__all__ = ["Inputs"]
-
 
 class Inputs:
     """The expected names and types of a sample's inputs."""

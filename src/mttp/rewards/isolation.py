@@ -22,8 +22,6 @@ from mttp.otlp.processes import (
 from mttp.rewards.component_results import ComponentResult, failed
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["Workers"]
-
 START_SECONDS = 60.0
 """The time limit for a worker to load the spec."""
 LOAD, CALL = 0, 1

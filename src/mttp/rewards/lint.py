@@ -23,8 +23,6 @@ from mttp.rewards.recorded_samples import lacking, recorded
 from mttp.rewards.reward_range import gains_and_penalties, reachable
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["RULES", "LintFinding", "Severity", "input_findings", "lint"]
-
 Severity: TypeAlias = Literal["error", "warning"]
 """error: a sample gets a wrong reward, or its reward can't be known; warning: it may get a wrong one."""
 

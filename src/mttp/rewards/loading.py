@@ -26,8 +26,6 @@ from mttp.rewards.parsing import Place, SpecSource
 from mttp.rewards.plain_data import unfit
 from mttp.rewards.versions import constraint
 
-__all__ = ["document_of", "nearest"]
-
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "components": ComponentEntry,
     "include": SpecInclude,

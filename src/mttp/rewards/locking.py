@@ -16,19 +16,6 @@ from mttp.rewards.parsing import MAX_BYTES
 from mttp.rewards.protocols import LockedSpec
 from mttp.rewards.source_files import is_same_method
 
-__all__ = [
-    "Change",
-    "Lock",
-    "Locked",
-    "changes",
-    "lock_path",
-    "locked",
-    "read_lock",
-    "silence",
-    "warn",
-    "write_lock",
-]
-
 FORMAT: Final = "reward-lock/1"
 """The value of `mttp` in a lock file."""
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from mttp.rewards.folder import find
 
-__all__ = ["LIBRARY", "Module", "is_installed", "locate", "version_of"]
-
 LIBRARY: Final = "mttp"
 """The import name of this library."""
 _INSTALLED = ("site-packages", "dist-packages")

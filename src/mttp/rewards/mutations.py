@@ -15,8 +15,6 @@ from mttp.rewards.document import Better, ComponentEntry, SpecCase
 from mttp.rewards.grading import regraded
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["Mutant", "Mutation", "mutate"]
-
 _Grades: TypeAlias = Mapping[str, Grade]
 _Change: TypeAlias = Callable[[_Grades], _Grades]
 _SUMS = ("gated", "weighted_sum", "lexicographic")

@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 from mttp.errors import MissingExtra, SpecError
 from mttp.otlp import regular_files
 
-__all__ = ["MAX_BYTES", "SourceMark", "Place", "SpecSource", "parse", "read"]
-
 MAX_BYTES: Final = 1 << 20
 """The maximum size of a spec file, and of a lock file."""
 MAX_NODES: Final = 100_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["unfit"]
-
 _MOST = 2**53 - 1
 """The largest integer that canonical JSON (RFC 8785) represents exactly."""
 _DEEPEST = 100

@@ -10,8 +10,6 @@ from mttp.model.episodes import Spec
 from mttp.rewards.document import Combine, ComponentEntry
 from mttp.rewards.trust import Trust
 
-__all__ = ["Component", "ScoringPlan"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:

@@ -11,8 +11,6 @@ from mttp.rewards.document import ComponentEntry, SpecDocument
 from mttp.rewards.episodic import EpisodeScorer
 from mttp.rewards.plan import ScoringPlan
 
-__all__ = ["LockedSpec", "TrainerSpec"]
-
 
 class LockedSpec(Protocol):
     """The members of a spec that locking uses."""

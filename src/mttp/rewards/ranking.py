@@ -15,8 +15,6 @@ from mttp.model.results import Provenance
 from mttp.rewards.component_results import ComponentResult, with_costs
 from mttp.rewards.document import ComponentEntry
 
-__all__ = ["GroupComparison", "compare_pairs"]
-
 
 class GroupComparison:
     """The samples of one group, for calls of relative components."""

@@ -24,8 +24,6 @@ from mttp.rewards.scoring import lacking_inputs
 from mttp.rewards.spec import RewardSpec
 from mttp.rewards.trainers import text_of
 
-__all__ = ["lacking", "recorded", "sample", "scorable", "unscorable"]
-
 
 def scorable(episodes: Sequence[Episode], *specs: RewardSpec) -> tuple[list[Episode], Mapping[str, int]]:
     """Return the episodes that have all inputs of the specs, and the numbers of others by what they lack."""

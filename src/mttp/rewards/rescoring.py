@@ -14,15 +14,6 @@ from mttp.rewards.agreement import agreement
 from mttp.rewards.recorded_samples import sample, scorable, unscorable
 from mttp.rewards.spec import RewardSpec
 
-__all__ = [
-    "Rescored",
-    "RescoredSlice",
-    "Rescoring",
-    "invalid_reasons",
-    "rescore",
-    "scored_again",
-]
-
 _FEW = 500
 """The maximum number of episodes whose ranks are compared in pairs, without scipy."""
 

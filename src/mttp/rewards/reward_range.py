@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from mttp.rewards.document import ComponentEntry, SpecDocument
 
-__all__ = ["Bounds", "entries", "floor", "gains_and_penalties", "reachable", "stated_or_reachable"]
-
 Bounds: TypeAlias = tuple[float, float]
 """The lowest and the highest value."""
 

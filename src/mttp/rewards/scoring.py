@@ -24,8 +24,6 @@ from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, ScoringPlan
 from mttp.rewards.ranking import GroupComparison
 
-__all__ = ["ascore", "lacking_inputs", "rank", "score", "score_batch", "score_step"]
-
 Settle: TypeAlias = Callable[[RewardResult], RewardResult]
 """A last change of a result before it is recorded."""
 

@@ -26,8 +26,6 @@ from mttp.rewards.source_files import Code, Coverage, of_target
 from mttp.rewards.trainers import TrlReward
 from mttp.rewards.trust import Trust, Trusted
 
-__all__ = ["MAX_INCLUDED", "RewardSpec"]
-
 MAX_INCLUDED: Final = 500
 """The maximum number of specs that a spec includes, directly and indirectly."""
 

@@ -11,8 +11,6 @@ from mttp.model.results import RewardResult
 if TYPE_CHECKING:
     from mttp.rewards.protocols import TrainerSpec
 
-__all__ = ["RewardBatch", "TrlReward", "text_of"]
-
 
 class RewardBatch(list["float | None"]):
     """The rewards of a batch of completions, None for invalid samples, with the results behind them."""

@@ -11,8 +11,6 @@ from typing import TypeAlias
 from mttp.errors import SpecError
 from mttp.rewards.folder import is_within
 
-__all__ = ["VARIABLE", "Trust", "Trusted"]
-
 VARIABLE = "MTTP_TRUST"
 """The environment variable with the names of trusted modules, separated by commas."""
 

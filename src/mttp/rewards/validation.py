@@ -19,8 +19,6 @@ from mttp.rewards.recorded_samples import scorable
 from mttp.rewards.rescoring import scored_again
 from mttp.rewards.spec import RewardSpec
 
-__all__ = ["RaterAgreement", "ScoredEpisode", "Validation", "validate"]
-
 _VERDICTS = {
     **dict.fromkeys(("success", "pass", "good", "correct", "right"), 1.0),
     **dict.fromkeys(("failure", "fail", "bad", "incorrect", "wrong"), 0.0),

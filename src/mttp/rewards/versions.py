@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Constraint", "Version", "constraint", "full", "version"]
-
 _PRERELEASE = r"(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
 _VERSION = re.compile(rf"([0-9]+)\.([0-9]+)(?:\.([0-9]+){_PRERELEASE}(?:\+[0-9A-Za-z.-]+)?)?")
 _PART = re.compile(rf"(\^|~|>=|<=|==|=|>|<|)\s*([0-9]+(?:\.[0-9]+(?:\.[0-9]+{_PRERELEASE})?)?)")

@@ -8,8 +8,6 @@ from typing import Any
 
 from mttp.errors import MissingExtra, SpecError
 
-__all__ = ["to_json", "to_yaml"]
-
 _NUMBER = re.compile(
     r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|nan))$",
     re.IGNORECASE,

@@ -12,8 +12,6 @@ from mttp.model.chat import from_text
 from mttp.model.episodes import Episode, Step, Tokens
 from mttp.study.differing import is_close
 
-__all__ = ["AlignedStep", "Alignment", "StepDifference", "TokenDifference", "align"]
-
 _AROUND = 5
 _COMPARED = ("observation", "action", "reward", "terminated", "truncated", "metrics")
 

@@ -10,16 +10,6 @@ import numpy as np
 
 from mttp.model.statistics.inference import IF_OUTCOMES, OUTCOMES, Floats, ValueRange, scipy_stats
 
-__all__ = [
-    "BoundedEstimate",
-    "least_passes",
-    "mean_bounds",
-    "percentile_bounds",
-    "quantile",
-    "ratio_bounds",
-    "share_bounds",
-]
-
 _LEAST_RATIO = 10
 """The least number of values of a ratio's bound: the logarithm of fewer is far from normal."""
 _FEW_CLUSTERS = 30

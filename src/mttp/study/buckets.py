@@ -11,8 +11,6 @@ from mttp.model.episodes import Episode
 from mttp.reading import Recording, read
 from mttp.reading.sources import Source
 
-__all__ = ["FailureBucket", "failure_buckets"]
-
 _EXAMPLES = 5
 
 

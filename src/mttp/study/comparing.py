@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from mttp.errors import StudyError
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.design import Design, Window, by_unit, check_window
 from mttp.model.statistics.inference import ValueRange
 from mttp.model.statistics.metric_comparison import MetricComparison
@@ -16,19 +17,7 @@ from mttp.model.statistics.verdicts import corrected, decided, filled_p, holm
 from mttp.reading.garbage import gc_disabled
 from mttp.study.comparison import Comparison, Flip
 from mttp.study.differences import REFUSED, SideDifference, differences
-from mttp.study.sample import EpisodeFigures, Sample, Side, load, run_entropies
-
-__all__ = [
-    "ALLOWED",
-    "Slices",
-    "compare",
-    "refuse_differences",
-    "refuse_samples",
-    "shared_episodes",
-    "side_notes",
-    "slice_values",
-    "spec_range",
-]
+from mttp.study.sample import Sample, Side, load, run_entropies
 
 _WINDOW = 100
 _HINT = "allow=[{kind!r}], on the command line by --allow {kind}"

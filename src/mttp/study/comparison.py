@@ -12,8 +12,6 @@ from mttp.study.differences import SideDifference
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Comparison", "Flip"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:

@@ -11,8 +11,6 @@ from mttp.study.diagnosis import Diagnosis
 from mttp.study.learning_curves import Axis, Columns, Timeline, columns_of
 from mttp.tables import Database
 
-__all__ = ["CurveMark", "MarkKind", "curve_marks", "marks_of"]
-
 MarkKind: TypeAlias = Literal["finding", "policy"]
 _MOST_VERSIONS: Final = 12
 """Largest number of policy versions of a run that are marked; of more, some at even distances."""

@@ -5,16 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = [
-    "SEVERITIES",
-    "Cleared",
-    "Diagnosis",
-    "DiagnosisFinding",
-    "NotJudged",
-    "Severity",
-    "TrainingReading",
-]
-
 Severity: TypeAlias = Literal["high", "medium", "low"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("high", "medium", "low")
 """From the worst on."""

@@ -12,12 +12,11 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from mttp.model.episodes import Run
+from mttp.model.figures import EpisodeFigures
 from mttp.model.nesting import from_json
 from mttp.model.statistics.inference import scipy_stats
 from mttp.study.registered_defaults import registered_default
-from mttp.study.sample import EpisodeFigures, Sample
-
-__all__ = ["REFUSED", "SideDifference", "differences"]
+from mttp.study.sample import Sample
 
 REFUSED = ("env", "tasks", "inputs", "spec", "grader")
 """Kinds of differences that a comparison refuses unless they are allowed."""

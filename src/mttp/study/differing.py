@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["distance", "is_close"]
-
 
 def is_close(recorded: Any, seen: Any, tolerance: float) -> bool:
     """

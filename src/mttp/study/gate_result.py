@@ -9,8 +9,6 @@ from typing import Any, Literal, TypeAlias
 from mttp.study.differences import SideDifference
 from mttp.study.sample import SampleIdentity
 
-__all__ = ["RULES_VERSION", "GateResult", "GateVerdict", "RuleResult", "RuleVerdict"]
-
 RULES_VERSION = 2
 """The version of the rules by which verdicts are found."""
 RuleVerdict: TypeAlias = Literal["pass", "fail", "inconclusive"]

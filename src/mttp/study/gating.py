@@ -15,8 +15,6 @@ from mttp.study.rule_checks import Gated, check_rules
 from mttp.study.rules import PromotionRules, RulesSource, load_rules, rules_digest
 from mttp.study.sample import Sample, Side, load
 
-__all__ = ["gate"]
-
 
 @gc_disabled()
 def gate(

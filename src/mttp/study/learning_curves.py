@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from mttp.reading.sources import Source
     from mttp.study.curve_marks import CurveMark
 
-__all__ = [
-    "NUMBERS",
-    "Axis",
-    "Center",
-    "Curve",
-    "Curves",
-    "Columns",
-    "Timeline",
-    "columns_of",
-    "curves",
-    "curves_of",
-    "finite",
-    "labels_of",
-    "metrics_of",
-]
-
 Axis: TypeAlias = Literal["episodes", "steps", "updates", "time"]
 """
 What the horizontal axis counts, in each run from its start.

@@ -9,10 +9,9 @@ from typing import Any
 
 from mttp.errors import StudyError
 from mttp.model.estimates import mean
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.metrics import metric
-from mttp.study.sample import EpisodeFigures, Side, load
-
-__all__ = ["ParetoPoint", "pareto"]
+from mttp.study.sample import Side, load
 
 _BY = {
     "policy_version": lambda one: one.policy_version,

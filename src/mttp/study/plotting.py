@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mttp.study.comparison import Comparison
     from mttp.study.learning_curves import Curves
 
-__all__ = ["plot_comparison", "plot_curves"]
-
 _MARKS = {
     "better": (COLOURS[0], "^"),
     "worse": (COLOURS[1], "v"),

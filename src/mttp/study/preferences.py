@@ -19,8 +19,6 @@ from mttp.reading.sources import Source
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["PreferenceStrength", "preference_strengths"]
-
 Floats: TypeAlias = "NDArray[np.float64]"
 
 _ELO = 400 / math.log(10)

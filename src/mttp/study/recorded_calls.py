@@ -16,8 +16,6 @@ from mttp.model.chat import from_text
 from mttp.model.episodes import Episode
 from mttp.study.differing import is_close
 
-__all__ = ["RecordedCalls"]
-
 _F = TypeVar("_F", bound=Callable[..., Any])
 _TOOL = "execute_tool"
 

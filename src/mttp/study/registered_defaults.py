@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-__all__ = ["registered_default"]
-
 
 def registered_default(env: str, name: str) -> Any:
     """

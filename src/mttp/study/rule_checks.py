@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mttp.errors import StudyError
+from mttp.model.figures import EpisodeFigures
 from mttp.model.statistics.design import ONE_RUN, Design, UnitValues, are_seeds, by_unit, seen_range
 from mttp.model.statistics.inference import OUTCOMES, ValueRange
 from mttp.model.statistics.metrics import EpisodeMetric, metric
@@ -40,9 +41,7 @@ from mttp.study.rules import (
     SliceRule,
     VersionPins,
 )
-from mttp.study.sample import EpisodeFigures, Sample, run_entropies
-
-__all__ = ["Gated", "check_rules"]
+from mttp.study.sample import Sample, run_entropies
 
 _EXAMPLES = 5
 _CONDITION = re.compile(r"\s*(\S+)\s*(>=|<=|>|<|=)\s*(\S+)\s*")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DEFAULT", "TEMPLATES"]
-
 _HEAD = """\
 # Promotion rules: `mttp gate CANDIDATE --rules promotion.yaml --baseline BASE`
 #

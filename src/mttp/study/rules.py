@@ -14,21 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mttp.errors import SpecError, StudyError
 from mttp.rewards import parsing
 
-__all__ = [
-    "AggregateRule",
-    "BaselinePin",
-    "DataRules",
-    "HackingRule",
-    "PromotionRules",
-    "RulesSource",
-    "SafetyRule",
-    "ServiceRule",
-    "SliceRule",
-    "VersionPins",
-    "load_rules",
-    "rules_digest",
-]
-
 RulesSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | PromotionRules"
 """A YAML or JSON file, its content as a mapping, or rules that were loaded before."""
 

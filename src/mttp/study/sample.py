@@ -29,8 +29,6 @@ from mttp.tables import Database
 from mttp.tables.completeness import COMPLETENESS, complete_runs
 from mttp.tables.figures import FIGURES, figures_of, figures_of_values
 
-__all__ = ["EpisodeFigures", "Sample", "SampleIdentity", "Side", "load", "run_entropies"]
-
 Side: TypeAlias = "str | os.PathLike[str] | RecordedSpans | Recording | Database | Sequence[Any]"
 """A path, glob, directory or trace store, a session, a `Recording`, its tables, or a list: several seeds."""
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from mttp.errors import EncodeError
 
-__all__ = ["compact", "encode"]
-
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _ESCAPED_BYTES = [(found.encode(), escape.encode()) for found, escape in _ESCAPED.items()]
 _STRING = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)

@@ -19,8 +19,6 @@ from mttp.mist.messages.canonical import encode
 from mttp.mist.messages.payloads import Payload, WireObject
 from mttp.mist.messages.syntax import JsonDocument, JsonFault
 
-__all__ = ["decode", "fold"]
-
 P = TypeVar("P", bound=Payload)
 Q = TypeVar("Q", bound=WireObject)
 

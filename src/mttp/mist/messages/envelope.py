@@ -17,8 +17,6 @@ from mttp.mist.messages.syntax import JsonDocument, JsonFault
 from mttp.mist.messages.versions import VERSION
 from mttp.model import clock, ids
 
-__all__ = ["MAX_SIZE", "Message"]
-
 MAX_SIZE = 10_485_760
 """Maximum bytes of a message."""
 

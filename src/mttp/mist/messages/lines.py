@@ -10,8 +10,6 @@ from mttp.errors import DecodeError, EnvelopeError
 from mttp.mist.messages.envelope import MAX_SIZE, Message
 from mttp.mist.messages.versions import check_version
 
-__all__ = ["LONGEST_LINE", "MessageLine", "as_line", "read_lines", "received"]
-
 LONGEST_LINE = 1_048_575
 """Longest line, without its end, that the stack's own readers of files and standard input accept."""
 _AT_MOST = MAX_SIZE + 2  # with its end

@@ -12,25 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "PAYLOADS",
-    "ChatMessage",
-    "DataEntities",
-    "DataSchema",
-    "EvalResult",
-    "EvalRun",
-    "HealthPing",
-    "HealthPong",
-    "InferRequest",
-    "InferResponse",
-    "Int64",
-    "Payload",
-    "SchemaField",
-    "TraceAlert",
-    "TraceSpan",
-]
-
-
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]

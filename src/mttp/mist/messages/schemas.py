@@ -7,8 +7,6 @@ from typing import Any
 from mttp.mist.messages.envelope import Message
 from mttp.mist.messages.payloads import PAYLOADS
 
-__all__ = ["schema"]
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 

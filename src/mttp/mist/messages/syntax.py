@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["JsonDocument", "JsonFault"]
-
 _DEEPEST = 10_000
 _LARGEST = sys.float_info.max
 _space = re.compile(r"[ \t\n\r]*").match

@@ -6,8 +6,6 @@ import re
 
 from mttp.errors import VersionError
 
-__all__ = ["VERSION", "check_version", "negotiate_version"]
-
 VERSION = "1"
 """The supported version."""
 

@@ -11,8 +11,6 @@ from mttp.mist.channels import ChannelReader, open_reader
 from mttp.mist.messages import MessageLine
 from mttp.transports.options import Positive, path_of, take
 
-__all__ = ["ChannelOrigin", "open"]
-
 
 class ChannelOrigin:
     """Reads a channel, until it is empty and all of its writers are closed."""

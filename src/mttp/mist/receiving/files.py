@@ -16,8 +16,6 @@ from mttp.otlp.recording_files import files, is_parquet
 from mttp.otlp.streams import Cut, Skipped, is_compressed, read_lines
 from mttp.transports.options import Flag, path_of, take
 
-__all__ = ["FileOrigin", "FollowedOrigin", "open"]
-
 _PAUSE = 0.1
 """Seconds between two checks of a file for new lines."""
 _AT_MOST = MAX_SIZE + 2  # with the end of the line

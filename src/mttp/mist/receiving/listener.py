@@ -22,8 +22,6 @@ from mttp.mist.channels import Channel, ChannelReader, ChannelWriter
 from mttp.mist.messages import MAX_SIZE, MessageLine, as_line
 from mttp.transports.options import ByteCount, Positive, Seconds, path_of, take, text
 
-__all__ = ["ListeningOrigin", "open"]
-
 MIST_PATH = "/mist"
 TIMEOUT = 10.0
 """Seconds that the body of a request may take."""

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from mttp.mist.messages import MessageLine
 
-__all__ = ["MessageSource"]
-
 
 class MessageSource(Protocol):
     """A source of messages."""

@@ -21,9 +21,6 @@ from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.transports.options import open_at
 
-__all__ = ["Receiver", "ReceiverStats", "receive"]
-
-
 ORIGINS: Mapping[str, str] = {
     "mttp+http": "listener",
     "mttp+file": "files",

@@ -11,8 +11,6 @@ from mttp.errors import TransportError
 from mttp.mist.messages import MessageLine, read_lines
 from mttp.transports.options import path_of, take
 
-__all__ = ["StdioOrigin", "open"]
-
 
 class StdioOrigin:
     """Reads a stream to its end; `close` does not interrupt a read that waits for a line."""

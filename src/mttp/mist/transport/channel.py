@@ -11,8 +11,6 @@ from mttp.mist.channels import open_writer
 from mttp.mist.messages import Message
 from mttp.transports.options import Positive, path_of, take
 
-__all__ = ["ChannelOutlet", "open"]
-
 
 class ChannelOutlet:
     """

@@ -11,8 +11,6 @@ from mttp.mist.messages import Message
 from mttp.mist.transport.outlets import Lines
 from mttp.transports import file
 
-__all__ = ["FileOutlet", "open"]
-
 
 class FileOutlet:
     """Appends messages with a `FileTransport`; a call appends all of its messages or none."""

@@ -15,8 +15,6 @@ from mttp.otlp.request_errors import Kind
 from mttp.otlp.tls import tls_context
 from mttp.transports.options import ByteCount, Headers, ReadableFile, Seconds, take, with_query
 
-__all__ = ["MIST_PATH", "HttpOutlet", "open"]
-
 MIST_PATH = "/mist"
 """Path at which the stack's tools receive messages."""
 MAX_BYTES = 2**20

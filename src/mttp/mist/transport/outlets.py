@@ -8,8 +8,6 @@ from typing import ClassVar, Protocol
 from mttp.mist.messages import LONGEST_LINE, Message
 from mttp.model.log import log
 
-__all__ = ["Lines", "Outlet"]
-
 
 class Outlet(Protocol):
     """Sends messages to one address, without retries."""

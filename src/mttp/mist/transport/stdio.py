@@ -12,8 +12,6 @@ from mttp.mist.messages import Message
 from mttp.mist.transport.outlets import Lines
 from mttp.transports.options import path_of, take
 
-__all__ = ["StdioOutlet", "open"]
-
 
 class StdioOutlet:
     """Writes whole lines to a stream; other output on the stream would mix with them."""

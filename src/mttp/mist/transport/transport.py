@@ -24,8 +24,6 @@ from mttp.transports.export_target import taking_frames
 from mttp.transports.partial_export import PartialExport, RejectedSpans
 from mttp.transports.shrinking import smaller
 
-__all__ = ["NativeTransport", "RemoteTransport"]
-
 _TOO_LARGE = ("too_large", "http_413")
 
 

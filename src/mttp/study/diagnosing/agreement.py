@@ -10,8 +10,6 @@ import numpy as np
 
 from mttp.model.statistics.inference import scipy_stats
 
-__all__ = ["Intraclass", "intraclass"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intraclass:

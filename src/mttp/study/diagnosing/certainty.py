@@ -7,8 +7,6 @@ from typing import Final
 
 from mttp.study.diagnosis import SEVERITIES, Severity
 
-__all__ = ["CERTAIN", "HINT", "LIKELY", "severity_of"]
-
 CERTAIN: Final = "certain: counted, not estimated"
 LIKELY: Final = "likely: the whole 95 % interval is beyond the threshold"
 HINT: Final = "a hint: no independent measure confirms it"

@@ -12,8 +12,6 @@ from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 
-__all__ = ["component_trends", "dead_components", "diverging_components", "missing_components"]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 FEWEST_EPISODES = 20

@@ -18,17 +18,6 @@ from mttp.study.diagnosing.trends import FEWEST, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 from mttp.study.registered_defaults import registered_default
 
-__all__ = [
-    "constant_observations",
-    "dead_actions",
-    "entropy_bound",
-    "explained_variance",
-    "growing_losses",
-    "limit_terminated",
-    "seed_collapse",
-    "space_of",
-]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 AT_LIMIT = 0.05

@@ -21,8 +21,6 @@ from mttp.tables import Database
 from mttp.tables.completeness import complete_runs
 from mttp.tables.opening import open_tables
 
-__all__ = ["DETECTORS", "Detector", "diagnose"]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 

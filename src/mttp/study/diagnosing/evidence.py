@@ -27,18 +27,6 @@ from mttp.tables.figures import FIGURES, figures_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "EVIDENCE",
-    "EXAMPLES",
-    "HELD_OUT",
-    "Behavior",
-    "Facts",
-    "RunEvidence",
-    "GraderScore",
-    "Scoring",
-    "evidence_of",
-]
-
 Floats: TypeAlias = "NDArray[np.float64]"
 Flags: TypeAlias = "NDArray[np.bool_]"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FALSE_ALARMS", "FALSE_ALARM_METHOD"]
-
 DRAWS: Final = 200
 """Healthy runs of each kind; the benchmark writes it."""
 FALSE_ALARM_METHOD: Final = (

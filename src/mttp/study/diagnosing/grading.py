@@ -19,8 +19,6 @@ from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["calibration", "grader_drift", "grader_noise", "missing_rewards"]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 Floats: TypeAlias = "NDArray[np.float64]"
 

@@ -27,15 +27,6 @@ from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "high_reward_low_quality",
-    "perfect_rewards",
-    "reward_hacking",
-    "reward_jump",
-    "reward_length",
-    "verbosity",
-]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 Floats: TypeAlias = "NDArray[np.float64]"
 

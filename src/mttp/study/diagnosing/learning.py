@@ -14,8 +14,6 @@ from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, FLAT, share_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged, Severity
 
-__all__ = ["saturation", "sparse_rewards", "truncation", "zero_variance_groups"]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 FEWEST_GROUPS = 10

@@ -19,16 +19,6 @@ from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "diversity_collapse",
-    "entropy_collapse",
-    "kl_drift",
-    "over_optimization",
-    "repetition",
-    "staleness",
-    "update_spike",
-]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 Floats: TypeAlias = "NDArray[np.float64]"
 

@@ -9,8 +9,6 @@ from mttp.study.diagnosing.evidence import RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, TimeTrend
 from mttp.study.diagnosis import DiagnosisFinding, TrainingReading
 
-__all__ = ["READINGS", "STOPPING", "reading_of", "stopping"]
-
 READINGS: Final[tuple[tuple[str, str, str, str], ...]] = (
     ("up", "up", "learning: what is rewarded is what is wanted", "continue"),
     ("up", "flat", "improving although the reward does not show it: the reward is too coarse", "continue"),

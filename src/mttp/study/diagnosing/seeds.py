@@ -15,8 +15,6 @@ from mttp.study.diagnosing.trends import FEWEST
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SeedGap", "collapsed", "seed_gap"]
-
 Levels: TypeAlias = "Mapping[str, NDArray[np.float64]]"
 ALPHA = 0.05
 LARGE = 2.0

@@ -22,8 +22,6 @@ from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["data_drift", "forgetting", "leakage"]
-
 Result: TypeAlias = "DiagnosisFinding | Cleared | NotJudged"
 
 FEWEST_IN_SLICE = 12

@@ -14,8 +14,6 @@ from mttp.model.statistics.inference import scipy_stats
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["FEWEST", "FLAT", "SMALL", "Share", "TimeTrend", "in_sd", "share_of", "split_windows", "trend_of"]
-
 Floats: TypeAlias = "NDArray[np.float64]"
 
 FEWEST = 8
