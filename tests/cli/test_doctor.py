@@ -9,12 +9,8 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections import namedtuple
 from collections.abc import Iterator
-from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,10 +20,7 @@ from typer.testing import CliRunner
 
 import mttp
 from mttp.cli.app import app
-from mttp.cli.doctor import checks, folders, process
-from mttp.cli.doctor.findings import SetupFinding
-from mttp.cli.doctor.variables import OWN
-from mttp.otlp import processes
+from mttp.cli.doctor.checks import FEW_BYTES, OWN
 from mttp.testing import Behaviour, OtlpReceiver
 
 SECRET = "sk-do-not-show-me"
@@ -67,14 +60,6 @@ def closed_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
-
-
-@pytest.fixture(autouse=True)
-def without_encoding_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test but its own starts the process."""
-    monkeypatch.setattr(
-        checks, "CHECKS", tuple(one for one in checks.CHECKS if one is not process.encoding_process)
-    )
 
 
 @pytest.fixture
@@ -154,15 +139,6 @@ def test_a_missing_dependency_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert {"study", "view", "plot"} <= set(extras["found"].partition(": ")[2].split(", "))
 
 
-def test_another_python_than_the_required_one_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    By the bound in the metadata.
-    """
-    monkeypatch.setattr("platform.python_version", lambda: "3.8.1")
-
-    assert [("python", "error", "3.8.1, mttp needs >=3.10", "use a Python >=3.10")] == wrong()
-
-
 # Variables.
 
 
@@ -194,7 +170,6 @@ def test_every_variable_of_mttp_is_known() -> None:
         ("OTEL_TRACES_SAMPLER", "sometimes", "error", "expected one of always_on"),
         ("OTEL_SDK_DISABLED", "true", "warning", "nothing is recorded"),
         ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many", "error", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"),
-        ("OTEL_PYTHON_TRACER_PROVIDER", "theirs", "warning", "spans of other instrumentations go to it"),
     ],
 )
 def test_a_wrong_variable_is_named(
@@ -358,12 +333,10 @@ def test_an_existing_file_is_left_as_it_was() -> None:
     assert "{}\n" == Path("a.jsonl").read_text()
 
 
-@pytest.mark.parametrize(
-    ("free", "status"), [(10**6, "error"), (folders.TOO_FEW_BYTES, "warning"), (folders.FEW_BYTES, "ok")]
-)
+@pytest.mark.parametrize(("free", "status"), [(FEW_BYTES - 1, "warning"), (FEW_BYTES, "ok")])
 def test_little_free_disk_is_named(free: int, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    An error where not even a queue fits.
+    A training that fills it loses spans.
     """
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 10**12 - free, free))
@@ -379,52 +352,40 @@ def test_little_free_disk_is_named(free: int, status: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_a_receiver_takes_an_empty_request(scheme: str, receiver: OtlpReceiver) -> None:
     """
-    It records no span, and the row says how long it took.
+    It records no span.
     """
     address = receiver.http_address if scheme == "http" else receiver.grpc_address
     rows = {row["check"]: row for row in found("--transport", address)}
 
     assert {"ok"} == {row["status"] for row in rows.values()}
-    assert "accepted an empty request in" in rows["request"]["found"]
+    assert "accepted an empty request" in rows["request"]["found"]
     assert [] == list(receiver.records())
-    assert ("clock" in rows) is (scheme == "http")
 
 
 @pytest.mark.parametrize("scheme", ["http", "grpc", "mttp+http"])
 def test_a_closed_port_is_named(scheme: str) -> None:
     """
-    Once: the later checks are left out.
+    With what to look at.
     """
     port = closed_port()
     ((check, status, text, advice),) = wrong("--transport", f"{scheme}://127.0.0.1:{port}")
 
-    assert ("connection", "error", f"127.0.0.1:{port}: connection refused") == (check, status, text)
-    assert "is a receiver running there" in advice
+    assert ("connection" if scheme == "mttp+http" else "request", "error") == (check, status)
+    assert f"127.0.0.1:{port}" in text
+    assert "refused" in text.lower()
+    assert "receiver" in advice
 
 
-def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    It is what is connected to.
-    """
-    proxy = f"127.0.0.1:{closed_port()}"
-    monkeypatch.setenv("http_proxy", f"http://user:{SECRET}@{proxy}")
-    ((check, status, text, _),) = wrong("--transport", "http://example.org:4318/v1/traces")
-
-    assert ("connection", "error") == (check, status)
-    assert f"{proxy} (a proxy, set in the environment): connection refused" == text
-
-
-@pytest.mark.parametrize("scheme", ["https", "grpcs", "mttp+https"])
+@pytest.mark.parametrize("scheme", ["https", "grpcs"])
 def test_tls_to_a_port_without_it_is_named(scheme: str, receiver: OtlpReceiver) -> None:
     """
-    The advice is the scheme to write.
+    The advice is about TLS.
     """
     port = receiver.http_address.partition("://")[2].partition("/")[0].rpartition(":")[2]
     ((check, status, text, advice),) = wrong("--transport", f"{scheme}://127.0.0.1:{port}")
 
-    assert ("tls", "error") == (check, status)
-    assert "does not speak TLS" in text
-    assert "write http://" in advice
+    assert ("request", "error") == (check, status)
+    assert "TLS" in f"{text} {advice}"
 
 
 def test_a_silent_endpoint_is_named_in_time() -> None:
@@ -453,127 +414,17 @@ def test_a_receiver_that_refuses_is_named(receiver: OtlpReceiver) -> None:
     assert "header" in text + advice
 
 
-@pytest.mark.parametrize(("ahead", "word"), [(-3600, "ahead of"), (3600, "behind")])
-def test_a_clock_that_differs_is_named(ahead: int, word: str) -> None:
-    """
-    By the date of the endpoint's answers.
-    """
-
-    class Dated(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response_only(200)
-            self.send_header("Date", formatdate(time.time() + ahead, usegmt=True))
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Dated) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            ((check, status, text, advice),) = wrong(
-                "--transport", f"http://127.0.0.1:{server.server_port}/v1/traces"
-            )
-        finally:
-            server.shutdown()
-            thread.join()
-
-    assert ("clock", "warning") == (check, status)
-    assert f" {word} that of" in text
-    assert "NTP" in advice
-
-
 # The encoding process, and the checks themselves.
-
-
-def test_the_encoding_process_answers() -> None:
-    """
-    It is started, asked, and ended.
-    """
-    (finding,) = process.encoding_process()
-
-    assert ("ok", True) == (finding.status, "answered in" in finding.found)
-
-
-def test_an_encoding_process_that_can_not_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Neither where Python is no plain one, nor where the system starts no process, nor where it is lost.
-    """
-
-    def fails(*_: object, **__: object) -> None:
-        raise OSError("no more processes")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(processes.sys, "executable", "/nowhere/app")
-        (finding,) = process.encoding_process()
-        assert ("warning", True) == (finding.status, "can't start one" in finding.found)
-    with monkeypatch.context() as patched:
-        patched.setattr(processes.orphans, "start", fails)
-        (finding,) = process.encoding_process()
-        assert ("warning", True) == (finding.status, "no more processes" in finding.found)
-    with monkeypatch.context() as patched:
-        patched.setattr(processes, "_RUN", "raise SystemExit(1)")
-        (finding,) = process.encoding_process()
-        assert ("warning", True) == (finding.status, "was lost" in finding.found)
-    monkeypatch.setenv("MTTP_HELPER", "off")
-    (finding,) = process.encoding_process()
-    assert ("ok", True) == (finding.status, "MTTP_HELPER turns it off" in finding.found)
-
-
-def test_a_check_that_fails_is_named_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Without its message, which might quote a secret.
-    """
-
-    def broken() -> Iterator[SetupFinding]:
-        raise KeyError(SECRET)
-
-    monkeypatch.setattr(checks, "CHECKS", (broken,))
-    rows = found("--transport", "memory://")
-
-    assert [("broken", "error"), ("transport", "ok")] == [(row["check"], row["status"]) for row in rows]
-    assert SECRET not in str(rows)
 
 
 def test_a_spool_is_checked_and_not_created(receiver: OtlpReceiver, tmp_path: Path) -> None:
     spool = tmp_path / "spool"
     address = f"{receiver.http_address}?spool={spool}"
     assert [] == [one for one in wrong("--transport", address) if one[0] in ("folder", "spool", "transport")]
-    assert ["0 bytes of 1.1 GB wait"] == [
-        one["found"] for one in found("--transport", address) if one["check"] == "spool"
+    assert [f"{tmp_path} can be written; {spool} will be made"] == [
+        one["found"] for one in found("--transport", address) if one["check"] == "folder"
     ]
     assert not spool.exists()
-
-
-def test_spans_of_ended_processes_are_named_with_the_command_that_sends_them(
-    receiver: OtlpReceiver, tmp_path: Path
-) -> None:
-    spool = tmp_path / "spool"
-    receiver.behave(Behaviour(status=503), forever=True)
-    address = f"{receiver.http_address}?spool={spool}"
-    with mttp.configure(address), mttp.episode(env="toy"):
-        pass
-    (warned,) = [one for one in wrong("--transport", address) if one[0] == "spool"]
-    assert "warning" == warned[1]
-    assert "1 folder of ended processes" in warned[2]
-    assert f"`mttp push {spool}` sends them" == warned[3]
-
-
-def test_a_spool_that_is_almost_full_is_named(receiver: OtlpReceiver, tmp_path: Path) -> None:
-    spool = tmp_path / "spool"
-    receiver.behave(Behaviour(status=503), forever=True)
-    with mttp.configure(f"{receiver.http_address}?spool={spool}"), mttp.episode(env="toy"):
-        pass
-    address = f"{receiver.http_address}?spool={spool}&spool_bytes=2000"
-    (warned,) = [one for one in wrong("--transport", address) if one[0] == "spool"]
-    assert "warning" == warned[1]
-    assert "raise spool_bytes" in warned[3]
 
 
 @pytest.mark.parametrize("given", ["spool=", "spool=x&spool_bytes=none"])

@@ -15,7 +15,7 @@ from reading.traces import episode, run, write
 from specimen import EVERYTHING
 
 import mttp
-from mttp.cli.doctor.findings import error, ok, warning
+from mttp.cli.doctor.findings import SetupFinding
 from mttp.model.draws import LabelRate
 from mttp.model.evaluations import Evaluation, TaskResult
 from mttp.model.gradings import GraderFailure, GraderHealth
@@ -259,7 +259,11 @@ def check() -> Iterable[Block | None]:
 def setup() -> Iterable[Block | None]:
     advice = "set MTTP_TRANSPORT"
     return checks.setup_page(
-        [ok("python", "3.12"), warning("disk", "5 GB", advice), error("clock", "off", advice)]
+        [
+            SetupFinding("python", "ok", "3.12"),
+            SetupFinding("disk", "warning", "5 GB", advice),
+            SetupFinding("clock", "error", "off", advice),
+        ]
     )
 
 

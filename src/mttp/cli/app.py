@@ -42,7 +42,7 @@ COMMANDS = {
     "annotate": "Add scores, outcomes, labels and comments to a recording.",
     "push": "Send recorded spans to an OTLP receiver with their original ids and times.",
     "probe": "Test which values a trace receiver keeps: send, read back, report what was lost.",
-    "doctor": "Check the set-up: versions, variables, transports, clock, disk and encoding process.",
+    "doctor": "Check the set-up: versions, variables, and the folders and endpoints of transports.",
     "schema": "Print the JSON Schema of a message, or of one payload type.",
     "eval show": "Show the evaluations of a recording: outcomes, scores, pass rates and deltas.",
     "message check": "Check messages line by line: envelope, version, checksum and payload.",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from mttp.cli.doctor.findings import SetupFinding
 from mttp.cli.output import Json, print_json, print_page, working
-
-if TYPE_CHECKING:
-    from mttp.cli.doctor.findings import SetupFinding
 
 __all__ = ["doctor"]
 
@@ -27,13 +25,13 @@ def doctor(
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", min=0.1, max=600, help="Limit of each check of an endpoint."
+            "--timeout", metavar="SECONDS", min=0.1, max=600, help="Limit of the request to an endpoint."
         ),
     ] = 5.0,
     json: Json = False,
 ) -> None:
     """
-    Check the set-up: versions, variables, transports, clock, disk and encoding process.
+    Check the set-up: versions, variables, and the folders and endpoints of transports.
 
     Records nothing: an endpoint gets a request without spans, a folder a temporary file.
     Values of secrets are not shown.
@@ -55,23 +53,21 @@ def doctor(
     from mttp.pages.checks import setup_page
 
     with working("checking"):
-        found = _found(transport, timeout)
-    errors = sum(finding.status == "error" for finding in found)
-    warnings = sum(finding.status == "warning" for finding in found)
+        findings = _findings(transport, timeout)
+    errors = sum(finding.status == "error" for finding in findings)
+    warnings = sum(finding.status == "warning" for finding in findings)
     if json:
-        print_json({"errors": errors, "warnings": warnings, "checks": list(map(asdict, found))})
+        print_json({"errors": errors, "warnings": warnings, "checks": list(map(asdict, findings))})
     else:
-        print_page(setup_page(found))
+        print_page(setup_page(findings))
     raise typer.Exit(int(bool(errors)))
 
 
-def _found(transport: str | None, timeout: float) -> list[SetupFinding]:
+def _findings(transport: str | None, timeout: float) -> list[SetupFinding]:
     """Run the checks, which import OpenTelemetry; an invalid limit in a variable keeps it from importing."""
-    from mttp.cli.doctor.findings import error
-
     try:
         from mttp.cli.doctor.checks import run
-    except ValueError as wrong:
+    except ValueError as error:
         advice = "correct the variable, or unset it; nothing else is checked: OpenTelemetry can't be imported"
-        return [error("variable", str(wrong), advice)]
+        return [SetupFinding("variable", "error", str(error), advice)]
     return list(run(transport, timeout=timeout))
