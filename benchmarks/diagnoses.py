@@ -13,7 +13,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -338,6 +338,10 @@ def _flat_quality(rng: Rng) -> Made:
     )
 
 
+def _leaking(rng: Rng) -> Made:
+    return _prompted(rng, leaked=3)
+
+
 def _blown_up(rng: Rng) -> Made:
     made = _answers(rng)
     kept, last = made.updates[:-4], made.updates[-4:]
@@ -383,6 +387,18 @@ def _held_out(rng: Rng) -> Made:
     return _answers(rng, has_outcome=False, held_out=0.2)
 
 
+def _prompted(rng: Rng, leaked: int = 0) -> Made:
+    """Answers with the prompt of each task; so many of the 25 held-out prompts are those of trained tasks."""
+    made = _held_out(rng)
+    texts = [bytes(rng.integers(97, 123, 150).astype(np.uint8)).decode() for _ in range(50)]
+    prompts = {f"t{task}": texts[task] for task in range(25)}
+    prompts |= {f"v{task}": texts[task if task < leaked else 25 + task] for task in range(25)}
+    made.episodes = [
+        replace(episode, inputs={"prompt": prompts[str(episode.task)]}) for episode in made.episodes
+    ]
+    return made
+
+
 def _level(rng: Rng) -> Made:
     return _answers(rng, success=(0.5, 0.5), reward=_less_noisy)
 
@@ -397,6 +413,7 @@ HEALTHY = (
     Row("the same, 1,200 episodes", lambda rng: _answers(rng, count=1_200, reward=_steep)),
     Row("answers, noisy reward", lambda rng: _answers(rng, reward=_noisy)),
     Row("answers, quality is a fifth of held-out episodes", _held_out),
+    Row("the same with prompts", _prompted),
     Row("answers, length grows with success", lambda rng: _answers(rng, length=_growing)),
     Row("plateau at 95 %", lambda rng: _answers(rng, success=(0.95, 0.95))),
     Row("plateau at 50 %", _level),
@@ -412,6 +429,7 @@ HEALTHY = (
 BROKEN = (
     Row("success .4 to 0 under a rising reward", _hacked, kind="reward_hacking"),
     Row("success .4 to .44 under a rising reward, 600 episodes", _flat_quality, kind="reward_hacking"),
+    Row("3 of 25 held-out prompts are trained on", _leaking, kind="leakage"),
     Row("KL .5, 3, 20, 80 in the last four updates", _blown_up, kind="update_spike"),
 )
 

@@ -72,7 +72,6 @@ def _episode(task: int, time: float, rng: np.random.Generator) -> SimpleNamespac
         regraded=None,
         truncated=False,
         stop_reason="stop",
-        confidence=None,
         scoring={"grader": "verifier", "grader_version": "1"},
         version=None,
         error=None,
@@ -92,8 +91,6 @@ def _recorded(one: SimpleNamespace, index: int, group: Any) -> Any:
             step.observation(one.prompt)
             step.action(one.text)
             step.tokens(one.ids, logprobs=one.logprobs, ref_logprobs=one.ref_logprobs)
-        if one.confidence is not None:
-            episode.metric("confidence", one.confidence)
         if one.error is not None:
             episode.reward(None, status="error", error=one.error, **one.scoring)
         elif one.reward is not None:
@@ -278,19 +275,6 @@ def separate(one: SimpleNamespace, time: float, rng: np.random.Generator) -> Non
         one.prompt = task_text(5_000 + int(rng.integers(100)))
 
 
-def overconfident(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
-    """The policy is always sure."""
-    one.confidence = 0.95
-
-
-def calibrated(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
-    """The policy is right as often as it says."""
-    one.confidence = float(rng.random())
-    one.success = bool(rng.random() < one.confidence)
-    one.reward = 0.8 * one.success + 0.2 * rng.random()
-    one.audit = None
-
-
 # Diseases of updates.
 
 
@@ -302,11 +286,6 @@ def exploding_kl(one: SimpleNamespace, time: float, rng: np.random.Generator) ->
 def collapsing_entropy(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
     """The policy becomes deterministic."""
     one.entropy = float(2.0 * np.exp(-5 * time) * rng.uniform(0.9, 1.1))
-
-
-def stale(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:
-    """Episodes are ten updates old."""
-    one.lag = (6, 10.0, 14)
 
 
 def over_optimized(one: SimpleNamespace, time: float, rng: np.random.Generator) -> None:

@@ -127,7 +127,6 @@ def test_main_diseases_are_found(disease: runs.Change, kind: str) -> None:
         (runs.forgetful, "forgetting"),
         (runs.shifted_tasks, "data_drift"),
         (runs.leaking, "leakage"),
-        (runs.overconfident, "calibration"),
     ],
 )
 def test_other_diseases_of_episodes_are_found(disease: runs.Change, kind: str) -> None:
@@ -142,7 +141,6 @@ def test_other_diseases_of_episodes_are_found(disease: runs.Change, kind: str) -
     [
         (runs.exploding_kl, "kl_drift"),
         (runs.collapsing_entropy, "entropy_collapse"),
-        (runs.stale, "staleness"),
     ],
 )
 def test_diseases_of_updates_are_found(disease: runs.Change, kind: str) -> None:
@@ -157,7 +155,6 @@ def test_diseases_of_updates_are_found(disease: runs.Change, kind: str) -> None:
     [
         (runs.steady_grader, "grader_noise"),
         (runs.stable_answers, "grader_drift"),
-        (runs.calibrated, "calibration"),
         (runs.separate, "leakage"),
     ],
 )

@@ -14,6 +14,7 @@ import mttp
 from mttp.model import Episode, Grade, Reward, Run, Step, Update
 from mttp.reading import Recording
 from mttp.study import Cleared, Diagnosis, DiagnosisFinding, NotJudged
+from mttp.study.diagnosing.detectors import DETECTORS
 
 CARTPOLE = {
     "observation": {"type": "Box", "shape": [4], "dtype": "float32"},
@@ -390,6 +391,23 @@ def test_what_cannot_apply_is_not_listed() -> None:
 
 
 # How often healthy runs alarm.
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_each_detector_is_judged_on_a_healthy_run_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Otherwise its rate of false alarms would be 0 because nothing was measured.
+    """
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent.parent / "benchmarks"))
+    import diagnoses
+
+    runs = [row.draw(np.random.default_rng(5)).diagnose() for row in diagnoses.HEALTHY]
+    sys.modules.pop("diagnoses")
+
+    assert {detector.kind for detector in DETECTORS} == {
+        entry.kind for run in runs for entry in (*run.findings, *run.judged)
+    }
 
 
 @pytest.mark.long

@@ -193,12 +193,6 @@ DETECTORS: Final = (
         " verifier",
     ),
     Detector(
-        kind="staleness",
-        detect=policy.staleness,
-        advice="update the sampling policy more often, discard old episodes, or correct by importance "
-        "weights",
-    ),
-    Detector(
         kind="forgetting",
         detect=tasks.forgetting,
         advice="mix the lost tasks into training, or go back to the checkpoint before the drop",
@@ -220,13 +214,6 @@ DETECTORS: Final = (
         detect=tasks.leakage,
         applies=_has_prompts,
         advice="take leaked tasks out of one of the splits and evaluate again",
-    ),
-    Detector(
-        kind="calibration",
-        detect=grading.calibration,
-        applies=_is_language,
-        advice="reward calibrated confidence with a proper score, such as Brier's, and give abstaining"
-        " its own reward",
     ),
     Detector(
         kind="diverging_components",

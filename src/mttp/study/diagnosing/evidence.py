@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,8 +79,6 @@ class Behavior(NamedTuple):
     """Number of characters of its text, if it has no tokens."""
     answer: int | None = None
     """Equal for equal answers; None without tokens or text."""
-    policy_version: str | None = None
-    confidence: float | None = None
     has_failed: bool = False
     """Whether the reward of a step failed."""
     entropy: float | None = None
@@ -94,7 +91,6 @@ class Facts(NamedTuple):
     trace_id: str
     terminated: bool | None
     advantage: float | None
-    policy_update_index: int | None
 
 
 def _selected(row: type[Any], source: str, **expressions: str) -> str:
@@ -263,40 +259,6 @@ class RunEvidence:
     def examples(self, positions: Iterable[int]) -> tuple[str, ...]:
         """Trace ids of the last episodes among `positions`."""
         return tuple(self.episodes[at].trace_id for at in [*positions][-EXAMPLES:])
-
-    @cached_property
-    def consumers(self) -> dict[str, list[int]]:
-        """The indices of the updates that learned from each episode, by trace id."""
-        members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-        for episode in self.episodes:
-            if episode.group is not None:
-                members[episode.run, episode.group].add(episode.trace_id)
-        for group in self.groups:
-            members[group["run_id"], group["id"]].update(group["episodes"])
-        consumers: defaultdict[str, dict[int, None]] = defaultdict(dict)
-        for update in self.all_updates:
-            discarded = json.loads(update["discarded_episodes"] or "{}")
-            consumed = {*update["episodes"]}
-            consumed = consumed.union(*(members.get((update["run_id"], id_), ()) for id_ in update["groups"]))
-            for trace_id in consumed.difference(*discarded.values()) if update["index"] is not None else ():
-                consumers[trace_id][update["index"]] = None
-        return {trace_id: [*indices] for trace_id, indices in consumers.items()}
-
-    @cached_property
-    def sampled_by(self) -> dict[int, list[int]]:
-        """By update: for each episode it learned from, the update that made the policy that sampled it."""
-        made = {
-            update["policy_version_after"]: update["index"]
-            for update in self.updates
-            if update["policy_version_after"] is not None and update["index"] is not None
-        }
-        sampled: dict[int, list[int]] = {}
-        for episode, facts, behavior in zip(self.episodes, self.facts, self.behaviors, strict=True):
-            version = behavior.policy_version or episode.policy_version or ""
-            index = made.get(version) if facts.policy_update_index is None else facts.policy_update_index
-            for consumer in self.consumers.get(episode.trace_id, ()) if index is not None else ():
-                sampled.setdefault(consumer, []).append(index)  # type: ignore[arg-type]  # not None
-        return sampled
 
     @cached_property
     def length_unit(self) -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from mttp.model.figures import EpisodeFigures
 from mttp.study.diagnosing.agreement import Intraclass, intraclass
 from mttp.study.diagnosing.certainty import CERTAIN, LIKELY, severity_of
-from mttp.study.diagnosing.evidence import Behavior, RunEvidence, Scoring
+from mttp.study.diagnosing.evidence import RunEvidence, Scoring
 from mttp.study.diagnosing.trends import share_of, trend_of
 from mttp.study.diagnosis import Cleared, DiagnosisFinding, NotJudged
 
@@ -32,9 +31,6 @@ NOISE = (0.5, 0.25)
 poor and moderate, Koo and Li 2016)."""
 DRIFT = 0.5
 """The least change of the rewards of equal completions, in standard deviations of all rewards."""
-ECE = (0.2, 0.1)
-"""Expected calibration errors that are high and medium."""
-BINS = 10
 
 
 def missing_rewards(run: RunEvidence) -> Result:
@@ -240,68 +236,3 @@ def _first_of_each_version(run: RunEvidence) -> list[int]:
         if name is not None:
             first.setdefault(name, int(at))
     return list(first.values())
-
-
-# Calibration.
-
-
-def calibration(run: RunEvidence) -> Result:
-    """Judge whether recorded confidences match how often the policy is right, and how much it abstains."""
-    pairs = [
-        (int(at), confidence, success)
-        for at in run.trained
-        if (confidence := _confidence(run.episodes[at], run.behaviors[at])) is not None
-        and (success := _succeeded(run.episodes[at])) is not None
-    ]
-    if len(pairs) < FEWEST_EPISODES:
-        return NotJudged(
-            reason=f"{len(pairs):,} episodes have a confidence (the metric `confidence`, from 0 to 1) and an "
-            f"outcome, not {FEWEST_EPISODES}"
-        )
-    stated, right = np.array([one[1] for one in pairs]), np.array([one[2] for one in pairs])
-    gap = stated - right
-    mean, error = float(gap.mean()), float(gap.std(ddof=1)) / math.sqrt(len(gap))
-    interval = (mean - 1.96 * error, mean + 1.96 * error)
-    ece = _calibration_error(stated, right)
-    abstained = sum(run.episodes[at].reward_status == "abstained" for at in run.trained)
-    evidence = (
-        f"expected calibration error {ece:.3f} in {BINS} bins; confidence less accuracy {mean:+.3f} "
-        f"[{interval[0]:+.3f}, {interval[1]:+.3f}] (normal, 95 %, n={len(pairs):,}); "
-        f"area under the risk-coverage curve {_risk_coverage(stated, right):.3f}; coverage "
-        f"{1 - abstained / max(1, len(run.trained)):.1%}, {abstained:,} abstained"
-    )
-    high, medium = ECE
-    if ece < medium or interval[0] <= 0 <= interval[1]:
-        return Cleared(evidence=evidence)
-    return DiagnosisFinding(
-        severity="high" if ece >= high else "medium",
-        evidence=evidence,
-        confidence=LIKELY,
-        value=mean,
-        interval=interval,
-        n=len(pairs),
-        method=f"expected calibration error in {BINS} bins of equal width; mean of confidence less accuracy",
-        episodes=run.examples([pairs[place][0] for place in np.argsort(gap)]),
-    )
-
-
-def _confidence(episode: EpisodeFigures, behavior: Behavior) -> float | None:
-    stated = episode.metrics.get("confidence", behavior.confidence)
-    return float(stated) if stated is not None and 0 <= stated <= 1 else None
-
-
-def _succeeded(episode: EpisodeFigures) -> float | None:
-    return None if episode.success is None else float(episode.success)
-
-
-def _calibration_error(stated: Floats, right: Floats) -> float:
-    """ECE (Guo et al. 2017): the mean gap between confidence and accuracy over bins, weighted by size."""
-    bins = np.minimum((stated * BINS).astype(int), BINS - 1)
-    gaps = [abs(float((stated - right)[bins == one].sum())) for one in np.unique(bins)]
-    return math.fsum(gaps) / len(stated)
-
-
-def _risk_coverage(stated: Floats, right: Floats) -> float:
-    """AURC (Geifman and El-Yaniv 2017): the mean error rate over all coverages, the most confident first."""
-    errors = 1 - right[np.argsort(-stated, kind="stable")]
-    return float((np.cumsum(errors) / np.arange(1, len(errors) + 1)).mean())

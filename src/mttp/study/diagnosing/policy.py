@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from mttp.model.statistics.inference import scipy_stats
-from mttp.study.diagnosing.certainty import CERTAIN, HINT, LIKELY
+from mttp.study.diagnosing.certainty import CERTAIN, LIKELY
 from mttp.study.diagnosing.control import entropy_bound
 from mttp.study.diagnosing.evidence import EXAMPLES, RunEvidence
 from mttp.study.diagnosing.trends import FEWEST, SMALL, TimeTrend, share_of, trend_of
@@ -54,9 +54,6 @@ MOST_COMPLETIONS = 1_000
 """Completions whose n-grams are counted: a share of as many is known to 3 %."""
 FEWEST_GROUPS = 6
 """Groups with a failure in each third of the run."""
-LAGS = (16.0, 4.0)
-"""Updates between sampling and learning that are high and medium; asynchronous trainers with corrections
-report little loss up to 4 to 8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,43 +388,3 @@ def _repeated(words: Sequence[Any]) -> float:
     """The share of n-grams that occurred before."""
     found = _ngrams(words, NGRAM)
     return 1 - len(set(found)) / len(found)
-
-
-def staleness(run: RunEvidence) -> Result:
-    """Judge how many updates lie between sampling and learning."""
-    lags = np.array([lag for update in run.updates if (lag := _lag(run, update)) is not None])
-    if len(lags) < FEWEST:
-        return NotJudged(
-            reason=f"{len(lags):,} updates say how old their episodes are (by lag, or policy_update_index "
-            f"of the episodes), not {FEWEST}"
-        )
-    recent = lags[len(lags) - max(FEWEST, len(lags) // 3) :]
-    median = float(np.median(recent))
-    low, high = (float(one) for one in np.quantile(recent, (0.25, 0.75)))
-    evidence = (
-        f"episodes are {median:.3g} updates old, quartiles {low:.3g} and {high:.3g} "
-        f"(n={len(recent):,} updates)"
-    )
-    severe, medium = LAGS
-    if median < medium:
-        return Cleared(evidence=evidence)
-    stale = [at for at in run.recent() if run.episodes[at].trace_id in run.consumers]
-    return DiagnosisFinding(
-        severity="high" if median >= severe else "medium",
-        evidence=evidence,
-        confidence=HINT.replace("no independent measure confirms it", "trainers tolerate different lags"),
-        value=median,
-        n=len(recent),
-        method="median of the mean lag of the last third of the updates",
-        episodes=run.examples(stale),
-    )
-
-
-def _lag(run: RunEvidence, update: Mapping[str, Any]) -> float | None:
-    lag, index = update["lag_mean"], update["index"]
-    if lag is not None and math.isfinite(lag):
-        return float(lag)
-    if index is None:
-        return None
-    made = [at for at in run.sampled_by.get(index, ()) if at < index]
-    return float(np.mean([index - at - 1 for at in made])) if made else None
