@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import Self
 
@@ -16,7 +16,6 @@ from mttp.codec.secrets import without_secrets
 from mttp.errors import ConfigureError, DecodeError, TransportError
 from mttp.mist import span_messages
 from mttp.mist.messages import Message, MessageLine
-from mttp.mist.receiving.origins import MessageSource
 from mttp.model.log import log
 from mttp.model.spans import SpanRecord
 from mttp.transports.options import open_at
@@ -28,6 +27,25 @@ ORIGINS: Mapping[str, str] = {
     "chan": "channel",
 }
 """Module of this package by scheme; its `open(address, options)` returns a `MessageSource`."""
+
+
+class MessageSource(Protocol):
+    """A source of messages."""
+
+    address: str
+    """Its address, to which senders can send."""
+    refused: Counter[str]
+    """Number of requests rejected before a message was read, by answer: http_404, http_413, http_503, …"""
+
+    @property
+    def pending(self) -> int:
+        """Number of received messages that were not read yet."""
+
+    def lines(self) -> Iterator[MessageLine]:
+        """Iterate over messages and errors in order, until the source ends."""
+
+    def close(self) -> None:
+        """Stop receiving, from any thread; received messages can still be read."""
 
 
 @dataclass(slots=True)
