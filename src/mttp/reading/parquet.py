@@ -40,6 +40,9 @@ __all__ = [
 _GROUP_ROWS = 20_000
 _GROUP_BYTES = 1 << 26
 _BATCH_ROWS = 2_000
+_BATCH_BYTES = 4 << 20
+"""Uncompressed bytes of a larger batch, for tables: the fewer batches, the less each row costs."""
+_MOST_BATCH_ROWS = 16_000
 _START = b"PAR1mttp sha256 "
 """The first bytes of a file; the SHA-256 digest of the bytes after it, in hex, and a newline follow."""
 _DIGEST_SIZE = 64
@@ -207,9 +210,14 @@ def _batches(
             raise FileError("not_traces", path, reason)
         row_bytes = path.stat().st_size / max(file.metadata.num_rows, 1)
         for group in range(file.metadata.num_row_groups) if groups is None else groups:
-            empty = _columns_without_values(file, group) if is_whole else ()
+            rows, empty = _BATCH_ROWS, set[str]()
+            if is_whole:
+                size = file.metadata.row_group(group).total_byte_size
+                rows_of_size = _BATCH_BYTES * file.metadata.row_group(group).num_rows // max(size, 1)
+                rows = min(max(_BATCH_ROWS, rows_of_size), _MOST_BATCH_ROWS)
+                empty = _columns_without_values(file, group)
             present = [name for name in names if name in SPAN or name not in empty]
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=present):
+            for batch in file.iter_batches(rows, row_groups=[group], columns=present):
                 if progress is not None:
                     progress(round(row_bytes * len(batch)))
                 if trace_ids is not None:
