@@ -28,6 +28,7 @@ _STRADDLING = {
     "unfinished_episode",
     "incomplete_group",
     "unknown_target",
+    "missing_episodes",
     "broken_trace",
 }
 """Problems of a part whose episodes go on in another part."""
@@ -142,7 +143,7 @@ def checked(found: dict[str, Any], reports: list[dict[str, Any]]) -> list[Check]
         _equal("episodes incomplete in the files", files["incomplete_episodes"], 0),
         _equal("torn lines", files.get("torn_ends", 0), 0),
         _equal(
-            "problems of the parts, but for episodes in two",
+            "problems of the parts, but for what is in several",
             {kind: count for kind, count in files["problems"].items() if kind not in _STRADDLING},
             {},
         ),
