@@ -35,12 +35,12 @@ def agreement(
     """
     if len(scored) < 2:
         return None
-    ours, theirs = np.array(scored, float).T
+    rewards, scores = np.array(scored, float).T
     weight = np.ones(len(scored)) if weights is None else np.array(weights, float)
     pairs, agreed, alike, both, by_reward, by_person = 0, 0, 0.0, 0.0, 0.0, 0.0
     for place in range(len(scored) - 1):
-        reward = np.sign(ours[place] - ours[place + 1 :])
-        person = np.sign(theirs[place] - theirs[place + 1 :])
+        reward = np.sign(rewards[place] - rewards[place + 1 :])
+        person = np.sign(scores[place] - scores[place + 1 :])
         product = weight[place] * weight[place + 1 :]
         pairs += int(np.count_nonzero(person))
         is_alike = (person != 0) & (reward == person)

@@ -65,31 +65,31 @@ def resolve(use: str, policy: Policy, fail: Fail) -> Callable[..., Any]:
     function itself may belong to another module if a decorator of mttp marks it.
     """
     module_name, _, name = use.partition(":")
-    found: Any = _module(module_name, policy, fail)
+    target: Any = _module(module_name, policy, fail)
     way = module_name
     for part in name.split("."):
-        if not policy.owns(found):
-            raise fail(_foreign(use, way, found))
+        if not policy.owns(target):
+            raise fail(_foreign(use, way, target))
         try:
-            found = getattr(found, part)
+            target = getattr(target, part)
         except AttributeError:
-            names = [known for known in dir(found) if not known.startswith("_")]
+            names = [known for known in dir(target) if not known.startswith("_")]
             raise fail(f"{way} has no {part}{nearest(part, names)}") from None
         except (Exception, SystemExit) as error:
             raise fail(f"reading the attribute {part} of {way} raised {_described(error)}") from error
         way = f"{way}{':' if way == module_name else '.'}{part}"
-    if inspect.isclass(found) or not callable(found):
-        raise fail(f"{use} is {_kind(found)}; name a function or another callable object")
-    if mark_of(found) is None and not policy.owns(found):
-        raise fail(_foreign(use, way, found))
-    return found  # type: ignore[no-any-return] # it is callable
+    if inspect.isclass(target) or not callable(target):
+        raise fail(f"{use} is {_kind(target)}; name a function or another callable object")
+    if mark_of(target) is None and not policy.owns(target):
+        raise fail(_foreign(use, way, target))
+    return target  # type: ignore[no-any-return] # it is callable
 
 
 def original(function: Any) -> Any:
     """Return the function below all decorators, partials and bound methods."""
-    seen: set[int] = set()
-    while id(function) not in seen:
-        seen.add(id(function))
+    visited: set[int] = set()
+    while id(function) not in visited:
+        visited.add(id(function))
         if isinstance(function, (functools.partial, functools.partialmethod)):
             function = function.func
         elif inspect.ismethod(function):
@@ -138,10 +138,10 @@ def _elsewhere(folder: Path, package: str | None) -> str:
     )
 
 
-def _foreign(use: str, way: str, found: object) -> str:
+def _foreign(use: str, way: str, target: object) -> str:
     """Return the message for an object of a module that is not trusted."""
     problem = f"{use} is not trusted" if way == use else f"{use} is not trusted because {way} is not"
-    owner = _owner(found)
+    owner = _owner(target)
     if owner in _NO_OWNER:
         return f"{problem}: the module that defines it is unknown. Call it in a function beside the spec"
     return (
@@ -158,11 +158,11 @@ _NO_OWNER: Final = ("", "builtins", "__main__")
 """The `__module__` of objects that no module name identifies."""
 
 
-def _owner(found: object) -> str:
+def _owner(target: object) -> str:
     """Return the name of the module that defines an object, or an empty string if it is unknown."""
-    if inspect.ismodule(found):
-        return found.__name__
-    function = original(found)
+    if inspect.ismodule(target):
+        return target.__name__
+    function = original(target)
     names = getattr(function, "__globals__", None)
     if inspect.isfunction(function) and isinstance(names, dict):
         return str(names.get("__name__", ""))
@@ -170,8 +170,8 @@ def _owner(found: object) -> str:
     return str(getattr(kind, "__module__", None) or "")
 
 
-def _kind(found: object) -> str:
-    return f"the class {found.__name__}" if inspect.isclass(found) else f"a {type(found).__name__}"
+def _kind(target: object) -> str:
+    return f"the class {target.__name__}" if inspect.isclass(target) else f"a {type(target).__name__}"
 
 
 def _described(error: BaseException) -> str:
@@ -222,12 +222,12 @@ def check_signature(
         return
     if not document.inputs:
         return
-    given = {*_names(entry, document), *entry.params}
+    available = {*_names(entry, document), *entry.params}
     for part in named:
-        if part.name not in given and part.default is part.empty:
+        if part.name not in available and part.default is part.empty:
             raise fail(
                 f"{_signature(function)} needs {part.name!r}, which is neither an input of the spec "
-                f"nor one of the component's params{nearest(part.name, given)}"
+                f"nor one of the component's params{nearest(part.name, available)}"
             )
 
 

@@ -136,12 +136,9 @@ class Caller:
         if self._workers is not None:
             return self._in_worker(samples)
         started = seconds()
-        return self._marked(self._here_many(samples), started)
-
-    def _here_many(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         with CallLog() as log:
             answers = self._answers(samples)
-        return _logged(answers, log)
+        return self._marked(_logged(answers, log), started)
 
     def _answers(self, samples: Sequence[Sample]) -> list[ComponentResult]:
         arguments: _Arguments = (), {}
@@ -209,14 +206,14 @@ class Caller:
                 columns[f"{name}s"] = columns.pop(name) if name not in self._names else columns[name]
         return self._chosen({**columns, **self._params})
 
-    def _chosen(self, given: Mapping[str, Any]) -> _Arguments:
-        if not given.keys() >= self._required:
-            lacking = sorted(self._required - given.keys())
+    def _chosen(self, inputs: Mapping[str, Any]) -> _Arguments:
+        if not inputs.keys() >= self._required:
+            lacking = sorted(self._required - inputs.keys())
             raise _CallError(f"the sample lacks {' and '.join(lacking)}", MISSING_INPUT)
-        leading = tuple([given[name] for name in self._leading if name in given])
+        leading = tuple([inputs[name] for name in self._leading if name in inputs])
         if self._takes_rest:
-            return leading, {name: value for name, value in given.items() if name not in self._leading}
-        return leading, {name: given[name] for name in self._names if name in given}
+            return leading, {name: value for name, value in inputs.items() if name not in self._leading}
+        return leading, {name: inputs[name] for name in self._names if name in inputs}
 
     # Results.
 
@@ -249,8 +246,8 @@ def _failed_batch(error: BaseException, columns: Iterable[object], size: int) ->
 def _reader(entry: ComponentEntry) -> Callable[[object], ComponentResult]:
     """Return the function that converts a component's return values to results."""
     values, criteria = entry.values, entry.criteria
-    one = (lambda label: read_label(label, values)) if values else read
-    return (lambda returned: read_criteria(returned, criteria, one)) if criteria else one
+    reader = (lambda label: read_label(label, values)) if values else read
+    return (lambda returned: read_criteria(returned, criteria, reader)) if criteria else reader
 
 
 def _nothing() -> None:
@@ -265,13 +262,13 @@ def _signature(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a C function without a signature
         return (), (), frozenset(), True
-    leading = tuple(one.name for one in parameters if one.kind is one.POSITIONAL_ONLY)
-    names = tuple(one.name for one in parameters if one.kind in _NAMED)
+    leading = tuple(part.name for part in parameters if part.kind is part.POSITIONAL_ONLY)
+    names = tuple(part.name for part in parameters if part.kind in _NAMED)
     open_ended = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     required = frozenset(
-        one.name for one in parameters if one.default is one.empty and one.kind not in open_ended
+        part.name for part in parameters if part.default is part.empty and part.kind not in open_ended
     )
-    return leading, names, required, any(one.kind is one.VAR_KEYWORD for one in parameters)
+    return leading, names, required, any(part.kind is part.VAR_KEYWORD for part in parameters)
 
 
 def _listed(returned: Any, expected: int, read: Callable[[object], ComponentResult]) -> list[ComponentResult]:
@@ -286,6 +283,8 @@ def _listed(returned: Any, expected: int, read: Callable[[object], ComponentResu
         raise _CallError(f"returned {shown(returned)}, expected a list of {expected}", INVALID_VALUE)
     if len(returned) != expected:
         raise _CallError(f"returned {len(returned)} values for {expected} samples", INVALID_VALUE)
-    answers = map(read, returned)
-    found = [one if one.evidence is not None else one._replace(evidence=facts or None) for one in answers]
-    return [*found[:1], *map(without_cost, found[1:])] if facts else found
+    results = [
+        answer if answer.evidence is not None else answer._replace(evidence=facts or None)
+        for answer in map(read, returned)
+    ]
+    return [*results[:1], *map(without_cost, results[1:])] if facts else results

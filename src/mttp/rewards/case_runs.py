@@ -45,11 +45,11 @@ class CaseResult:
     @property
     def unstable(self) -> Mapping[str, tuple[float | None, ...]]:
         """The values of the components whose values differ between repeats, by name."""
-        found = {
+        by_name = {
             name: tuple(result.components[name].value for result in self.results)
             for name in self.results[0].components
         }
-        return {name: values for name, values in found.items() if len(set(values)) > 1}
+        return {name: values for name, values in by_name.items() if len(set(values)) > 1}
 
     @property
     def seconds(self) -> float:
@@ -111,7 +111,7 @@ def instability(scored: Sequence[Sequence[RewardResult]]) -> Instability:
 
 def _compared(result: RewardResult) -> tuple[object, ...]:
     """Return the parts of a result that must be equal in all repeats."""
-    grades = [(name, one.value, one.status, one.verdict) for name, one in result.components.items()]
+    grades = [(name, grade.value, grade.status, grade.verdict) for name, grade in result.components.items()]
     return result.value, result.status, result.verdict, tuple(grades)
 
 
@@ -133,8 +133,8 @@ class CaseReport:
     @property
     def failed(self) -> list[str]:
         """The messages of all failed cases and orders, each with its case."""
-        cases = [f"{one.case.name}: {miss}" for one in self.outcomes for miss in one.misses]
-        return [*cases, *(one.miss for one in self.orders if one.miss)]
+        cases = [f"{outcome.case.name}: {miss}" for outcome in self.outcomes for miss in outcome.misses]
+        return [*cases, *(order.miss for order in self.orders if order.miss)]
 
 
 def run_cases(
@@ -159,22 +159,22 @@ def run_cases(
     by_name = {outcome.case.name: outcome.values for outcome in outcomes}
     people = {case.name: case.human for case in samples if case.human is not None} | dict(human or {})
     pairs = [
-        (one.value, people[one.case.name])
-        for one in outcomes
-        if one.case.name in people and all(result.status == "ok" for result in one.results)
+        (outcome.value, people[outcome.case.name])
+        for outcome in outcomes
+        if outcome.case.name in people and all(result.status == "ok" for result in outcome.results)
     ]
     return CaseReport(
         outcomes=tuple(outcomes),
-        orders=tuple(case_order(one, by_name) for one in cases if isinstance(one, Better)),
-        coverage=tuple(_coverage(one.name, outcomes) for one in plan.components if outcomes),
-        instability=instability([one.results for one in outcomes]) if repeats > 1 else None,
+        orders=tuple(case_order(case, by_name) for case in cases if isinstance(case, Better)),
+        coverage=tuple(_coverage(component.name, outcomes) for component in plan.components if outcomes),
+        instability=instability([outcome.results for outcome in outcomes]) if repeats > 1 else None,
         agreement=agreement([(value, person) for value, person in pairs if value is not None]),
     )
 
 
 def _round(plan: ScoringPlan, cases: Sequence[SpecCase]) -> Sequence[RewardResult]:
     """Score every case once."""
-    if any(one.entry.relative for one in plan.components):
+    if any(component.entry.relative for component in plan.components):
         return scoring.rank(plan, [case.input for case in cases]).results if cases else ()
     return [_scored(plan, case) for case in cases]
 
@@ -189,10 +189,10 @@ def _scored(plan: ScoringPlan, case: SpecCase) -> RewardResult:
         episode = EpisodeScorer(plan)
         for sample in case.steps:
             episode.step(sample)
-        if any("terminal" in one.scopes for one in plan.components):
+        if any("terminal" in component.scopes for component in plan.components):
             episode.end(case.input)
         return episode.total
-    if all(one.entry.scope == "step" for one in plan.components):
+    if all(component.entry.scope == "step" for component in plan.components):
         return scoring.score_step(plan, case.input)
     return scoring.score(plan, case.input)
 
@@ -201,20 +201,20 @@ def misses(case: SpecCase, result: RewardResult) -> list[str]:
     """Return messages about differences between a result and the expected one, by default a valid one."""
     expect = case.expect or Expected()
     status = expect.status or "ok"
-    found = [] if result.status == status else [f"status is {result.status}, expected {status}"]
-    if found and result.error:
-        found = [f"{found[0]}: {result.error}"]
+    texts = [] if result.status == status else [f"status is {result.status}, expected {status}"]
+    if texts and result.error:
+        texts = [f"{texts[0]}: {result.error}"]
     if expect.value is not None and result.status == status:
-        found += _off("value", result.value, expect.value)
+        texts += _off("value", result.value, expect.value)
     if expect.verdict not in (None, result.verdict):
-        found.append(f"verdict is {result.verdict}, expected {expect.verdict}")
-    stated = expect.failed_checks
-    if stated is not None and set(stated) != set(result.failed_checks):
-        found.append(f"failed checks are {_listed(result.failed_checks)}, expected {_listed(stated)}")
+        texts.append(f"verdict is {result.verdict}, expected {expect.verdict}")
+    checks = expect.failed_checks
+    if checks is not None and set(checks) != set(result.failed_checks):
+        texts.append(f"failed checks are {_listed(result.failed_checks)}, expected {_listed(checks)}")
     for name, expected in expect.components.items():
         grade = result.components.get(name)
-        found += [f"the spec has no component {name}"] if grade is None else _off(name, grade.value, expected)
-    return found
+        texts += [f"the spec has no component {name}"] if grade is None else _off(name, grade.value, expected)
+    return texts
 
 
 def _listed(names: Sequence[str]) -> str:

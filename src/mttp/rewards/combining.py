@@ -130,8 +130,8 @@ def _errors(lacking: Sequence[Grade]) -> _Error:
 
 def _worst(lacking: Sequence[Grade]) -> str:
     """Return the status of a sample from its components without values."""
-    found = {grade.status for grade in lacking}
-    return next(status for status in ("error", "abstained", "missing") if status in found)
+    statuses = {grade.status for grade in lacking}
+    return next(status for status in ("error", "abstained", "missing") if status in statuses)
 
 
 def _verdict(grades: Sequence[Grade]) -> str | None:
@@ -255,7 +255,7 @@ def _gated(plan: ScoringPlan, grades: Sequence[Grade], lacking: Sequence[Grade])
 
 def _lexicographic(plan: ScoringPlan, grades: Sequence[Grade], _lacking: Sequence[Grade]) -> _Reward:
     """Return the sum by priority, up to and including the first level below its threshold."""
-    entries = {one.name: one.entry for one in plan.components}
+    entries = {component.name: component.entry for component in plan.components}
     contributions = {grade.name: _contribution(grade) for grade in grades if grade.kind == "penalty"}
     levels: dict[float, list[Grade]] = {}
     for grade in grades:
@@ -269,9 +269,9 @@ def _lexicographic(plan: ScoringPlan, grades: Sequence[Grade], _lacking: Sequenc
     return math.fsum(contributions.values()), contributions
 
 
-def _is_reached(grade: Grade, stated: float | None) -> bool:
+def _is_reached(grade: Grade, stated_threshold: float | None) -> bool:
     """Return whether a component has reached its threshold, so that the next level counts."""
-    least = threshold("verifier", stated, grade.range)
+    least = threshold("verifier", stated_threshold, grade.range)
     return grade.value is not None and least is not None and grade.value >= least
 
 

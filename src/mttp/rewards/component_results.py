@@ -67,12 +67,12 @@ class ComponentResult(NamedTuple):
 
 def with_costs(evidence: Any, answers: Iterable[ComponentResult]) -> Any:
     """Return `evidence` with `cost` set to the total cost of all results."""
-    stated = [
-        one.evidence["cost"]
-        for one in answers
-        if isinstance(one.evidence, Mapping) and "cost" in one.evidence
+    costs = [
+        answer.evidence["cost"]
+        for answer in answers
+        if isinstance(answer.evidence, Mapping) and "cost" in answer.evidence
     ]
-    known = [cost for cost in map(_number, stated) if cost is not None]
+    known = [cost for cost in map(_number, costs) if cost is not None]
     return (
         {**(evidence or {}), "cost": math.fsum(known)}
         if known and isinstance(evidence, Mapping)
@@ -135,7 +135,7 @@ def read_label(returned: object, values: Mapping[str, float]) -> ComponentResult
     if isinstance(returned, Score):
         facts = {"explanation": returned.explanation, "evidence": returned.evidence}
         return read_label(returned.value, values)._replace(**facts)
-    if isinstance(returned, Mapping) and (name := next((one for one in _VALUES if one in returned), None)):
+    if isinstance(returned, Mapping) and (name := next((key for key in _VALUES if key in returned), None)):
         rest = {key: fact for key, fact in returned.items() if key not in (name, *_FACTS)} or None
         reasons = {"explanation": returned.get("explanation"), "evidence": returned.get("evidence", rest)}
         return read_label(returned[name], values)._replace(**reasons)
@@ -144,12 +144,12 @@ def read_label(returned: object, values: Mapping[str, float]) -> ComponentResult
         return read_label(
             {"value": value, **(facts if isinstance(facts, Mapping) else {"explanation": facts})}, values
         )
-    found = read(returned)
-    if found.status == "ok":
+    result = read(returned)
+    if result.status == "ok":
         return failed(
             f"returned {shown(returned)}, expected one of the labels {', '.join(values)}", INVALID_VALUE
         )
-    return found
+    return result
 
 
 def read_criteria(
@@ -201,12 +201,12 @@ def _answer(
         return ComponentResult(None, "missing", "returned a masked value", **reasons)
     if is_exception(value):
         return failed(value)._replace(**reasons)
-    found = _number(value)
-    if found is None:
+    number = _number(value)
+    if number is None:
         return failed(f"returned {shown(value)}, which is not a number", INVALID_VALUE)._replace(**reasons)
-    if not math.isfinite(found):
-        return failed(f"returned {found!r}", INVALID_VALUE)._replace(**reasons)
-    return ComponentResult(found, **reasons)
+    if not math.isfinite(number):
+        return failed(f"returned {number!r}", INVALID_VALUE)._replace(**reasons)
+    return ComponentResult(number, **reasons)
 
 
 def _number(value: Any) -> float | None:

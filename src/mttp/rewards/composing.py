@@ -32,8 +32,8 @@ def parts_of(
 ) -> ComposedParts:
     """Split the arguments of a spec into document keys and objects; `spec` is the type of included specs."""
     parts = ComposedParts({})
-    parts.fields["components"] = [_component(one, parts) for one in components]
-    parts.fields["include"] = [_include(one, parts, spec) for one in include]
+    parts.fields["components"] = [_component(component, parts) for component in components]
+    parts.fields["include"] = [_include(part, parts, spec) for part in include]
     if callable(combine):
         parts.functions[COMBINE] = combine
         parts.fields["combine"] = {"use": target_of(combine)}
@@ -48,29 +48,29 @@ def described(document: SpecDocument) -> dict[str, Any]:
 
 def target_of(function: Callable[..., Any]) -> str | None:
     """Return the `module:function` that imports a function, or None."""
-    found = original(function)
-    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", "")
-    if not module or module == "__main__" or not name or "<" in name or found is not function:
+    undecorated = original(function)
+    module, name = getattr(undecorated, "__module__", None), getattr(undecorated, "__qualname__", "")
+    if not module or module == "__main__" or not name or "<" in name or undecorated is not function:
         return None
     return f"{module}:{name}"
 
 
-def _component(given: object, parts: ComposedParts) -> dict[str, Any]:
-    if isinstance(given, ComponentEntry):
-        fields = given.model_dump(exclude_unset=True)
-    elif isinstance(given, Mapping):
-        fields = dict(given)
-    elif callable(given):
-        fields = {"use": given}
+def _component(entry: object, parts: ComposedParts) -> dict[str, Any]:
+    if isinstance(entry, ComponentEntry):
+        fields = entry.model_dump(exclude_unset=True)
+    elif isinstance(entry, Mapping):
+        fields = dict(entry)
+    elif callable(entry):
+        fields = {"use": entry}
     else:
         raise SpecError(
-            f"components has {given!r:.60}; expected a decorated function, or a dict with a component's keys"
+            f"components has {entry!r:.60}; expected a decorated function, or a dict with a component's keys"
         )
     function = fields.get("use")
     if callable(function):
-        found = original(function)
+        undecorated = original(function)
         fields = {
-            "name": getattr(found, "__name__", type(found).__name__),
+            "name": getattr(undecorated, "__name__", type(undecorated).__name__),
             **_declared(function),
             **fields,
             "use": target_of(function),
@@ -87,11 +87,11 @@ def _declared(function: Callable[..., Any]) -> dict[str, Any]:
     return {} if mark is None else {"kind": mark.kind, **mark.options}
 
 
-def _include(given: Mapping[str, Any], parts: ComposedParts, spec: type) -> dict[str, Any]:
-    fields = dict(given)
-    found = fields.get("spec")
-    if isinstance(found, spec):
-        fields.setdefault("as", found.name)  # type: ignore[attr-defined] # a RewardSpec
-        parts.included[str(fields["as"])] = found
-        fields["spec"] = str(found.path or found.name)  # type: ignore[attr-defined] # a RewardSpec
+def _include(entry: Mapping[str, Any], parts: ComposedParts, spec: type) -> dict[str, Any]:
+    fields = dict(entry)
+    included = fields.get("spec")
+    if isinstance(included, spec):
+        fields.setdefault("as", included.name)  # type: ignore[attr-defined] # a RewardSpec
+        parts.included[str(fields["as"])] = included
+        fields["spec"] = str(included.path or included.name)  # type: ignore[attr-defined] # a RewardSpec
     return fields

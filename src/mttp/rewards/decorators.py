@@ -27,8 +27,8 @@ class ComponentMark:
 
 def mark_of(function: object) -> ComponentMark | None:
     """Return the mark that a decorator attached to `function`, or None."""
-    found = getattr(function, MARK, None)
-    return found if isinstance(found, ComponentMark) else None
+    mark = getattr(function, MARK, None)
+    return mark if isinstance(mark, ComponentMark) else None
 
 
 def _mark(kind: Kind, function: Any, options: Mapping[str, Any]) -> Any:

@@ -48,13 +48,13 @@ class Difference:
 
 def differences(before: RewardSpec, after: RewardSpec) -> list[Difference]:
     """Return all changes between two specs, those with the highest bump first."""
-    found = [*_scoring(before, after), *_code(before, after), *_words(before, after)]
-    return sorted(found, key=lambda one: (BUMPS.index(one.bump), one.what))
+    changes = [*_scoring(before, after), *_code(before, after), *_words(before, after)]
+    return sorted(changes, key=lambda change: (BUMPS.index(change.bump), change.what))
 
 
 def deserved(found: list[Difference]) -> Bump:
     """Return the highest bump that the changes require."""
-    return min((one.bump for one in found), key=BUMPS.index, default="none")
+    return min((change.bump for change in found), key=BUMPS.index, default="none")
 
 
 def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
@@ -62,8 +62,8 @@ def stated(before: RewardSpec, after: RewardSpec) -> Bump | None:
     old, new = version(before.version), version(after.version)
     if new < old:
         return None
-    for bump, one, other in zip(BUMPS, old.numbers, new.numbers, strict=False):
-        if one != other:
+    for bump, old_number, new_number in zip(BUMPS, old.numbers, new.numbers, strict=False):
+        if old_number != new_number:
             return bump
     return "patch" if old != new else "none"
 
@@ -86,31 +86,31 @@ def _scoring(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     yield from _parts("components", "name", old["components"], new["components"])
     yield from _parts("include", "as", old["include"], new["include"])
     for name in sorted(before.included.keys() & after.included.keys()):
-        for one in differences(before.included[name], after.included[name]):
-            yield Difference(f"include.{name}.{one.what}", one.bump, one.before, one.after)
+        for change in differences(before.included[name], after.included[name]):
+            yield Difference(f"include.{name}.{change.what}", change.bump, change.before, change.after)
 
 
 def _inputs(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
     for name in sorted(old.keys() | new.keys()):
-        one, other = old.get(name), new.get(name)
-        if one == other:
+        before, after = old.get(name), new.get(name)
+        if before == after:
             continue
-        is_easier = other is None or (one is None and other.endswith("?")) or other == f"{one}?"
-        yield Difference(f"inputs.{name}", "minor" if is_easier else "major", one, other)
+        is_easier = after is None or (before is None and after.endswith("?")) or after == f"{before}?"
+        yield Difference(f"inputs.{name}", "minor" if is_easier else "major", before, after)
 
 
 def _parts(key: str, named: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
-    before, after = ({one[named]: one for one in part} for part in (old, new))
+    before, after = ({entry[named]: entry for entry in part} for part in (old, new))
     for name in sorted(before.keys() | after.keys()):
         if name not in before or name not in after:
             kinds = [part.get(name, {}).get("kind") for part in (before, after)]
             yield Difference(f"{key}.{name}", "major", *kinds)
             continue
         for field in sorted({*before[name], *after[name]} - {"sha256"}):
-            one, other = before[name].get(field), after[name].get(field)
-            if one != other:
+            old_value, new_value = before[name].get(field), after[name].get(field)
+            if old_value != new_value:
                 bump: Bump = "major" if field in _MEANING else "minor"
-                yield Difference(f"{key}.{name}.{field}", bump, one, other)
+                yield Difference(f"{key}.{name}.{field}", bump, old_value, new_value)
 
 
 def _code(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
@@ -138,6 +138,6 @@ def _words(before: RewardSpec, after: RewardSpec) -> Iterator[Difference]:
     for key in ("description", "horizon", "cases"):
         if old.get(key) != new.get(key):
             yield Difference(key, "patch")
-    texts = [[one.get("description") for one in fields.get("components", [])] for fields in (old, new)]
+    texts = [[part.get("description") for part in fields.get("components", [])] for fields in (old, new)]
     if len(texts[0]) == len(texts[1]) and texts[0] != texts[1]:
         yield Difference("components.description", "patch")

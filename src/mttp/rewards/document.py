@@ -67,7 +67,7 @@ _Range = Annotated[tuple[_Number, _Number], AfterValidator(_ordered)]
 _Criteria = Annotated[
     dict[_Name, Annotated[_Number, Field(gt=0)]],
     BeforeValidator(
-        lambda given: dict.fromkeys(given, 1.0) if isinstance(given, (list, tuple)) else given,
+        lambda criteria: dict.fromkeys(criteria, 1.0) if isinstance(criteria, (list, tuple)) else criteria,
         json_schema_input_type=dict[str, float] | list[str],
     ),
 ]
@@ -143,13 +143,13 @@ class ComponentEntry(_DocumentPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _range_of_values(cls, given: Any) -> Any:
+    def _range_of_values(cls, fields: Any) -> Any:
         """Set the range to that of the labels' values, unless it is stated."""
-        values = given.get("values") if isinstance(given, dict) else None
-        if not isinstance(values, dict) or not values or given.get("range") is not None:
-            return given
+        values = fields.get("values") if isinstance(fields, dict) else None
+        if not isinstance(values, dict) or not values or fields.get("range") is not None:
+            return fields
         numbers = [value for value in values.values() if isinstance(value, (int, float))]
-        return {**given, "range": (min(numbers), max(numbers))} if len(numbers) == len(values) else given
+        return {**fields, "range": (min(numbers), max(numbers))} if len(numbers) == len(values) else fields
 
 
 class SpecInclude(_DocumentPart):

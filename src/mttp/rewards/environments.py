@@ -40,7 +40,7 @@ class RewardedEnv(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             )
         self.spec_of_rewards = spec
         """The spec that scores steps and ends."""
-        scopes = {scope for one in spec.plan.components for scope in one.scopes}
+        scopes = {scope for component in spec.plan.components for scope in component.scopes}
         self._scores_steps, self._scores_ends = "step" in scopes, "terminal" in scopes
         self._episode = spec.for_episode()
         self._return, self._length = 0.0, 0

@@ -43,8 +43,8 @@ class EpisodeScorer:
 
     def last(self, sample: Mapping[str, Any] | None = None, /, **inputs: Any) -> RewardResult:
         """Score the last step and the end, and return their sum as one unrecorded result."""
-        given = {**(sample or {}), **inputs}
-        return summed([self._step(given, watched=False), self._finish(given, watched=False)])
+        values = {**(sample or {}), **inputs}
+        return summed([self._step(values, watched=False), self._finish(values, watched=False)])
 
     def _step(self, sample: Mapping[str, Any], *, watched: bool = True) -> RewardResult:
         result = scoring.score_step(self._plan, sample, settle=self._capped, watched=watched)
@@ -88,24 +88,24 @@ class EpisodeScorer:
 def summed(results: Sequence[RewardResult]) -> RewardResult:
     """Return several results of one episode as one, with the sum of values, also of each component."""
     last = results[-1]
-    verdicts = [one.verdict for one in results]
-    checks = tuple(sorted({check for one in results for check in one.failed_checks}))
-    errors = list(dict.fromkeys(one.error for one in results if one.error))
+    verdicts = [result.verdict for result in results]
+    checks = tuple(sorted({check for result in results for check in result.failed_checks}))
+    errors = list(dict.fromkeys(result.error for result in results if result.error))
     grades: dict[str, list[Grade]] = {}
-    for one in results:
-        for name, grade in one.components.items():
+    for result in results:
+        for name, grade in result.components.items():
             grades.setdefault(name, []).append(grade)
     return replace(
         last,
-        value=_sum(one.value for one in results),
-        status=_worst(one.status for one in results),
+        value=_sum(result.value for result in results),
+        status=_worst(result.status for result in results),
         verdict="fail" if "fail" in verdicts else last.verdict,
         failed_checks=checks,
-        components={name: _added(found) for name, found in grades.items()},
+        components={name: _added(step_grades) for name, step_grades in grades.items()},
         error="; ".join(errors)[:_LONGEST] or None,
-        error_type=next((one.error_type for one in results if one.error_type), None),
+        error_type=next((result.error_type for result in results if result.error_type), None),
         range=None,
-        clipped=any(one.clipped for one in results),
+        clipped=any(result.clipped for result in results),
         start_time=results[0].start_time,
         span_id="",
     )
@@ -121,7 +121,9 @@ def _added(grades: Sequence[Grade]) -> Grade:
     values = [grade.value for grade in grades]
     return replace(
         failed,
-        value=min((one for one in values if one is not None), default=None) if decided else _sum(values),
+        value=min((value for value in values if value is not None), default=None)
+        if decided
+        else _sum(values),
         status=_worst(grade.status for grade in grades),
         contribution=_sum(grade.contribution for grade in grades),
         verdict="fail" if "fail" in verdicts else None if None in verdicts else "pass",
@@ -136,11 +138,11 @@ def _added(grades: Sequence[Grade]) -> Grade:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """Return the sum, or None if a value is None."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return fsum(known) if len(known) == len(found) else None
+    amounts = list(values)
+    known = [value for value in amounts if value is not None]
+    return fsum(known) if len(known) == len(amounts) else None
 
 
 def _worst(statuses: Iterable[str]) -> str:
-    found = set(statuses)
-    return next((status for status in _STATUSES if status in found), "ok")
+    distinct = set(statuses)
+    return next((status for status in _STATUSES if status in distinct), "ok")

@@ -24,11 +24,11 @@ async def limited(awaitable: Awaitable[Any], timeout: float | None) -> Any:
         return await awaitable
     task = asyncio.ensure_future(awaitable)
     try:
-        done, _ = await asyncio.wait({task}, timeout=timeout)
+        finished, _ = await asyncio.wait({task}, timeout=timeout)
     except asyncio.CancelledError:
         task.cancel()
         raise
-    if done:
+    if finished:
         return task.result()
     task.cancel()
     raise TimeLimitError(f"timed out after {timeout:g} s")
@@ -40,30 +40,26 @@ def wait(awaitable: Awaitable[Any], timeout: float | None) -> Any:
 
     One loop serves the process, so that a judge's client keeps its connections between calls.
     """
-    done: Future[Any] = Future()
+    future: Future[Any] = Future()
     loop = _running()
     if threading.current_thread() is _thread:
-        getattr(awaitable, "close", _nothing)()
+        getattr(awaitable, "close", lambda: None)()
         raise RuntimeError(
             "can't score synchronously inside an asynchronous component; use `await spec.ascore(...)`"
         )
-    loop.call_soon_threadsafe(_start, awaitable, timeout, done, context=contextvars.copy_context())
-    return done.result()
+    loop.call_soon_threadsafe(_start, awaitable, timeout, future, context=contextvars.copy_context())
+    return future.result()
 
 
-def _nothing() -> None:
-    """Stand in for `close` of an awaitable without it."""
-
-
-def _start(awaitable: Awaitable[Any], timeout: float | None, done: Future[Any]) -> None:
+def _start(awaitable: Awaitable[Any], timeout: float | None, future: Future[Any]) -> None:
     def settle(task: asyncio.Future[Any]) -> None:
         _tasks.discard(task)
         if task.cancelled():
-            done.cancel()
+            future.cancel()
         elif (error := task.exception()) is not None:
-            done.set_exception(error)
+            future.set_exception(error)
         else:
-            done.set_result(task.result())
+            future.set_result(task.result())
 
     task = asyncio.ensure_future(limited(awaitable, timeout))
     _tasks.add(task)  # an event loop has only weak references to its tasks

@@ -44,18 +44,19 @@ class Folder:
     @classmethod
     def at(cls, path: Path) -> Folder:
         """Return the folder at `path`, a new one if an imported file has changed."""
-        _install()
-        found = path.resolve()
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
+        resolved = path.resolve()
         with _lock:
-            digest = hashlib.sha256(str(found).encode()).hexdigest()[:12]
+            digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:12]
             count = 0
             while (package := f"{_PREFIX}{digest}_{count}") in _folders:
                 if _folders[package]._is_current():
                     return _folders[package]
                 count += 1
-            _folders[package] = folder = cls(found, package)
+            _folders[package] = folder = cls(resolved, package)
             module = ModuleType(package)
-            module.__path__ = [str(found)]
+            module.__path__ = [str(resolved)]
             sys.modules[package] = module
             return folder
 
@@ -119,34 +120,29 @@ class _Finder(MetaPathFinder):
         folder = _folders.get(fullname.partition(".")[0])
         if folder is None or path is None:
             return None
-        found = PathFinder.find_spec(fullname, path, target)
-        if found is None or found.origin is None:
-            return found
-        if not is_within(Path(found.origin), folder.path):  # returning None would let Python's finder load it
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None:
+            return spec
+        if not is_within(Path(spec.origin), folder.path):  # returning None would let Python's finder load it
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
-        if not isinstance(found.loader, SourceFileLoader):
-            return found
-        found.loader = _Loader(fullname, found.origin, folder)
-        found.cached = None
-        return found
+        if not isinstance(spec.loader, SourceFileLoader):
+            return spec
+        spec.loader = _Loader(fullname, spec.origin, folder)
+        spec.cached = None
+        return spec
 
 
 _finder = _Finder()
-
-
-def _install() -> None:
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
 
 
 def find(folder: Path, module: str) -> Path | None:
     """Return the file of a module in a folder, or a namespace package's directory; None for outside links."""
     place = folder.joinpath(*module.split("."))
     candidates = [place / "__init__.py", place.with_name(f"{place.name}.py")]
-    found = next((file for file in candidates if file.is_file()), None)
-    if found is None and place.is_dir() and any(place.glob("*.py")):
-        found = place
-    return found if found is not None and is_within(found, folder) else None
+    location = next((file for file in candidates if file.is_file()), None)
+    if location is None and place.is_dir() and any(place.glob("*.py")):
+        location = place
+    return location if location is not None and is_within(location, folder) else None
 
 
 def is_within(path: Path, folder: Path) -> bool:

@@ -6,7 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import fsum
+from math import fsum, inf
 from typing import Any
 
 from mttp.model.episodes import Call, Grade
@@ -27,16 +27,16 @@ def grade(entry: ComponentEntry, answers: Sequence[ComponentResult], start: int,
         return _of_criteria(entry, answers, start, end)
     answer = answers[0] if len(answers) == 1 else _aggregated(entry, answers)
     clipped = False
-    bounds = entry.range
+    bounds, values = entry.range, _values(answers)
     if bounds is not None and answer.value is not None and not bounds[0] <= answer.value <= bounds[1]:
         answer, clipped = _beyond(answer, answer.value, bounds, clip=entry.clip)
     return _graded(
         entry,
         answer,
         clipped=clipped,
-        late=any(one.late for one in answers),
-        repeats=() if len(answers) == 1 else _values(answers),
-        spread=None if len(answers) == 1 else _spread(_values(answers)),
+        late=any(result.late for result in answers),
+        repeats=() if len(answers) == 1 else values,
+        spread=statistics.stdev(values) if len(values) > 1 else None,
         calls=_calls(answers),
         start_time=start,
         end_time=end,
@@ -71,11 +71,14 @@ def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], star
     parts = []
     for name, weight in entry.criteria.items():
         of_one = entry.model_copy(update={"name": name, "weight": weight, "criteria": {}})
-        given = [one.criteria[name] if one.criteria else one for one in answers]
+        picks = [answer.criteria[name] if answer.criteria else answer for answer in answers]
         parts.append(
             grade(
                 of_one,
-                [one._replace(late=whole.late, calls=()) for one, whole in zip(given, answers, strict=True)],
+                [
+                    part._replace(late=whole.late, calls=())
+                    for part, whole in zip(picks, answers, strict=True)
+                ],
                 start,
                 end,
             )
@@ -84,13 +87,13 @@ def _of_criteria(entry: ComponentEntry, answers: Sequence[ComponentResult], star
     shares = {part.name: entry.criteria[part.name] * (part.value or 0.0) / total for part in parts}
     lacking = [part for part in parts if part.status != "ok"]
     if lacking:
-        first = next((one for one in lacking if one.status == "error"), lacking[0])
+        first = next((part for part in lacking if part.status == "error"), lacking[0])
         message = None if first.error is None else f"{first.name}: {first.error}"
         answer = ComponentResult(None, first.status, message, error_type=first.error_type)
     else:
         answer = ComponentResult(fsum(shares.values()))
         parts = [replace(part, contribution=shares[part.name]) for part in parts]
-    evidence = next((one.evidence for one in answers if one.evidence is not None), None)
+    evidence = next((answer.evidence for answer in answers if answer.evidence is not None), None)
     return _graded(
         entry,
         answer._replace(evidence=with_costs(evidence, answers)),
@@ -116,7 +119,7 @@ def included(entry: ComponentEntry, result: RewardResult) -> Grade:
         verdict=_verdict(entry, result.value if result.status == "ok" else None),
         range=result.range,
         clipped=result.clipped,
-        late=any(one.late for one in result.components.values()),
+        late=any(part.late for part in result.components.values()),
         parts=tuple(result.components.values()),
         relative=True if entry.relative else None,
         start_time=result.start_time,
@@ -169,26 +172,22 @@ def _aggregated(entry: ComponentEntry, answers: Sequence[ComponentResult]) -> Co
     if not values:
         return answers[0]
     value = _AGGREGATES[entry.aggregate](values)
-    nearest = min((one for one in answers if one.value is not None), key=lambda one: abs(one.value - value))  # type: ignore[operator]  # those without a value are left out
+    nearest = min(answers, key=lambda result: inf if result.value is None else abs(result.value - value))
     return nearest._replace(value=value, evidence=with_costs(nearest.evidence, answers))
 
 
 def _calls(answers: Sequence[ComponentResult]) -> tuple[Call, ...]:
     """Return the model calls of all results."""
-    return tuple([call for one in answers for call in one.calls])
+    return tuple([call for result in answers for call in result.calls])
 
 
 def _values(answers: Sequence[ComponentResult]) -> tuple[float, ...]:
     return tuple(answer.value for answer in answers if answer.value is not None)
 
 
-def _spread(values: Sequence[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
 def _majority(values: Sequence[float]) -> float:
     """Return the most frequent value, the lowest of several."""
-    return min(Counter(values).items(), key=lambda one: (-one[1], one[0]))[0]
+    return min(Counter(values).items(), key=lambda item: (-item[1], item[0]))[0]
 
 
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {

@@ -39,11 +39,11 @@ def canonical(document: SpecDocument, parts: Sequence[ComponentEntry], included:
             "inputs": document.inputs,
             "components": sorted(
                 (_component(entry, document) for entry in document.components),
-                key=lambda one: str(one["name"]),
+                key=lambda fields: str(fields["name"]),
             ),
             "include": sorted(
                 (_include(part, included[part.as_]) for part in document.include),
-                key=lambda one: str(one["as"]),
+                key=lambda fields: str(fields["as"]),
             ),
             "combine": document.combine.model_dump()
             if isinstance(document.combine, CombiningFunction)
@@ -89,10 +89,10 @@ def code_digest(
 
 def coverage(codes: Iterable[Code], included: Iterable[Coverage]) -> Coverage:
     """Return the coverage of all code together."""
-    found = {*(code.coverage for code in codes), *included}
-    if found <= {"full"}:
+    coverages = {*(code.coverage for code in codes), *included}
+    if coverages <= {"full"}:
         return "full"
-    return "opaque" if found == {"opaque"} else "partial"
+    return "opaque" if coverages == {"opaque"} else "partial"
 
 
 def _component(entry: ComponentEntry, document: SpecDocument) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _finite(value: Any) -> Any:
 
 def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecError]) -> dict[str, str]:
     """Return the SHA-256 of each file by name, within the limit for all files together."""
-    found, left = {}, MAX_DEPENDS_BYTES
+    digests, left = {}, MAX_DEPENDS_BYTES
     for name, path in files.items():
         content = hashlib.sha256()
         try:
@@ -163,12 +163,12 @@ def _file_digests(files: Mapping[str, Path], fail: Callable[[str, str], SpecErro
             if error.errno == EFBIG:
                 reason = f"the files under `depends` have more than {MAX_DEPENDS_BYTES:,} bytes together"
             raise fail("depends", f"can't read the file {name}: {reason}") from error
-        found[name] = content.hexdigest()
-    return found
+        digests[name] = content.hexdigest()
+    return digests
 
 
 def _version(distribution: str, fail: Callable[[str, str], SpecError]) -> str:
-    found = version_of(distribution)
-    if found is None:
+    version = version_of(distribution)
+    if version is None:
         raise fail("distributions", f"the distribution {distribution} is not installed; install or remove it")
-    return found
+    return version

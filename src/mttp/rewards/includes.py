@@ -47,18 +47,20 @@ def choose(
     Raises SpecError when no spec is found, or none with a version that satisfies the constraint.
     """
     try:
-        found = list(_candidates(part.spec, folder))
+        candidates = list(_candidates(part.spec, folder))
     except OSError as error:  # a name that is too long, an unreadable directory
         raise fail(f"can't look up the spec {part.spec:.60}: {error.strerror or error}") from error
-    if not found:
+    if not candidates:
         raise fail(f"no spec {part.spec!r} is found{nearest(part.spec, _known(folder))}")
     required = constraint(part.version) if part.version is not None else None
-    matching = [one for one in found if required is None or _matches(required, one.version)]
+    matching = [
+        candidate for candidate in candidates if required is None or _matches(required, candidate.version)
+    ]
     if not matching:
-        versions = ", ".join(sorted(one.version for one in found))
+        versions = ", ".join(sorted(candidate.version for candidate in candidates))
         raise fail(f"the version of {part.spec} is {versions}, and the include requires {part.version}")
-    pinned = [one for one in matching if pins.get(one.name) == one.version]
-    return max(pinned or matching, key=lambda one: version(one.version))
+    pinned = [candidate for candidate in matching if pins.get(candidate.name) == candidate.version]
+    return max(pinned or matching, key=lambda candidate: version(candidate.version))
 
 
 def refuse_version(part: SpecInclude, found: str, fail: Callable[[str], SpecError]) -> None:
@@ -67,9 +69,9 @@ def refuse_version(part: SpecInclude, found: str, fail: Callable[[str], SpecErro
         raise fail(f"the version of {part.spec} is {found}, and the include requires {part.version}")
 
 
-def _matches(required: Constraint, found: str) -> bool:
+def _matches(required: Constraint, version_text: str) -> bool:
     try:
-        return required.takes(found)
+        return required.takes(version_text)
     except ValueError:  # not a version; loading the spec reports it
         return False
 
@@ -81,8 +83,8 @@ def _candidates(spec: str, folder: Path | None) -> Iterator[Candidate]:
         if path.exists() and not path.is_dir():
             yield _candidate(path)
             return
-        if found := list(_in_directory(path.parent, path.name)):
-            yield from found
+        if candidates := list(_in_directory(path.parent, path.name)):
+            yield from candidates
             return
     collection, _, name = spec.rpartition("/")
     for point in metadata.entry_points(group=GROUP):
@@ -96,31 +98,31 @@ def _installed(point: metadata.EntryPoint, name: str) -> Iterator[Candidate]:
     for place in _folders(package):
         if stem:
             files = [place / f"{stem}{suffix}" for suffix in _SUFFIXES]
-            found = [_candidate(file) for file in files if file.is_file()]
+            candidates = [_candidate(file) for file in files if file.is_file()]
         else:
-            found = list(_in_directory(place, name))
-        yield from (replace(one, package=package) for one in found)
+            candidates = list(_in_directory(place, name))
+        yield from (replace(candidate, package=package) for candidate in candidates)
 
 
 def _folders(package: str) -> list[Path]:
     """Return the folders of an installed package without importing its parents."""
     top, *below = package.split(".")
     try:
-        found = find_spec(top)
+        module_spec = find_spec(top)
     except (ImportError, ValueError):
         return []
-    places = found.submodule_search_locations if found is not None else None
+    places = module_spec.submodule_search_locations if module_spec is not None else None
     return [Path(place, *below) for place in places or ()]
 
 
 def _in_directory(directory: Path, name: str) -> Iterator[Candidate]:
     for path in _specs_in(directory):
         try:
-            found = _candidate(path)
+            candidate = _candidate(path)
         except SpecError:  # not a spec file
             continue
-        if found.name == name:
-            yield found
+        if candidate.name == name:
+            yield candidate
 
 
 def _specs_in(directory: Path) -> list[Path]:

@@ -12,12 +12,12 @@ from mttp.rewards.component_results import shown
 class Inputs:
     """The expected names and types of a sample's inputs."""
 
-    def __init__(self, stated: Mapping[str, str]) -> None:
+    def __init__(self, types: Mapping[str, str]) -> None:
         """Take types by name; a `?` after the type makes the input optional."""
-        self._names = ", ".join(stated)
+        self._names = ", ".join(types)
         self._expected = [
-            (name, kind.rstrip("?"), _IS.get(kind.rstrip("?"), _any), kind.endswith("?"))
-            for name, kind in stated.items()
+            (name, kind.rstrip("?"), _IS.get(kind.rstrip("?"), lambda _: True), kind.endswith("?"))
+            for name, kind in types.items()
         ]
 
     def problem(self, sample: Mapping[str, Any]) -> str | None:
@@ -31,14 +31,6 @@ class Inputs:
             if not is_one(value):
                 return f"the input {name} is {shown(value)}, expected {kind}"
         return None
-
-
-def _any(_: Any) -> bool:
-    return True
-
-
-def _string(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _number(value: Any) -> bool:
@@ -57,24 +49,12 @@ def _boolean(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
 
-def _array(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
-
-
-def _object(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _episode(value: Any) -> bool:
-    return isinstance(value, Episode)
-
-
 _IS: Mapping[str, Callable[[Any], bool]] = {
-    "string": _string,
+    "string": lambda value: isinstance(value, str),
     "number": _number,
     "integer": _integer,
     "boolean": _boolean,
-    "array": _array,
-    "object": _object,
-    "episode": _episode,
+    "array": lambda value: isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0,
+    "object": lambda value: isinstance(value, Mapping),
+    "episode": lambda value: isinstance(value, Episode),
 }

@@ -58,8 +58,8 @@ class Workers:
     @classmethod
     def of(cls, plan: ScoringPlan) -> Workers:
         """Return the workers of a plan, which all its components share."""
-        found: Workers = plan.prepared.setdefault("workers", cls(plan))
-        return found
+        workers: Workers = plan.prepared.setdefault("workers", cls(plan))
+        return workers
 
     def ask(self, name: str, samples: Sequence[Any], timeout: float | None) -> list[ComponentResult]:
         """Call a component in a worker for these samples, within `timeout` seconds."""

@@ -75,8 +75,8 @@ def lint(spec: RewardSpec, *, imports: bool = True) -> list[LintFinding]:
     if imports:
         assert spec.plan is not None
     rules = {name: rule for name, rule in RULES.items() if imports or rule not in (_kinds, _misspelt)}
-    found = [_finding(name, fault, spec) for name, rule in rules.items() for fault in rule(spec)]
-    return sorted(found, key=lambda one: (one.line or 0, one.column or 0, one.severity, one.rule))
+    findings = [_finding(name, fault, spec) for name, rule in rules.items() for fault in rule(spec)]
+    return sorted(findings, key=lambda item: (item.line or 0, item.column or 0, item.severity, item.rule))
 
 
 def input_findings(spec: RewardSpec, episodes: Sequence[Episode]) -> list[LintFinding]:
@@ -117,7 +117,7 @@ def _place(spec: RewardSpec, part: ComponentEntry, key: str | None = None) -> Pl
     at: Place = (
         ("components", names.index(part.name))
         if part.name in names
-        else ("include", [one.as_ for one in spec.document.include].index(part.name))
+        else ("include", [include.as_ for include in spec.document.include].index(part.name))
     )
     return (*at, key) if key is not None else at
 
@@ -214,13 +214,13 @@ def _step_shaping(
 
 def _void_gate(spec: RewardSpec) -> Iterator[_Fault]:
     """Find a partial credit that does not lower the reward of a sample whose verifier failed."""
-    credit, found = spec.document.partial_credit, gains_and_penalties(spec.document, spec.parts)
+    credit, bounds = spec.document.partial_credit, gains_and_penalties(spec.document, spec.parts)
     verifiers = [part for part in _terminal(spec) if part.kind == "verifier"]
-    if credit is None or found is None or spec.document.combine != "gated" or not verifiers:
+    if credit is None or bounds is None or spec.document.combine != "gated" or not verifiers:
         return
-    most = found[0][1]
-    least_right = fsum(min(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
-    others = most - fsum(max(one * part.weight for one in part.range or (0.0, 1.0)) for part in verifiers)
+    most = bounds[0][1]
+    least_right = fsum(min(limit * part.weight for limit in part.range or (0.0, 1.0)) for part in verifiers)
+    others = most - fsum(max(limit * part.weight for limit in part.range or (0.0, 1.0)) for part in verifiers)
     if credit >= most:
         reason = (
             f"`partial_credit` is {credit:g} and the highest reward is {most:g}, so a failed verifier "
@@ -248,12 +248,12 @@ def _heavy_judges(spec: RewardSpec) -> Iterator[_Fault]:
 
 def _penalties(spec: RewardSpec) -> Iterator[_Fault]:
     penalties = [part for part in _terminal(spec) if part.kind == "penalty"]
-    found = gains_and_penalties(spec.document, spec.parts)
-    if not penalties or found is None:
+    bounds = gains_and_penalties(spec.document, spec.parts)
+    if not penalties or bounds is None:
         return
-    (_, most), (taken, _) = found
-    if most > 0 and -taken > most and not isclose(-taken, most):
-        reason = f"penalties can subtract {-taken:g}, and the other components give at most {most:g}"
+    (_, most), (lowest, _) = bounds
+    if most > 0 and -lowest > most and not isclose(-lowest, most):
+        reason = f"penalties can subtract {-lowest:g}, and the other components give at most {most:g}"
         where = _place(spec, max(penalties, key=_span), "weight")
         yield _Fault(reason, f"limit the penalties to less than {most:g}", where, "warning")
 
@@ -309,9 +309,9 @@ def _ranges(spec: RewardSpec) -> Iterator[_Fault]:
 def _includes(spec: RewardSpec) -> Iterator[_Fault]:
     for index, part in enumerate(spec.document.include):
         if part.version is None:
-            found = spec.included[part.as_].version
+            version = spec.included[part.as_].version
             reason = f"the include {part.spec} has no version, so the reward changes when that spec does"
-            fix = f'pin it with version: "^{found}"'
+            fix = f'pin it with version: "^{version}"'
             yield _Fault(reason, fix, ("include", index), "warning")
 
 
@@ -319,8 +319,8 @@ def _included_inputs(spec: RewardSpec) -> Iterator[_Fault]:
     if not spec.document.inputs:
         return
     for index, part in enumerate(spec.document.include):
-        for name, stated in spec.included[part.as_].document.inputs.items():
-            if name not in spec.document.inputs and not stated.endswith("?"):
+        for name, kind in spec.included[part.as_].document.inputs.items():
+            if name not in spec.document.inputs and not kind.endswith("?"):
                 reason = f"the include {part.as_} needs the input {name}, which this spec lacks"
                 yield _Fault(reason, f"add {name} to `inputs`", ("include", index))
 
@@ -328,9 +328,10 @@ def _included_inputs(spec: RewardSpec) -> Iterator[_Fault]:
 def _style(spec: RewardSpec) -> Iterator[_Fault]:
     parts = _terminal(spec)
     right = fsum(_span(part) for part in parts if part.kind == "verifier")
+    is_gated = spec.document.combine == "gated" and spec.document.partial_credit is None
     style = [part for part in parts if part.kind in _STYLE]
     most = fsum(_span(part) for part in style)
-    if right and most > right and not isclose(most, right) and not _is_gated(spec):
+    if right and most > right and not isclose(most, right) and not is_gated:
         reason = (
             f"rubrics and shaping can give {most:g} and verifiers {right:g}, so a wrong answer in good "
             "style can win"
@@ -339,16 +340,12 @@ def _style(spec: RewardSpec) -> Iterator[_Fault]:
         yield _Fault(reason, "raise the verifier's weight, or write `combine: gated`", where, "warning")
 
 
-def _is_gated(spec: RewardSpec) -> bool:
-    return spec.document.combine == "gated" and spec.document.partial_credit is None
-
-
 def _floor(spec: RewardSpec) -> Iterator[_Fault]:
     document = spec.document
-    found = reachable(document, spec.parts)
-    if found is None or not any(_is_gate(part, document) for part in spec.parts):
+    bounds = reachable(document, spec.parts)
+    if bounds is None or not any(_is_gate(part, document) for part in spec.parts):
         return
-    lowest = found[0] if document.range is None else max(found[0], document.range[0])
+    lowest = bounds[0] if document.range is None else max(bounds[0], document.range[0])
     if spec.floor > lowest:
         reason = (
             f"a sample that fails a gate gets {spec.floor:g}, and one that passes all may get only {lowest:g}"
@@ -362,17 +359,17 @@ def _is_gate(part: ComponentEntry, document: SpecDocument) -> bool:
 
 
 def _code(spec: RewardSpec) -> Iterator[_Fault]:
-    told: set[tuple[str, ...]] = set()
-    for name, use, stated, at in _functions(spec):
+    reported: set[tuple[str, ...]] = set()
+    for name, use, version, at in _functions(spec):
         code = spec.codes[use or name]
-        if code.coverage == "full" or stated is not None:
+        if code.coverage == "full" or version is not None:
             continue
         gaps = "; ".join(code.gaps)
         if code.coverage == "opaque":
             reason = f"the code of {name} can't be read ({gaps}), so changes to it go undetected"
             yield _Fault(reason, "make it a plain function of a module, or set its `version`", at)
-        elif code.gaps not in told:  # functions of one module share its gaps
-            told.add(code.gaps)
+        elif code.gaps not in reported:  # functions of one module share its gaps
+            reported.add(code.gaps)
             reason = f"some code of {name} is not in the digest: {gaps}"
             fix = "list it under `depends` or `distributions`, or set its `version`"
             yield _Fault(reason, fix, at, "warning")
@@ -405,11 +402,11 @@ def _cases(spec: RewardSpec) -> Iterator[_Fault]:
 
 
 def _inputs(case: SpecCase, document: SpecDocument, at: Place) -> Iterator[_Fault]:
-    for name, stated in document.inputs.items():
-        problem = Inputs({name: stated}).problem(case.input)
+    for name, kind in document.inputs.items():
+        problem = Inputs({name: kind}).problem(case.input)
         if problem is not None:
-            is_text = stated.startswith("string") and name in case.input
-            fix = "quote it" if is_text else f"give the case a value of the type {stated.rstrip('?')}"
+            is_text = kind.startswith("string") and name in case.input
+            fix = "quote it" if is_text else f"give the case a value of the type {kind.rstrip('?')}"
             yield _Fault(f"in the case {case.name}, {problem}", fix, (*at, name))
     if document.inputs:
         for name in sorted(case.input.keys() - document.inputs.keys()):
@@ -449,11 +446,11 @@ def _checks(spec: RewardSpec) -> Iterator[str]:
 
 def _is_possible(value: float | Bounds, range: tuple[float, float]) -> bool:
     low, high = range
-    stated = value if isinstance(value, Bounds) else Bounds(equals=value)
-    if stated.equals is not None and not low - stated.tolerance <= stated.equals <= high + stated.tolerance:
+    bounds = value if isinstance(value, Bounds) else Bounds(equals=value)
+    if bounds.equals is not None and not low - bounds.tolerance <= bounds.equals <= high + bounds.tolerance:
         return False
-    return not (stated.min is not None and stated.min > high) and not (
-        stated.max is not None and stated.max < low
+    return not (bounds.min is not None and bounds.min > high) and not (
+        bounds.max is not None and bounds.max < low
     )
 
 
@@ -511,8 +508,8 @@ def _misspelt(spec: RewardSpec) -> Iterator[_Fault]:
             continue
         inputs = spec.document.inputs
         optional = optional_names(component.function)
-        given = [name for name in (*optional, *component.entry.params) if name not in inputs]
-        for name in dict.fromkeys(given):
+        names = [name for name in (*optional, *component.entry.params) if name not in inputs]
+        for name in dict.fromkeys(names):
             similar = get_close_matches(name, inputs, n=1, cutoff=_SIMILAR)
             if similar and not takes(component.function, similar[0]):
                 sort = "parameter" if name in component.entry.params else "argument"

@@ -58,9 +58,9 @@ def document_of(source: SpecSource) -> SpecDocument:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a suggestion of the closest known word and all known words, to end a sentence with."""
     choices = sorted(known)
-    found = get_close_matches(word, choices, n=1, cutoff=0.6)
-    meant = f"; did you mean {found[0]!r}?" if found else ";"
-    return f"{meant} known: {', '.join(choices)}"
+    matches = get_close_matches(word, choices, n=1, cutoff=0.6)
+    hint = f"; did you mean {matches[0]!r}?" if matches else ";"
+    return f"{hint} known: {', '.join(choices)}"
 
 
 def _joined(faults: list[SpecError]) -> SpecError:
@@ -88,7 +88,7 @@ def _fault(detail: Any, source: SpecSource) -> SpecError:
         return source.error(
             f"unknown {place[-1]} {detail['input']!r}{nearest(str(detail['input']), known)}", *place
         )
-    written = _written(detail["input"], place, source)
+    written = source.texts.get(place, f"{detail['input']!r:.60}")
     if place == ("version",) and type(detail["input"]) in (int, float):
         two = written if "." in written else f"{written}.0"
         advice = f'write {two}.0 or "{two}"'
@@ -99,14 +99,14 @@ def _fault(detail: Any, source: SpecSource) -> SpecError:
 
 def _place(loc: tuple[str | int, ...], data: Any) -> Place:
     """Return the place in the data for pydantic's location, without the names of union members."""
-    found: list[str | int] = []
+    keys: list[str | int] = []
     for part in loc:
         try:
             data = data[part]
         except (LookupError, TypeError):
             continue
-        found.append(part)
-    return tuple(found)
+        keys.append(part)
+    return tuple(keys)
 
 
 def _model(loc: tuple[str | int, ...]) -> type[BaseModel]:
@@ -119,11 +119,6 @@ def _where(place: Place) -> str:
     if len(place) > 1 and isinstance(place[-1], int):
         return f"{words.get(str(place[-2]), f'`{place[-2]}`')} at position {place[-1] + 1}"
     return f"`{place[-1]}`" if place else "the spec"
-
-
-def _written(value: object, place: Place, source: SpecSource) -> str:
-    text = source.texts.get(place)
-    return text if text is not None else f"{value!r:.60}"
 
 
 def _expected(detail: Any) -> str:
@@ -160,16 +155,16 @@ def _incoherent(document: SpecDocument) -> Iterator[tuple[Place, str]]:
     yield from _repeated_names(document)
     cases = [case for case in document.cases if isinstance(case, SpecCase)]
     known = {case.name for case in cases}
-    seen: set[str] = set()
+    case_names: set[str] = set()
     for index, case in enumerate(document.cases):
         if isinstance(case, Better):
             for key, name in (("better", case.better), ("than", case.than)):
                 if name not in known:
                     yield ("cases", index, key), f"there is no case {name!r}{nearest(name, known)}"
-        elif case.name in seen:
+        elif case.name in case_names:
             yield ("cases", index, "name"), f"two cases are named {case.name!r}; rename one"
         else:
-            seen.add(case.name)
+            case_names.add(case.name)
     for index, part in enumerate(document.include):
         if part.version is not None:
             try:
@@ -229,7 +224,9 @@ def unfit(value: Any, *, is_exact: bool = False, depth: int = 0) -> str | None:
         problems = (unfit(item, is_exact=is_exact, depth=depth + 1) for item in value)
         return next(filter(None, problems), None)
     if isinstance(value, dict):
-        return _of_mapping(value, is_exact=is_exact, depth=depth)
+        if other := [key for key in value if not isinstance(key, str)]:
+            return f"holds a dict with the key {other[0]!r:.60}; write keys as text"
+        return unfit([*value, *value.values()], is_exact=is_exact, depth=depth)
     if value is None or type(value) in (bool, int, float, str):
         return _inexact(value) if is_exact else None
     kind = type(value).__qualname__
@@ -242,12 +239,6 @@ def _inexact(value: Any) -> str | None:
     if type(value) is float and not math.isfinite(value):
         return f"holds {value}, which JSON can't represent; write it as text"
     return _of_text(value) if isinstance(value, str) else None
-
-
-def _of_mapping(value: dict[Any, Any], *, is_exact: bool, depth: int) -> str | None:
-    if other := [key for key in value if not isinstance(key, str)]:
-        return f"holds a dict with the key {other[0]!r:.60}; write keys as text"
-    return unfit([*value, *value.values()], is_exact=is_exact, depth=depth)
 
 
 def _of_text(value: str) -> str | None:

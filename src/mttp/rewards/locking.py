@@ -54,7 +54,7 @@ class Lock:
     @property
     def pins(self) -> dict[str, str]:
         """The locked versions by name, which includes prefer."""
-        return {name: one.version for name, one in self.specs.items()}
+        return {name: entry.version for name, entry in self.specs.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ def locked(spec: LockedSpec) -> Lock:
     """Return the lock for a spec and its includes in their present state."""
     return Lock(
         {
-            one.name: Locked(one.version, one.sha256, one.code_sha256)
-            for one in sorted(spec.everything(), key=lambda one: one.name)
+            part.name: Locked(part.version, part.sha256, part.code_sha256)
+            for part in sorted(spec.everything(), key=lambda part: part.name)
         }
     )
 
@@ -96,7 +96,7 @@ def write_lock(spec: LockedSpec) -> None:
     """Write the lock file of a spec; raises SpecError for a spec without a file."""
     if spec.path is None:
         raise SpecError(f"spec {spec.name} has no file to lock; write it to a file and load it from there")
-    specs = {name: asdict(one) for name, one in locked(spec).specs.items()}
+    specs = {name: asdict(entry) for name, entry in locked(spec).specs.items()}
     with replacing(lock_path(spec.path), keep_mode=True) as partial:
         partial.write_text(json.dumps({"mttp": FORMAT, "specs": specs}, indent=2) + "\n")
 
@@ -123,26 +123,26 @@ def read_lock(spec: Path) -> Lock | None:
 def _lock(data: Any) -> Lock:
     if data["mttp"] != FORMAT:
         raise ValueError(f"`mttp` is {data['mttp']!r}, expected {FORMAT}")
-    return Lock({str(name): Locked(**one) for name, one in data["specs"].items()})
+    return Lock({str(name): Locked(**fields) for name, fields in data["specs"].items()})
 
 
 def changes(lock: Lock, spec: LockedSpec) -> Iterator[Change]:
     """Yield the differences between a spec and its lock."""
     now = locked(spec).specs
     for name in sorted({*lock.specs, *now}):
-        then, found = lock.specs.get(name), now.get(name)
-        if then is None or found is None:
+        then, current = lock.specs.get(name), now.get(name)
+        if then is None or current is None:
             reason = "is not in the lock" if then is None else "is in the lock and no longer included"
             yield Change("stale", name, f"{name} {reason}")
-        elif then.version != found.version:
-            yield Change("stale", name, f"{name} is {found.version}, and {then.version} in the lock")
-        elif then.sha256 != found.sha256:
-            yield Change("spec", name, f"the rules of {name} {found.version} differ from those in its lock")
-        elif not is_same_method(then.code_sha256, found.code_sha256):
+        elif then.version != current.version:
+            yield Change("stale", name, f"{name} is {current.version}, and {then.version} in the lock")
+        elif then.sha256 != current.sha256:
+            yield Change("spec", name, f"the rules of {name} {current.version} differ from those in its lock")
+        elif not is_same_method(then.code_sha256, current.code_sha256):
             reason = "a version of mttp that computes digests of code otherwise wrote the lock"
-            yield Change("method", name, f"the code of {name} {found.version} is not comparable: {reason}")
-        elif then.code_sha256 != found.code_sha256:
-            yield Change("code", name, f"the code of {name} {found.version} differs from that in its lock")
+            yield Change("method", name, f"the code of {name} {current.version} is not comparable: {reason}")
+        elif then.code_sha256 != current.code_sha256:
+            yield Change("code", name, f"the code of {name} {current.version} differs from that in its lock")
 
 
 def silence() -> None:

@@ -53,7 +53,7 @@ class Mutation:
     @property
     def survivors(self) -> tuple[Mutant, ...]:
         """The mutants that no case detects."""
-        return tuple(one for one in self.mutants if one.survived)
+        return tuple(mutant for mutant in self.mutants if mutant.survived)
 
 
 def mutate(plan: ScoringPlan, cases: Sequence[SpecCase | Better]) -> Mutation:
@@ -71,7 +71,7 @@ def mutate(plan: ScoringPlan, cases: Sequence[SpecCase | Better]) -> Mutation:
         mutants=tuple(
             _mutant(plan, report, cases, kind, names, fault, change)
             for kind, names, fault, change in _faults(
-                plan, {one.name for one in report.coverage if one.values}
+                plan, {component.name for component in report.coverage if component.values}
             )
         ),
     )
@@ -91,11 +91,11 @@ def _exhaustive(plan: ScoringPlan) -> ScoringPlan:
     """Return the plan with every component called despite gates, since a fault may remove a gate."""
     parts = [
         replace(
-            one,
-            entry=one.entry.model_copy(update={"always": True}),
-            plan=None if one.plan is None else _exhaustive(one.plan),
+            component,
+            entry=component.entry.model_copy(update={"always": True}),
+            plan=None if component.plan is None else _exhaustive(component.plan),
         )
-        for one in plan.components
+        for component in plan.components
     ]
     return replace(plan, components=tuple(parts), prepared={})
 
@@ -109,14 +109,16 @@ def _mutant(
     fault: str,
     change: _Change,
 ) -> Mutant:
-    before = {one.case.name: one.results[0] for one in report.outcomes}
+    before = {outcome.case.name: outcome.results[0] for outcome in report.outcomes}
     after = {name: _combined(plan, result, change) for name, result in before.items()}
     values = {name: (result.value,) for name, result in after.items()}
-    caught = [one.case.name for one in report.outcomes if misses(one.case, after[one.case.name])]
+    caught = [
+        outcome.case.name for outcome in report.outcomes if misses(outcome.case, after[outcome.case.name])
+    ]
     caught += [
-        f"{one.better} over {one.than}"
-        for one in cases
-        if isinstance(one, Better) and case_order(one, values).miss
+        f"{case.better} over {case.than}"
+        for case in cases
+        if isinstance(case, Better) and case_order(case, values).miss
     ]
     changed = tuple(name for name in before if before[name].value != after[name].value)
     return Mutant(kind=kind, components=names, fault=fault, caught_by=tuple(caught), changed=changed)
@@ -125,20 +127,20 @@ def _mutant(
 def _combined(plan: ScoringPlan, result: RewardResult, change: _Change) -> RewardResult:
     """Return the result under a fault; the spec's range applies only if it clips."""
     grades = change(result.components)
-    found = combine(plan, list(grades.values()), bounds=plan.range if plan.clip else None)
+    reward = combine(plan, list(grades.values()), bounds=plan.range if plan.clip else None)
     return replace(
         result,
-        value=found.value,
-        status=found.status,
-        verdict=found.verdict,
-        failed_checks=found.failed_checks,
-        error=found.error,
+        value=reward.value,
+        status=reward.status,
+        verdict=reward.verdict,
+        failed_checks=reward.failed_checks,
+        error=reward.error,
         components=grades,
     )
 
 
 def _faults(plan: ScoringPlan, graded: set[str]) -> Iterator[tuple[str, tuple[str, ...], str, _Change]]:
-    entries = [one.entry for one in plan.components if one.name in graded]
+    entries = [component.entry for component in plan.components if component.name in graded]
     for entry in entries:
         name = (entry.name,)
         if entry.kind != "check":
@@ -154,10 +156,10 @@ def _faults(plan: ScoringPlan, graded: set[str]) -> Iterator[tuple[str, tuple[st
             yield "gate-removed", name, f"{entry.name} does not gate", _pass(entry.name)
     if plan.combine in _SUMS or not isinstance(plan.combine, str):
         weighted = [entry for entry in entries if entry.kind != "check"]
-        for one, other in combinations(weighted, 2):
-            if one.weight != other.weight:
-                fault = f"{one.name} and {other.name} have swapped weights"
-                yield "weights-swapped", (one.name, other.name), fault, _swap(one, other)
+        for first, second in combinations(weighted, 2):
+            if first.weight != second.weight:
+                fault = f"{first.name} and {second.name} have swapped weights"
+                yield "weights-swapped", (first.name, second.name), fault, _swap(first, second)
 
 
 def _drop(name: str) -> _Change:
@@ -170,8 +172,8 @@ def _pass(name: str) -> _Change:
     }
 
 
-def _swap(one: ComponentEntry, other: ComponentEntry) -> _Change:
-    weights = {one.name: other.weight, other.name: one.weight}
+def _swap(first: ComponentEntry, second: ComponentEntry) -> _Change:
+    weights = {first.name: second.weight, second.name: first.weight}
     return lambda grades: {
         key: replace(grade, weight=weights.get(key, grade.weight)) for key, grade in grades.items()
     }

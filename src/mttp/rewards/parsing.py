@@ -109,10 +109,10 @@ def parse(text: str, *, path: Path | None = None) -> SpecSource:
     if size > MAX_BYTES:
         raise source.error(f"the document has {size:,} bytes, and the limit is {MAX_BYTES:,}")
     text = _as_yaml(text, source)
-    if found := _UNPRINTABLE.search(text):
-        start = found.start()
+    if match := _UNPRINTABLE.search(text):
+        start = match.start()
         mark = SourceMark(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
-        raise source.error_at(mark, f"the control character {found[0]!a} is not allowed; remove it")
+        raise source.error_at(mark, f"the control character {match[0]!a} is not allowed; remove it")
     return replace(source, data=_YamlReader(source, _events(text, source)).document())
 
 
@@ -128,14 +128,14 @@ def _as_yaml(text: str, source: SpecSource) -> str:
             raise source.error_at(mark, f"not valid JSON: {error.msg}") from error
         raise source.error(f"can't read the JSON: {error}") from error
     text = _ESCAPE.sub(_unescaped, text).replace("\t", " ")
-    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     """Replace surrogate pairs and `\\/`, which YAML does not know as escapes."""
-    if found[1]:
-        return bytes.fromhex(found[1] + found[2]).decode("utf-16-be")
-    return "/" if found[3] == "/" else found[0]
+    if match[1]:
+        return bytes.fromhex(match[1] + match[2]).decode("utf-16-be")
+    return "/" if match[3] == "/" else match[0]
 
 
 def _events(text: str, source: SpecSource) -> Iterator[Any]:
@@ -247,21 +247,21 @@ class _YamlReader:
         return [self._value(event, (*at, index)) for index, event in items]
 
     def _mapping(self, at: Place) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for event in self._until("MappingEndEvent"):
-            key = self._key(event, found)
+            key = self._key(event, entries)
             self.source.keys[(*at, key)] = _mark(event)
-            found[key] = self._value(next(self.events), (*at, key))
-        return found
+            entries[key] = self._value(next(self.events), (*at, key))
+        return entries
 
-    def _key(self, event: Any, found: Mapping[str, Any]) -> str:
+    def _key(self, event: Any, entries: Mapping[str, Any]) -> str:
         mark = _mark(event)
         if type(event).__name__ != "ScalarEvent" or event.tag is not None:
             raise self.source.error_at(mark, "a key must be text, and this one is a collection or has a tag")
         key = str(event.value)
         if key == "<<" and event.implicit[0]:
             raise self.source.error_at(mark, "the merge key << is not allowed; write out the merged keys")
-        if key in found:
+        if key in entries:
             raise self.source.error_at(mark, f"the key {key!r} occurs twice; remove one")
         return key
 

@@ -32,7 +32,7 @@ class Component:
         """The scopes that it scores: terminal, step, or both for an included spec."""
         if self.plan is None:
             return frozenset([self.entry.scope])
-        return frozenset(scope for one in self.plan.components for scope in one.scopes)
+        return frozenset(scope for component in self.plan.components for scope in component.scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,25 +71,25 @@ def compare_pairs(
     Each pair is in the order of `members`. An error fails both members of its pair, and abstentions are left
     out.
     """
-    found: list[list[ComponentResult]] = [[] for _ in members]
+    by_member: list[list[ComponentResult]] = [[] for _ in members]
     for pair in combinations(range(len(members)), 2):
         for place, answer in zip(pair, call([members[place] for place in pair]), strict=True):
-            found[place].append(answer)
-    return [_wins(answers) for answers in found]
+            by_member[place].append(answer)
+    return [_wins(answers) for answers in by_member]
 
 
 def _wins(answers: Sequence[ComponentResult]) -> ComponentResult:
-    calls = tuple([call for one in answers for call in one.calls])
-    failures = [one for one in answers if one.status == "error"]
+    calls = tuple([call for answer in answers for call in answer.calls])
+    failures = [answer for answer in answers if answer.status == "error"]
     if failures:
         message = f"{len(failures)} of {len(answers)} comparisons failed: {failures[0].error}"
         return failures[0]._replace(error=message, calls=calls)
-    values = [one.value for one in answers if one.value is not None]
+    values = [answer.value for answer in answers if answer.value is not None]
     if not values:
         return ComponentResult(
             None, "abstained", explanation="it has no comparison with another member", calls=calls
         )
-    facts = next((one.evidence for one in answers if isinstance(one.evidence, Mapping)), {})
+    facts = next((answer.evidence for answer in answers if isinstance(answer.evidence, Mapping)), {})
     counts = {"won": sum(value > 0.5 for value in values), "tied": values.count(0.5)}
     evidence = {**facts, **counts, "comparisons": len(values)}
     return ComponentResult(fmean(values), evidence=with_costs(evidence, answers), calls=calls)
@@ -105,8 +105,8 @@ def _provenance(
     """Return the provenance of a component's values; model and prompt are from its evidence or params."""
     members = tuple(map(_digest, group))
     facts: dict[str, Any] = {**entry.params}
-    for one in grades:
-        facts |= one.evidence if isinstance(one.evidence, Mapping) else {}
+    for grade in grades:
+        facts |= grade.evidence if isinstance(grade.evidence, Mapping) else {}
     prompt = facts.get("prompt")
     return Provenance(
         group=_digest(members),

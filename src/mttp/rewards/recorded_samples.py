@@ -57,14 +57,14 @@ def sample(spec: RewardSpec, episode: Episode) -> dict[str, Any]:
 
     An input of type `episode` is the episode itself.
     """
-    stated = {
+    kinds = {
         name: kind.rstrip("?")
         for included in spec.everything()
         for name, kind in included.document.inputs.items()
     }
-    values = {name: episode for name, kind in stated.items() if kind == "episode"}
-    values |= {name: value for name, value in recorded(episode).items() if not stated or name in stated}
-    return {name: text_of(value) if stated.get(name) == "string" else value for name, value in values.items()}
+    values = {name: episode for name, kind in kinds.items() if kind == "episode"}
+    values |= {name: value for name, value in recorded(episode).items() if not kinds or name in kinds}
+    return {name: text_of(value) if kinds.get(name) == "string" else value for name, value in values.items()}
 
 
 def recorded(episode: Episode) -> dict[str, Any]:
@@ -114,15 +114,13 @@ def _chat(steps: Sequence[Step]) -> dict[str, Any]:
         chat += new_messages(messages(step.observation) or (), chat)
         prompt_length = prompt_length if place else len(chat)
         answer = step.action
-        chat += messages(answer) or ([{"role": "assistant", "content": answer}] if _is_text(answer) else ())
+        chat += messages(answer) or (
+            [{"role": "assistant", "content": answer}] if isinstance(answer, str) else ()
+        )
     if not chat or not (prompt_length or isinstance(first, str)):
         return {}
     prompt: Any = first if isinstance(first, str) else chat[:prompt_length]
     return {"prompt": prompt, "completion": chat[prompt_length:], "messages": chat}
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _completion_ids(steps: Sequence[Step]) -> list[int] | None:
@@ -140,7 +138,7 @@ def _completion_ids(steps: Sequence[Step]) -> list[int] | None:
 
 def _stated_calls(chat: Sequence[Message]) -> Iterator[dict[str, Any]]:
     """Yield the tool calls of a chat's messages, with their results."""
-    results = {one.get("tool_call_id"): one.get("content") for one in chat if one["role"] == "tool"}
+    results = {reply.get("tool_call_id"): reply.get("content") for reply in chat if reply["role"] == "tool"}
     for message in chat:
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, (list, tuple)) else ():

@@ -109,25 +109,25 @@ def rescore(episodes: Iterable[Episode], before: RewardSpec, after: RewardSpec) 
 
     Raises SpecError when the code of a spec can't be used, and StudyError where no episode has its inputs.
     """
-    found = list(episodes)
-    usable, lacking = scorable(found, before, after)
+    recorded = list(episodes)
+    usable, lacking = scorable(recorded, before, after)
     if lacking and not usable:
-        raise unscorable(found, before, after)
+        raise unscorable(recorded, before, after)
     pairs = zip(usable, scored_again(before, usable), scored_again(after, usable), strict=True)
     scored = tuple(
-        _rescored(episode, one, other, before)
-        for episode, one, other in pairs
-        if one is not None and other is not None
+        _rescored(episode, old, new, before)
+        for episode, old, new in pairs
+        if old is not None and new is not None
     )
-    names = sorted({name for one in scored for name in one.slices})
+    names = sorted({name for row in scored for name in row.slices})
     slices = [_slice("all", scored)]
-    slices += [_slice(name, [one for one in scored if name in one.slices]) for name in names]
+    slices += [_slice(name, [row for row in scored if name in row.slices]) for name in names]
     return Rescoring(
         episodes=scored,
-        reasons_before=_counted(one.reasons_before for one in scored),
-        reasons_after=_counted(one.reasons_after for one in scored),
+        reasons_before=_counted(row.reasons_before for row in scored),
+        reasons_after=_counted(row.reasons_after for row in scored),
         lacking=lacking,
-        reproduced=sum(one.recorded is not None and one.recorded == one.before for one in scored),
+        reproduced=sum(row.recorded is not None and row.recorded == row.before for row in scored),
         slices=tuple(slices),
     )
 
@@ -174,33 +174,33 @@ def invalid_reasons(result: RewardResult) -> tuple[str, ...]:
     """Return why a result is not valid: the errors of its components, else its own."""
     if result.status == "ok":
         return ()
-    found = [
+    reasons = [
         f"{name}: {grade.error or grade.status}"
         for name, grade in result.components.items()
         if grade.status != "ok"
     ]
-    return tuple(found) or (result.error or result.status,)
+    return tuple(reasons) or (result.error or result.status,)
 
 
 def _slice(name: str, scored: Sequence[Rescored]) -> RescoredSlice:
-    both = [(one.before, one.after) for one in scored if one.before is not None and one.after is not None]
+    both = [(row.before, row.after) for row in scored if row.before is not None and row.after is not None]
     return RescoredSlice(
         name=name,
         episodes=len(scored),
-        changed=sum(one.changed for one in scored),
-        flipped=sum(one.flipped for one in scored),
-        invalid_before=sum(one.before is None for one in scored),
-        invalid_after=sum(one.after is None for one in scored),
-        mean_before=mean([one for one, _ in both]),
-        mean_after=mean([other for _, other in both]),
+        changed=sum(row.changed for row in scored),
+        flipped=sum(row.flipped for row in scored),
+        invalid_before=sum(row.before is None for row in scored),
+        invalid_after=sum(row.after is None for row in scored),
+        mean_before=mean([old for old, _ in both]),
+        mean_after=mean([new for _, new in both]),
         tau_b=_tau_b(both),
     )
 
 
 def _tau_b(pairs: Sequence[tuple[float, float]]) -> float | None:
     if len(pairs) <= _FEW:
-        found = agreement(pairs)
-        return found.tau_b if found is not None else None
+        pair_agreement = agreement(pairs)
+        return pair_agreement.tau_b if pair_agreement is not None else None
     try:
         from scipy.stats import kendalltau
     except ImportError:

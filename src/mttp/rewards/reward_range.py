@@ -33,10 +33,10 @@ def stated_or_reachable(document: SpecDocument, parts: Sequence[ComponentEntry])
     """Return the stated range, else the reachable one; None if a component has no range."""
     if document.range is not None:
         return document.range
-    found = reachable(document, parts)
-    if found is None or document.floor is None:
-        return found
-    return min(found[0], document.floor), max(found[1], document.floor)
+    bounds = reachable(document, parts)
+    if bounds is None or document.floor is None:
+        return bounds
+    return min(bounds[0], document.floor), max(bounds[1], document.floor)
 
 
 def floor(document: SpecDocument, parts: Sequence[ComponentEntry]) -> float:
@@ -55,8 +55,8 @@ def reachable(document: SpecDocument, parts: Sequence[ComponentEntry]) -> Bounds
     """
     if not _scored(parts):
         return (0.0, 1.0)
-    found = gains_and_penalties(document, parts)
-    return None if found is None else _sum(found)
+    ranges = gains_and_penalties(document, parts)
+    return None if ranges is None else _sum(ranges)
 
 
 def gains_and_penalties(
@@ -87,8 +87,8 @@ def _contribution(part: ComponentEntry) -> Bounds:
 
 
 def _sum(ranges: Iterable[Bounds]) -> Bounds:
-    found = list(ranges)
-    return math.fsum(low for low, _ in found), math.fsum(high for _, high in found)
+    bounds = list(ranges)
+    return math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
 
 
 def _weighted_sum(parts: Sequence[ComponentEntry]) -> Bounds:
@@ -103,7 +103,7 @@ def _minimum(parts: Sequence[ComponentEntry]) -> Bounds:
 def _product(parts: Sequence[ComponentEntry]) -> Bounds:
     low = high = 1.0
     for part in parts:
-        corners = [one * other for one in (low, high) for other in part.range or (0.0, 0.0)]
+        corners = [bound * factor for bound in (low, high) for factor in part.range or (0.0, 0.0)]
         low, high = min(corners), max(corners)
     return low, high
 

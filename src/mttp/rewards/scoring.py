@@ -18,7 +18,6 @@ from mttp.model.results import Ranking, RewardResult
 from mttp.model.scorings import MISSING_INPUT
 from mttp.rewards.calling import Caller, Sample
 from mttp.rewards.combining import checks, combine, needs_verifiers
-from mttp.rewards.document import ComponentEntry
 from mttp.rewards.grading import grade, included, uncalled
 from mttp.rewards.inputs import Inputs
 from mttp.rewards.plan import Component, ScoringPlan
@@ -116,7 +115,7 @@ class SampleGrades:
         self.included = (
             {}
             if self.wrong
-            else {one.name: SampleGrades(one.inner, sample) for one in scorer.graders if one.inner}
+            else {part.name: SampleGrades(part.inner, sample) for part in scorer.graders if part.inner}
         )
         """The grades by each included spec, by its name."""
         self.start = self.end = 0
@@ -125,8 +124,8 @@ class SampleGrades:
         """Yield the checks graded so far by name; those of included specs by path."""
         yield from checks(self.grades.values())
         for name, inner in self.included.items():
-            for path, found in inner.checks():
-                yield f"{name}.{path}", found
+            for path, check in inner.checks():
+                yield f"{name}.{path}", check
 
 
 class Grader:
@@ -141,7 +140,9 @@ class Grader:
         self._caller = None if component.plan is not None else Caller(component, plan)
         self.gates = entry.kind == "check" or (entry.kind == "verifier" and needs_verifiers(plan))
         """Whether its failure sets the reward to the floor."""
-        self.is_costly = _is_costly(entry)
+        self.is_costly = not entry.always and (
+            entry.kind == "judge" or bool(entry.relative) or entry.isolation != "none"
+        )
         """Whether it is not called after a gate has decided."""
         if self.inner is not None:
             self.stages = (
@@ -194,10 +195,6 @@ class Grader:
         return grades
 
 
-def _is_costly(entry: ComponentEntry) -> bool:
-    return not entry.always and (entry.kind == "judge" or bool(entry.relative) or entry.isolation != "none")
-
-
 class Scorer:
     """
     Scores samples by the components of one scope.
@@ -208,7 +205,7 @@ class Scorer:
     """
 
     def __init__(self, plan: ScoringPlan, scope: str) -> None:
-        components = [one for one in plan.components if scope in one.scopes]
+        components = [component for component in plan.components if scope in component.scopes]
         if not components:
             raise SpecError(
                 f"spec {plan.identity.name} has no component of scope {scope}; add one, or call "
@@ -216,27 +213,27 @@ class Scorer:
             )
         self.plan = plan
         self.name = plan.identity.name
-        self.graders = [Grader(one, plan, scope) for one in components]
+        self.graders = [Grader(component, plan, scope) for component in components]
         self.inputs = Inputs(plan.inputs)
         self.relative: list[str] = []
         """The names of relative components; those of included specs are dotted paths."""
-        for one in self.graders:
-            if one.inner is not None:
-                self.relative += [f"{one.name}.{path}" for path in one.inner.relative]
-            elif one.entry.relative:
-                self.relative.append(one.name)
-        self.stages: list[int] = sorted({stage for one in self.graders for stage in one.stages})
+        for grader in self.graders:
+            if grader.inner is not None:
+                self.relative += [f"{grader.name}.{path}" for path in grader.inner.relative]
+            elif grader.entry.relative:
+                self.relative.append(grader.name)
+        self.stages: list[int] = sorted({stage for grader in self.graders for stage in grader.stages})
         self._bounds = plan.range if scope == "terminal" else None
 
     @property
     def takes_many(self) -> bool:
         """Whether a component takes many samples in one call."""
-        return any(one.takes_many or (one.inner and one.inner.takes_many) for one in self.graders)
+        return any(grader.takes_many or (grader.inner and grader.inner.takes_many) for grader in self.graders)
 
     def lacking(self, names: Collection[str]) -> Iterator[str]:
         """Yield the inputs that it needs, and that are not among these names."""
-        stated = self.plan.inputs.items()
-        yield from (name for name, kind in stated if not kind.endswith("?") and name not in names)
+        inputs = self.plan.inputs.items()
+        yield from (name for name, kind in inputs if not kind.endswith("?") and name not in names)
         for grader in self.graders:
             yield from grader.lacking(names)
 
@@ -283,8 +280,8 @@ class Scorer:
                     waiting = [
                         pool.submit(contextvars.copy_context().run, advance, state) for state in states
                     ]
-                    for one in waiting:
-                        one.result()
+                    for future in waiting:
+                        future.result()
         return [self.result(state) for state in states]
 
     # One stage.
@@ -363,14 +360,14 @@ class Scorer:
             grades = grader.compared(places, comparison, f"{path}{grader.name}")
         else:
             grades = grader.together([states[place].sample for place in places])
-        for place, found in zip(places, grades, strict=True):
-            states[place].grades[grader.name] = found
+        for place, graded in zip(places, grades, strict=True):
+            states[place].grades[grader.name] = graded
 
     def _due(self, stage: int, state: SampleGrades) -> list[Grader]:
         """Return the components to call in a stage; none for an invalid sample."""
         if state.wrong:
             return []
-        return [one for one in self.graders if stage in one.stages and one.name not in state.grades]
+        return [part for part in self.graders if stage in part.stages and part.name not in state.grades]
 
     def _finish(self, grader: Grader, stage: int, state: SampleGrades) -> None:
         """Store the grade of an included spec after its last stage."""
@@ -383,14 +380,14 @@ class Scorer:
         """Return the reason why costly components are not called, or None while no gate has decided."""
         if stage == _GATES or state.wrong:
             return None
-        found = dict(state.checks())
-        failed = sorted(path for path, check in found.items() if check.verdict == "fail")
+        gates = dict(state.checks())
+        failed = sorted(path for path, check in gates.items() if check.verdict == "fail")
         if failed:
             return f"check{'s' if len(failed) > 1 else ''} {', '.join(failed)} failed"
         if stage == _COSTLY_GATES:
             return None
-        found |= {one.name: state.grades[one.name] for one in self.graders if one.gates}
-        for path, gate in sorted(found.items()):
+        gates |= {grader.name: state.grades[grader.name] for grader in self.graders if grader.gates}
+        for path, gate in sorted(gates.items()):
             if gate.verdict != "pass":
                 return f"{gate.kind} {path} {'failed' if gate.verdict else 'has no verdict'}"
         return None
@@ -411,22 +408,22 @@ class Scorer:
                 status="error",
                 error=state.wrong,
                 error_type=MISSING_INPUT,
-                components={one.name: uncalled(one.entry) for one in self.graders},
+                components={grader.name: uncalled(grader.entry) for grader in self.graders},
                 **shared,
             )
-        grades = {one.name: state.grades[one.name] for one in self.graders}
-        found = combine(plan, list(grades.values()), bounds=self._bounds)
-        for name, amount in found.contributions.items():  # in place, as the grades are not shared yet
+        grades = {grader.name: state.grades[grader.name] for grader in self.graders}
+        reward = combine(plan, list(grades.values()), bounds=self._bounds)
+        for name, amount in reward.contributions.items():  # in place, as the grades are not shared yet
             object.__setattr__(grades[name], "contribution", amount)
         return RewardResult(
-            value=found.value,
-            status=found.status,
-            verdict=found.verdict,
-            failed_checks=found.failed_checks,
+            value=reward.value,
+            status=reward.status,
+            verdict=reward.verdict,
+            failed_checks=reward.failed_checks,
             components=grades,
-            error=found.error,
-            error_type=found.error_type,
-            clipped=found.clipped,
+            error=reward.error,
+            error_type=reward.error_type,
+            clipped=reward.clipped,
             **shared,
         )
 
@@ -442,10 +439,10 @@ def _stages_of(grader: Grader, stage: int) -> tuple[int, ...]:
 
 def _scorer(plan: ScoringPlan, scope: str) -> Scorer:
     """Return the plan's scorer of a scope, from its cache."""
-    found: Scorer | None = plan.prepared.get(scope)
-    if found is None:
-        found = plan.prepared[scope] = Scorer(plan, scope)
-    return found
+    scorer: Scorer | None = plan.prepared.get(scope)
+    if scorer is None:
+        scorer = plan.prepared[scope] = Scorer(plan, scope)
+    return scorer
 
 
 def _absolute(plan: ScoringPlan, scope: str) -> Scorer:

@@ -188,8 +188,10 @@ class RewardSpec:
         """The spec's components, with one entry for each included spec."""
         ranges = {name: spec.range for name, spec in self.included.items()}
         return [
-            one.model_copy(update=self.included[one.name]._as_part()) if one.name in self.included else one
-            for one in reward_range.entries(self.document, ranges)
+            entry.model_copy(update=self.included[entry.name]._as_part())
+            if entry.name in self.included
+            else entry
+            for entry in reward_range.entries(self.document, ranges)
         ]
 
     def _as_part(self) -> dict[str, Any]:
@@ -255,9 +257,9 @@ class RewardSpec:
         targets = {entry.name: entry.use or entry.name for entry in self.document.components}
         if isinstance(self.document.combine, CombiningFunction):
             targets[COMBINE] = self.document.combine.use or COMBINE
-        own = [f"{name}: {gap}" for name, target in targets.items() for gap in self.codes[target].gaps]
+        gaps = [f"{name}: {gap}" for name, target in targets.items() for gap in self.codes[target].gaps]
         included = self.included.items()
-        return (*own, *(f"{name}: {gap}" for name, spec in included for gap in spec.code_gaps))
+        return (*gaps, *(f"{name}: {gap}" for name, spec in included for gap in spec.code_gaps))
 
     @cached_property
     def identity(self) -> Spec:
@@ -412,11 +414,11 @@ class RewardSpec:
 
     def _refuse_unnamed(self) -> None:
         """Raise SpecError for a function that can't be imported by a name."""
-        stated = {entry.name: entry.use for entry in self.document.components}
+        targets = {entry.name: entry.use for entry in self.document.components}
         combine = self.document.combine
-        stated[COMBINE] = combine.use if isinstance(combine, CombiningFunction) else None
+        targets[COMBINE] = combine.use if isinstance(combine, CombiningFunction) else None
         for name, function in self._functions.items():
-            if stated[name] is None:
+            if targets[name] is None:
                 owner = "`combine`" if name == COMBINE else f"the component {name!r}"
                 called = getattr(function, "__qualname__", type(function).__qualname__)
                 raise SpecError(
@@ -425,17 +427,17 @@ class RewardSpec:
                 )
 
     def _include(
-        self, folder: Path | None, chain: _Chain, given: Mapping[str, RewardSpec]
+        self, folder: Path | None, chain: _Chain, specs: Mapping[str, RewardSpec]
     ) -> dict[str, RewardSpec]:
-        """Load the included specs, except those in `given`."""
-        found: dict[str, RewardSpec] = {}
+        """Load the included specs, except those in `specs`."""
+        included: dict[str, RewardSpec] = {}
         for index, part in enumerate(self.document.include):
 
             def fail(reason: str, index: int = index) -> SpecError:
                 return self.source.error(f"{reason}{chain}", "include", index, "spec")
 
-            if part.as_ in given:
-                refuse_version(part, given[part.as_].version, fail)
+            if part.as_ in specs:
+                refuse_version(part, specs[part.as_].version, fail)
                 continue
             chosen = choose(part, folder, fail, chain.pins)
             if chain.has(chosen.path):
@@ -451,15 +453,15 @@ class RewardSpec:
             trust = self._trust
             if chosen.package is not None:
                 trust = trust.of_package(chosen.package, chosen.path.parent)
-            found[part.as_] = RewardSpec._load(chosen.path, trust=trust, chain=chain)
-        return found
+            included[part.as_] = RewardSpec._load(chosen.path, trust=trust, chain=chain)
+        return included
 
     def _refuse_conflicts(self) -> None:
         """Raise SpecError when one name is included as two different specs."""
-        found: dict[str, tuple[RewardSpec, str]] = {}
+        specs: dict[str, tuple[RewardSpec, str]] = {}
         for index, part in enumerate(self.document.include):
             for spec, way in self.included[part.as_]._ways(self.name):
-                known, other = found.setdefault(spec.name, (spec, way))
+                known, other = specs.setdefault(spec.name, (spec, way))
                 if (known.version, known.sha256) != (spec.version, spec.sha256):
                     raise self.source.error(
                         f"{spec.name} is included as {known.version} ({other}) and as "
@@ -485,8 +487,7 @@ class RewardSpec:
         )
 
     def _depends(self) -> list[str]:
-        names = [*self.document.depends, *(name for one in self.document.components for name in one.depends)]
-        return sorted(set(names))
+        return sorted({*self.document.depends}.union(*(part.depends for part in self.document.components)))
 
     def _code(self, use: str | None, function: Callable[..., Any] | None) -> Code:
         if function is not None:
@@ -539,7 +540,7 @@ class _Chain:
         return _Chain((*self.paths, path), self.pins, self.loaded)
 
     def has(self, path: Path) -> bool:
-        return path.resolve() in [one.resolve() for one in self.paths]
+        return path.resolve() in [loaded_path.resolve() for loaded_path in self.paths]
 
     def __str__(self) -> str:
         return f" ({' includes '.join(map(str, self.paths))})" if len(self.paths) > 1 else ""

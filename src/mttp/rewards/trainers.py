@@ -67,18 +67,18 @@ class TrlReward:
 
     def _samples(self, columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield a sample for each completion, without TRL's arguments that are not columns."""
-        stated = self.spec.document.inputs
+        kinds = self.spec.document.inputs
         count = len(columns["completion"])
-        wanted = {
+        inputs = {
             name: column
             for name, column in columns.items()
-            if isinstance(column, (list, tuple)) and len(column) == count and (not stated or name in stated)
+            if isinstance(column, (list, tuple)) and len(column) == count and (not kinds or name in kinds)
         }
-        texts = {name for name, kind in stated.items() if kind.rstrip("?") == "string"}
+        texts = {name for name, kind in kinds.items() if kind.rstrip("?") == "string"}
         for row in range(count):
             yield {
                 name: text_of(column[row]) if name in texts else column[row]
-                for name, column in wanted.items()
+                for name, column in inputs.items()
             }
 
 

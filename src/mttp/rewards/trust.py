@@ -61,7 +61,7 @@ class Trust:
 
     def has_module(self, name: str) -> bool:
         """Return whether the module or one of its parents is trusted."""
-        return self.everything or any(f"{name}.".startswith(f"{one}.") for one in self.modules)
+        return self.everything or any(f"{name}.".startswith(f"{module}.") for module in self.modules)
 
     def has_directory(self, directory: Path) -> bool:
         """
@@ -69,7 +69,7 @@ class Trust:
 
         Installed packages below a trusted directory, as in a virtual environment, are not trusted.
         """
-        return self.everything or any(_is_below(directory, one) for one in self.directories)
+        return self.everything or any(_is_below(directory, root) for root in self.directories)
 
 
 def _is_below(directory: Path, top: Path) -> bool:

@@ -127,19 +127,19 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
     episodes were chosen, those of random and of weighted episodes count; others are left out and counted.
     Raises SpecError when the spec's code can't be used, and MissingExtra without `mttp[agreement]`.
     """
-    found = list(episodes)
-    usable, lacking = scorable(found, spec)
+    recorded = list(episodes)
+    usable, lacking = scorable(recorded, spec)
     rounds = [scored_again(spec, usable) for _ in range(repeats)]
     scored: list[ScoredEpisode] = []
     for episode, *results in zip(usable, *rounds, strict=True):
         known = tuple(result for result in results if result is not None)
         if len(known) == repeats:
             scored.append(ScoredEpisode(trace_id=episode.trace_id, task=episode.task, results=known))
-    first = [one.result for one in scored]
-    by_episode = {one.trace_id: one.result for one in scored}
+    first = [episode.result for episode in scored]
+    by_episode = {episode.trace_id: episode.result for episode in scored}
     valid = [result.value for result in first if result.status == "ok" and result.value is not None]
-    stated, unread = _labels(found)
-    weighed = {rater: weights(labelled) for rater, labelled in stated.items()}
+    by_rater, unread = _labels(recorded)
+    weighed = {rater: weights(labelled) for rater, labelled in by_rater.items()}
     return Validation(
         episodes=tuple(scored),
         lacking=lacking,
@@ -149,13 +149,13 @@ def validate(episodes: Iterable[Episode], spec: RewardSpec, *, repeats: int = 1)
         verdicts=Counter(result.verdict for result in first if result.verdict),
         failed_checks=Counter(name for result in first for name in result.failed_checks),
         mean=mean(valid),
-        instability=instability([one.results for one in scored]) if repeats > 1 else None,
+        instability=instability([episode.results for episode in scored]) if repeats > 1 else None,
         agreements=tuple(
             agreement
-            for rater, labelled in stated.items()
+            for rater, labelled in by_rater.items()
             for agreement in _agreements(rater, labelled, weighed[rater], by_episode)
         ),
-        rates=tuple(label_rate(*rater, labelled, weighed[rater]) for rater, labelled in stated.items()),
+        rates=tuple(label_rate(*rater, labelled, weighed[rater]) for rater, labelled in by_rater.items()),
         unread_labels=unread,
     )
 
@@ -164,20 +164,20 @@ def _labels(
     episodes: Sequence[Episode],
 ) -> tuple[dict[_Rater, dict[str, Label]], Counter[str]]:
     """Return each rater's current labels by episode, and the labels that stand for no verdict."""
-    stated: dict[_Rater, list[tuple[Annotation, float | None]]] = {}
+    by_rater: dict[_Rater, list[tuple[Annotation, float | None]]] = {}
     unread: Counter[str] = Counter()
-    for one in (annotation for episode in episodes for annotation in episode.annotations):
-        if one.on_step or one.kind not in ("score", "outcome", "label"):
+    for note in (annotation for episode in episodes for annotation in episode.annotations):
+        if note.on_step or note.kind not in ("score", "outcome", "label"):
             continue
-        value = _score(one) if one.kind == "score" else _VERDICTS.get(str(one.value).strip().lower())
-        if value is not None or one.kind == "score":
-            by = (one.reward.grader if one.reward is not None else None) or one.by
-            stated.setdefault((one.kind, by), []).append((one, value))
-        elif one.kind == "label":
-            unread[str(one.value)] += 1
-    in_order = sorted(stated.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+        value = _score(note) if note.kind == "score" else _VERDICTS.get(str(note.value).strip().lower())
+        if value is not None or note.kind == "score":
+            by = (note.reward.grader if note.reward is not None else None) or note.by
+            by_rater.setdefault((note.kind, by), []).append((note, value))
+        elif note.kind == "label":
+            unread[str(note.value)] += 1
+    in_order = sorted(by_rater.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     current = {rater: labels(annotations) for rater, annotations in in_order}
-    return {rater: found for rater, found in current.items() if found}, unread
+    return {rater: labelled for rater, labelled in current.items() if labelled}, unread
 
 
 def _score(annotation: Annotation) -> float | None:
@@ -186,7 +186,7 @@ def _score(annotation: Annotation) -> float | None:
 
 
 def _agreements(
-    rater: _Rater, found: Mapping[str, Label], weighed: Weights, results: Mapping[str, RewardResult]
+    rater: _Rater, labelled: Mapping[str, Label], weighed: Weights, results: Mapping[str, RewardResult]
 ) -> Iterable[RaterAgreement]:
     """Compare one rater's labels with rewards, verdicts or both."""
     scored = [episode for episode in weighed.of if episode in results]
@@ -194,11 +194,12 @@ def _agreements(
     decided = [episode for episode in valid if results[episode].verdict is not None]
     if rater[0] == "score" or not decided:
         rewards = {episode: reward for episode in valid if (reward := results[episode].value) is not None}
-        pairs = [(reward, found[episode].value) for episode, reward in rewards.items()]
+        pairs = [(reward, labelled[episode].value) for episode, reward in rewards.items()]
         yield _of_rewards(rater, weighed, [*rewards], pairs)
-    if decided and {found[episode].value for episode in weighed.of} <= {0.0, 1.0}:
+    if decided and {labelled[episode].value for episode in weighed.of} <= {0.0, 1.0}:
         words = [
-            (str(results[episode].verdict), "pass" if found[episode].value else "fail") for episode in decided
+            (str(results[episode].verdict), "pass" if labelled[episode].value else "fail")
+            for episode in decided
         ]
         yield _of_verdicts(rater, weighed, decided, words)
 
@@ -206,11 +207,11 @@ def _agreements(
 def _of_rewards(
     rater: _Rater, weighed: Weights, episodes: Sequence[str], pairs: Sequence[tuple[float, float]]
 ) -> RaterAgreement:
-    ours, theirs = [reward for reward, _ in pairs], [score for _, score in pairs]
+    rewards, scores = [reward for reward, _ in pairs], [score for _, score in pairs]
     weight = [weighed.of[episode] for episode in episodes]
     is_weighted = _is_weighted(weight)
-    found = agreement(pairs, weight) if len(pairs) <= _FEW or is_weighted else None
-    tau_b = raters.tau_b(ours, theirs) if len(pairs) > 1 and not is_weighted else None
+    pair_agreement = agreement(pairs, weight) if len(pairs) <= _FEW or is_weighted else None
+    tau_b = raters.tau_b(rewards, scores) if len(pairs) > 1 and not is_weighted else None
     return RaterAgreement(
         key=rater[0],
         by=rater[1],
@@ -218,22 +219,22 @@ def _of_rewards(
         episodes=len(pairs),
         left_out=len(weighed.of) - len(pairs),
         left_out_by_selection=weighed.left_out,
-        agreed=found.agreed if found is not None else 0,
-        of=found.pairs if found is not None else 0,
-        share=found.accuracy if found is not None else None,
+        agreed=pair_agreement.agreed if pair_agreement is not None else 0,
+        of=pair_agreement.pairs if pair_agreement is not None else 0,
+        share=pair_agreement.accuracy if pair_agreement is not None else None,
         effective=_effective(weight),
         kappa=None,
-        tau_b=found.tau_b if is_weighted and found is not None else tau_b,
-        alpha=None if is_weighted else raters.alpha([ours, theirs], "interval"),
+        tau_b=pair_agreement.tau_b if is_weighted and pair_agreement is not None else tau_b,
+        alpha=None if is_weighted else raters.alpha([rewards, scores], "interval"),
     )
 
 
 def _of_verdicts(
     rater: _Rater, weighed: Weights, episodes: Sequence[str], pairs: Sequence[tuple[str, str]]
 ) -> RaterAgreement:
-    ours, theirs = [verdict for verdict, _ in pairs], [word for _, word in pairs]
+    verdicts, words = [verdict for verdict, _ in pairs], [word for _, word in pairs]
     weight = [weighed.of[episode] for episode in episodes]
-    agreed = [one == other for one, other in pairs]
+    agreed = [verdict == word for verdict, word in pairs]
     return RaterAgreement(
         key=rater[0],
         by=rater[1],
@@ -243,18 +244,18 @@ def _of_verdicts(
         left_out_by_selection=weighed.left_out,
         agreed=sum(agreed),
         of=len(pairs),
-        share=sum(one for one, is_agreed in zip(weight, agreed, strict=True) if is_agreed) / sum(weight),
+        share=sum(value for value, is_agreed in zip(weight, agreed, strict=True) if is_agreed) / sum(weight),
         effective=_effective(weight),
-        kappa=raters.kappa(ours, theirs, weight if _is_weighted(weight) else None),
+        kappa=raters.kappa(verdicts, words, weight if _is_weighted(weight) else None),
         tau_b=None,
-        alpha=None if _is_weighted(weight) else raters.alpha([ours, theirs], "nominal"),
+        alpha=None if _is_weighted(weight) else raters.alpha([verdicts, words], "nominal"),
     )
 
 
 def _is_weighted(weight: Sequence[float]) -> bool:
-    return not all(isclose(one, weight[0]) for one in weight)
+    return not all(isclose(value, weight[0]) for value in weight)
 
 
 def _effective(weight: Sequence[float]) -> float:
     """Return Kish's effective number."""
-    return sum(weight) ** 2 / sum(one * one for one in weight) if weight else 0.0
+    return sum(weight) ** 2 / sum(value * value for value in weight) if weight else 0.0

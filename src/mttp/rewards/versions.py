@@ -65,10 +65,10 @@ def constraint(text: str) -> Constraint:
 
 
 def _matched(text: str) -> re.Match[str]:
-    found = _VERSION.fullmatch(text)
-    if not found:
+    match = _VERSION.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a version; write two or three numbers, such as 1.2.0")
-    return found
+    return match
 
 
 def _version(numbers: list[int], prerelease: str | None) -> Version:
@@ -79,17 +79,17 @@ def _version(numbers: list[int], prerelease: str | None) -> Version:
 
 def _test(sign: str, written: str, prerelease: str | None) -> Callable[[Version], bool]:
     """Return the test of one part; it compares only as many numbers as the part has."""
-    stated = [int(number) for number in written.removesuffix(f"-{prerelease}").split(".")]
-    least, count = _version(stated, prerelease), len(stated)
+    numbers = [int(number) for number in written.removesuffix(f"-{prerelease}").split(".")]
+    least, count = _version(numbers, prerelease), len(numbers)
 
-    def test(found: Version) -> bool:
+    def test(candidate: Version) -> bool:
         if sign in ("^", "~"):
-            return found >= least and found.numbers[:fixed] == least.numbers[:fixed]
+            return candidate >= least and candidate.numbers[:fixed] == least.numbers[:fixed]
         if count == 3 or sign == ">=":
-            return bool(compare(found, least))
-        return bool(compare(found.numbers[:count], least.numbers[:count]))
+            return bool(compare(candidate, least))
+        return bool(compare(candidate.numbers[:count], least.numbers[:count]))
 
     compare = _COMPARISONS.get(sign, operator.eq)
-    leading = next((place for place, number in enumerate(stated) if number), count - 1)
+    leading = next((place for place, number in enumerate(numbers) if number), count - 1)
     fixed = min(2, count) if sign == "~" else leading + 1
     return test

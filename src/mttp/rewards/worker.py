@@ -47,9 +47,9 @@ def _callers(location: str, trust: Trust, sha256: str | None, code_sha256: str |
         raise ValueError("the spec or its code changed after the spec was loaded; load the spec again")
     here = {"isolation": "none", "timeout": None}
     return {
-        one.name: Caller(replace(one, entry=one.entry.model_copy(update=here)), plan)
-        for one in plan.components
-        if one.function is not None
+        component.name: Caller(replace(component, entry=component.entry.model_copy(update=here)), plan)
+        for component in plan.components
+        if component.function is not None
     }
 
 
@@ -71,7 +71,7 @@ def _pickled(answers: list[ComponentResult]) -> bytes:
 
 
 def _portable(answer: ComponentResult) -> ComponentResult:
-    criteria = answer.criteria and {name: _portable(one) for name, one in answer.criteria.items()}
+    criteria = answer.criteria and {name: _portable(result) for name, result in answer.criteria.items()}
     return answer._replace(evidence=_plain(answer.evidence), criteria=criteria)
 
 
