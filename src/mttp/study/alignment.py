@@ -63,7 +63,7 @@ class Alignment:
     @property
     def first_difference(self) -> AlignedStep | None:
         """The first step in which the episodes differ; None if they are equal."""
-        return next((one for one in self.steps if one.differences), None)
+        return next((step for step in self.steps if step.differences), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it; of the steps their differences."""
@@ -71,25 +71,23 @@ class Alignment:
 
         steps = [
             {
-                "index": one.index,
-                "agent": one.agent,
-                "differences": [asdict(found) for found in one.differences],
+                "index": step.index,
+                "agent": step.agent,
+                "differences": [asdict(difference) for difference in step.differences],
             }
-            for one in self.steps
-            if one.differences
+            for step in self.steps
+            if step.differences
         ]
-        found: dict[str, Any] = jsonable(
+        document: dict[str, Any] = jsonable(
             {"equal": not steps, "first": self.first, "second": self.second, "steps": len(self.steps)}
             | {"differences": steps}
         )
-        return found
+        return document
 
     def __repr__(self) -> str:
-        found = self.first_difference
+        step = self.first_difference
         where = (
-            "equal"
-            if found is None
-            else f"first difference at step {found.index}: {found.differences[0].what}"
+            "equal" if step is None else f"first difference at step {step.index}: {step.differences[0].what}"
         )
         return f"<Alignment of {self.first[:8]} and {self.second[:8]}: {where}>"
 
@@ -109,9 +107,9 @@ def align(first: Episode, second: Episode, *, tolerance: float = 1e-6) -> Alignm
             AlignedStep(
                 index=index,
                 agent=agent,
-                first=(one := sides[0].get((agent, index))),
-                second=(other := sides[1].get((agent, index))),
-                differences=tuple(_differences(one, other, tolerance)),
+                first=(left := sides[0].get((agent, index))),
+                second=(right := sides[1].get((agent, index))),
+                differences=tuple(_differences(left, right, tolerance)),
             )
             for agent, index in keys
         ),
@@ -123,11 +121,11 @@ def _differences(first: Step | None, second: Step | None, tolerance: float) -> I
         yield StepDifference(what="missing", first=first is not None, second=second is not None)
         return
     for what in _COMPARED:
-        one, other = getattr(first, what), getattr(second, what)
-        if not is_close(one, other, tolerance):
-            yield StepDifference(what=what, first=one, second=other)
-    if (found := _tokens(first.tokens, second.tokens, tolerance)) is not None:
-        yield found
+        left, right = getattr(first, what), getattr(second, what)
+        if not is_close(left, right, tolerance):
+            yield StepDifference(what=what, first=left, second=right)
+    if (difference := _tokens(first.tokens, second.tokens, tolerance)) is not None:
+        yield difference
     calls = [
         [(call.name, from_text(call.arguments), call.result) for call in step.calls]
         for step in (first, second)
@@ -143,27 +141,27 @@ def _tokens(first: Tokens | None, second: Tokens | None, tolerance: float) -> St
         return StepDifference(what="tokens", first=first is not None, second=second is not None)
     sides = first.arrays(), second.arrays()
     for name in Tokens.ARRAYS:
-        one, other = (side.get(name) for side in sides)
-        if one is None and other is None:
+        left, right = (side.get(name) for side in sides)
+        if left is None and right is None:
             continue
-        if one is None or other is None:
-            return StepDifference(what="tokens", first=one is not None, second=other is not None)
-        position = _first_difference(one, other, 0.0 if name in Tokens.INTEGER_ARRAYS else tolerance)
+        if left is None or right is None:
+            return StepDifference(what="tokens", first=left is not None, second=right is not None)
+        position = _first_difference(left, right, 0.0 if name in Tokens.INTEGER_ARRAYS else tolerance)
         if position is not None:
             around = slice(max(0, position - _AROUND), position + _AROUND)
             token = TokenDifference(
                 array=name,
                 position=position,
-                first=tuple(one[around].tolist()),
-                second=tuple(other[around].tolist()),
+                first=tuple(left[around].tolist()),
+                second=tuple(right[around].tolist()),
             )
-            return StepDifference(what="tokens", first=len(one), second=len(other), token=token)
+            return StepDifference(what="tokens", first=len(left), second=len(right), token=token)
     return None
 
 
-def _first_difference(one: Any, other: Any, tolerance: float) -> int | None:
-    shared = min(len(one), len(other))
-    equal = np.isclose(one[:shared], other[:shared], rtol=tolerance, atol=tolerance, equal_nan=True)
+def _first_difference(left: Any, right: Any, tolerance: float) -> int | None:
+    shared = min(len(left), len(right))
+    equal = np.isclose(left[:shared], right[:shared], rtol=tolerance, atol=tolerance, equal_nan=True)
     if not equal.all():
         return int(np.argmin(equal))
-    return None if len(one) == len(other) else shared
+    return None if len(left) == len(right) else shared

@@ -44,56 +44,53 @@ def failure_buckets(source: Source | Recording) -> tuple[FailureBucket, ...]:
     Raises ReadError where the source can't be read.
     """
     recording = source if isinstance(source, Recording) else read(source)
-    failed = [one for one in recording.episodes if _failed(one)]
-    everywhere = Counter(_slice(one) for one in recording.episodes)
+    failed = [episode for episode in recording.episodes if _failed(episode)]
+    everywhere = Counter(_slice(episode) for episode in recording.episodes)
     buckets: dict[tuple[str, str], list[Episode]] = {}
-    for one in failed:
-        buckets.setdefault((_cause(one), _slice(one)), []).append(one)
-    found = [
+    for episode in failed:
+        buckets.setdefault((next(_causes(episode), "no cause recorded"), _slice(episode)), []).append(episode)
+    failures = [
         FailureBucket(
             name=", ".join(part for part in (cause, where) if part),
             count=len(members),
             share=len(members) / len(failed),
             rate=len(members) / everywhere[where],
-            episodes=tuple(one.trace_id for one in members[:_EXAMPLES]),
+            episodes=tuple(episode.trace_id for episode in members[:_EXAMPLES]),
         )
         for (cause, where), members in buckets.items()
     ]
-    return tuple(sorted(found, key=lambda bucket: (-bucket.count, bucket.name)))
+    return tuple(sorted(failures, key=lambda bucket: (-bucket.count, bucket.name)))
 
 
-def _failed(one: Episode) -> bool:
-    if one.status in ("error", "aborted") or one.reward.status == "error" or one.reward.failed_checks:
+def _failed(episode: Episode) -> bool:
+    reward = episode.reward
+    if episode.status in ("error", "aborted") or reward.status == "error" or reward.failed_checks:
         return True
-    return one.outcome == "failure" or (one.outcome == "unknown" and one.reward.verdict == "fail")
+    return episode.outcome == "failure" or (episode.outcome == "unknown" and reward.verdict == "fail")
 
 
-def _cause(one: Episode) -> str:
-    return next(_causes(one), "no cause recorded")
-
-
-def _causes(one: Episode) -> Iterator[str]:
-    errors = [one.error_type, *(step.error_type for step in one.steps)]
+def _causes(episode: Episode) -> Iterator[str]:
+    errors = [episode.error_type, *(step.error_type for step in episode.steps)]
     if (error := next((name for name in errors if name), None)) is not None:
         yield f"error {error}"
-    if one.status in ("error", "aborted"):
-        yield f"status {one.status}"
-    if one.reward.status == "error":
-        yield f"reward error {one.reward.error_type or ''}".strip()
-    if one.reward.failed_checks:
-        yield f"failed check {_listed(sorted(one.reward.failed_checks))}"
-    if zeros := sorted(name for name, value in one.reward.components.items() if value <= 0):
+    if episode.status in ("error", "aborted"):
+        yield f"status {episode.status}"
+    if episode.reward.status == "error":
+        yield f"reward error {episode.reward.error_type or ''}".strip()
+    if episode.reward.failed_checks:
+        yield f"failed check {_listed(sorted(episode.reward.failed_checks))}"
+    if zeros := sorted(name for name, value in episode.reward.components.items() if value <= 0):
         yield f"no score for {_listed(zeros)}"
-    if one.truncated:
-        yield f"truncated ({one.stop_reason})" if one.stop_reason else "truncated"
-    if one.stop_reason:
-        yield f"stopped by {one.stop_reason}"
+    if episode.truncated:
+        yield f"truncated ({episode.stop_reason})" if episode.stop_reason else "truncated"
+    if episode.stop_reason:
+        yield f"stopped by {episode.stop_reason}"
 
 
-def _slice(one: Episode) -> str:
-    if one.slices:
-        return f"slice {_listed(sorted(one.slices))}"
-    return f"split {one.split}" if one.split else f"env {one.env}" if one.env else ""
+def _slice(episode: Episode) -> str:
+    if episode.slices:
+        return f"slice {_listed(sorted(episode.slices))}"
+    return f"split {episode.split}" if episode.split else f"env {episode.env}" if episode.env else ""
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -89,9 +89,9 @@ def compare(
     """
     check_window(window)
     before, after = load(base, progress=progress), load(candidate, progress=progress)
-    found, allowed = differences(before, after), frozenset(allow)
+    side_differences, allowed = differences(before, after), frozenset(allow)
     refuse_samples((before, after), allowed, hint=_HINT)
-    refuse_differences(found, allowed, hint=_HINT)
+    refuse_differences(side_differences, allowed, hint=_HINT)
     together = [*before.episodes, *after.episodes]
     span, entropies = spec_range(before, after), run_entropies(before, after)
     chosen = [
@@ -103,11 +103,11 @@ def compare(
             "no episode states a return, a reward or another number: there is nothing to compare"
         )
     plan = Design.of(before, after, window)
-    compared = [plan.compare(one, confidence, _margin(margin, one.name)) for one in chosen]
+    compared = [plan.compare(measure, confidence, _margin(margin, measure.name)) for measure in chosen]
     return Comparison(
         base=before.name,
         candidate=after.name,
-        differences=found,
+        differences=side_differences,
         metrics=tuple(corrected(compared, chosen, missing_allowed="missing" in allowed)),
         flips=tuple(_flips(plan, before, after)),
         slices=_slices(
@@ -146,10 +146,10 @@ def shared_episodes(base: Sample, candidate: Sample) -> int:
 
 
 def _margin(margin: float | Mapping[str, float] | None, name: str) -> float | None:
-    found = margin.get(name) if isinstance(margin, Mapping) else margin
-    if found is not None and not (math.isfinite(found) and found >= 0):
-        raise StudyError(f"margin={found!r} of {name}: give a number from 0 on")
-    return found
+    limit = margin.get(name) if isinstance(margin, Mapping) else margin
+    if limit is not None and not (math.isfinite(limit) and limit >= 0):
+        raise StudyError(f"margin={limit!r} of {name}: give a number from 0 on")
+    return limit
 
 
 ALLOWED = (*REFUSED, "missing", "sampled")
@@ -196,7 +196,7 @@ def _flips(plan: Design, base: Sample, candidate: Sample) -> Iterator[Flip]:
         else [by_unit(side.episodes) for side in (base, candidate)]
     )
     for unit in sorted(unit for unit in sides[0].keys() & sides[1].keys() if unit is not None):
-        known = [[one for one in side[unit] if one.success is not None] for side in sides]
+        known = [[episode for episode in side[unit] if episode.success is not None] for side in sides]
         if not all(known):
             continue
         before, after = map(_share, known)
@@ -226,14 +226,14 @@ def _slices(
     slices = Slices.of(by, base, candidate)
     if not slices.names:
         raise StudyError(f"no episode has a value of {by!r}; slice by another one")
-    found = []
+    compared = []
     for name in slices.names:
         sides = slices.sides(name)
-        found.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
-    p_values, worst = holm([metric.p_value for metric in found]), holm([*map(filled_p, found)])
+        compared.append(Design.of(sides[0], sides[1], window).compare(chosen, confidence, margin))
+    p_values, worst = holm([metric.p_value for metric in compared]), holm([*map(filled_p, compared)])
     return {
         name: decided(metric, p_value, worst_p, chosen.direction, missing_allowed=missing_allowed)
-        for name, metric, p_value, worst_p in zip(slices.names, found, p_values, worst, strict=True)
+        for name, metric, p_value, worst_p in zip(slices.names, compared, p_values, worst, strict=True)
     }
 
 
@@ -255,8 +255,8 @@ class Slices:
     @classmethod
     def of(cls, by: str, base: Sample, candidate: Sample) -> Slices:
         """Return the slices; of a task that the base labels, the candidate's own label does not count."""
-        before, own = ([slice_values(one, by) for one in side.episodes] for side in (base, candidate))
-        after = own
+        before, values = ([slice_values(row, by) for row in side.episodes] for side in (base, candidate))
+        after = values
         if _ATTRIBUTES.get(name := by.removeprefix("mttp."), name).partition(".")[0] in _OF_TASK:
             labels: dict[tuple[str, str], tuple[str, ...]] = {}
             for episode, names in zip(base.episodes, before, strict=True):
@@ -264,9 +264,9 @@ class Slices:
                     labels[episode.unit] = tuple(sorted({*labels.get(episode.unit, ()), *names}))
             after = [
                 names if episode.unit is None else labels.get(episode.unit, names)
-                for episode, names in zip(candidate.episodes, own, strict=True)
+                for episode, names in zip(candidate.episodes, values, strict=True)
             ]
-        changed = sum({*first} != {*second} for first, second in zip(own, after, strict=True))
+        changed = sum({*first} != {*second} for first, second in zip(values, after, strict=True))
         return cls(base, candidate, (_by_slice(base, before), _by_slice(candidate, after)), changed)
 
     @property
@@ -310,4 +310,4 @@ def slice_values(one: EpisodeFigures, by: str) -> tuple[str, ...]:
 
 def _share(episodes: Sequence[EpisodeFigures]) -> float:
     """The share of successes."""
-    return sum(bool(one.success) for one in episodes) / len(episodes)
+    return sum(bool(episode.success) for episode in episodes) / len(episodes)

@@ -55,10 +55,11 @@ class Comparison:
         return self.metrics[0].verdict
 
     def __getitem__(self, name: str) -> MetricComparison:
-        for one in self.metrics:
-            if one.name == name:
-                return one
-        raise KeyError(f"{name!r} was not compared; there are {', '.join(one.name for one in self.metrics)}")
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        names = ", ".join(metric.name for metric in self.metrics)
+        raise KeyError(f"{name!r} was not compared; there are {names}")
 
     def __iter__(self) -> Iterator[MetricComparison]:
         return iter(self.metrics)
@@ -92,16 +93,16 @@ class Comparison:
             *("metric", "verdict", "base", "candidate", "effect", "interval", "n"),
             *("worst case", "method"),
         )
-        named = [(one.name, one) for one in self.metrics]
-        named += [(f"{self.metrics[0].name}, {name}", one) for name, one in self.slices.items()]
+        named = [(metric.name, metric) for metric in self.metrics]
+        named += [(f"{self.metrics[0].name}, {name}", metric) for name, metric in self.slices.items()]
         rows = [
             (
-                *(name, one.verdict, one.base, one.candidate, one.effect),
-                one.interval and "{:+.4g} to {:+.4g}".format(*one.interval),
-                "{} and {}".format(*one.n),
-                one.worst_case_text,
-                one.reason or one.method,
+                *(name, metric.verdict, metric.base, metric.candidate, metric.effect),
+                metric.interval and "{:+.4g} to {:+.4g}".format(*metric.interval),
+                "{} and {}".format(*metric.n),
+                metric.worst_case_text,
+                metric.reason or metric.method,
             )
-            for name, one in named
+            for name, metric in named
         ]
         return html_table(f"{self.candidate} against {self.base}: {self.verdict}", columns, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -105,27 +106,25 @@ class Diagnosis:
     """Kinds of detectors whose problem such a run can't have, as of text in an environment with numbers."""
 
     def __getitem__(self, kind: str) -> DiagnosisFinding | Cleared | NotJudged:
-        entries = self._by_kind()
         if kind in self.inapplicable:
             return NotJudged(kind=kind, reason="a run of this kind can't have this problem")
+        results: tuple[DiagnosisFinding | Cleared | NotJudged, ...]
+        results = (*self.findings, *self.judged, *self.missing)
+        entries = {result.kind: result for result in results}
         if kind not in entries:
             raise KeyError(f"there is no detector {kind!r}; there are {', '.join(sorted(entries))}")
         return entries[kind]
 
-    def _by_kind(self) -> dict[str, DiagnosisFinding | Cleared | NotJudged]:
-        found: dict[str, DiagnosisFinding | Cleared | NotJudged] = {one.kind: one for one in self.findings}
-        return found | {one.kind: one for one in self.judged} | {one.kind: one for one in self.missing}
-
     def at_least(self, severity: Severity) -> tuple[DiagnosisFinding, ...]:
         """The findings of this severity and worse."""
         worst = SEVERITIES[: SEVERITIES.index(severity) + 1]
-        return tuple(one for one in self.findings if one.severity in worst)
+        return tuple(finding for finding in self.findings if finding.severity in worst)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return asdict(self)
 
     def __repr__(self) -> str:
-        counts = {severity: sum(one.severity == severity for one in self.findings) for severity in SEVERITIES}
-        found = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count) or "none"
-        return f"<Diagnosis: findings {found}; {len(self.judged)} judged, {len(self.missing)} not judged>"
+        counts = Counter(finding.severity for finding in self.findings)
+        listed = ", ".join(f"{counts[level]} {level}" for level in SEVERITIES if counts[level]) or "none"
+        return f"<Diagnosis: findings {listed}; {len(self.judged)} judged, {len(self.missing)} not judged>"

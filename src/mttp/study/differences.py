@@ -89,7 +89,8 @@ def differences(base: Sample, candidate: Sample) -> tuple[SideDifference, ...]:
     sides = base, candidate
     settings, tasks = _settings(sides), _differing_tasks(sides)
     scored = [
-        [one for one in side.episodes if one.reward is not None or one.return_ is not None] for side in sides
+        [episode for episode in side.episodes if episode.reward is not None or episode.return_ is not None]
+        for side in sides
     ]
     refused = [
         *_env(base, candidate, settings),
@@ -139,9 +140,9 @@ def _are_shares_equal(sides: Sequence[Sequence[EpisodeFigures]], of: Callable[[E
     """
     pools: list[dict[Any, Counter[Any]]] = [{}, {}]
     for pool, side in zip(pools, sides, strict=True):
-        for one in side:
-            unit = one.unit if one.task is not None else None
-            pool.setdefault(unit, Counter())[of(one)] += 1
+        for episode in side:
+            unit = episode.unit if episode.task is not None else None
+            pool.setdefault(unit, Counter())[of(episode)] += 1
     for unit in (pools[0].keys() & pools[1].keys()) - {None}:
         base, candidate = (pool.pop(unit) for pool in pools)
         if base.keys() != candidate.keys() or (len(base) > 1 and base != candidate):
@@ -197,8 +198,8 @@ def _facts_of(
     yield ("fact", "spaces"), spaces or ""
     for name, value in _flat(from_json(kwargs) if kwargs else {}):
         yield ("passive" if name in _PASSIVE_ARGUMENTS else "argument", name), value
-    yield ("fact", "wrappers"), " of ".join(one for one in wrappers if one not in _PASSIVE_WRAPPERS)
-    yield ("passive", "passive wrappers"), " of ".join(one for one in wrappers if one in _PASSIVE_WRAPPERS)
+    yield ("fact", "wrappers"), " of ".join(name for name in wrappers if name not in _PASSIVE_WRAPPERS)
+    yield ("passive", "passive wrappers"), " of ".join(name for name in wrappers if name in _PASSIVE_WRAPPERS)
 
 
 def _env(base: Sample, candidate: Sample, settings: Sequence[_Settings]) -> Iterator[SideDifference]:
@@ -208,7 +209,7 @@ def _env(base: Sample, candidate: Sample, settings: Sequence[_Settings]) -> Iter
     if not named and max(map(len, settings)) > 1:
         words = {setting: _words(setting[0], facts) for side in settings for setting, facts in side.items()}
         sides = base.episodes, candidate.episodes
-        yield from _mixture("env", "mixture", sides, lambda one: words[_SETTING(one)], str)
+        yield from _mixture("env", "mixture", sides, lambda episode: words[_SETTING(episode)], str)
 
 
 def _words(env: str, facts: Mapping[tuple[str, str], str]) -> str:
@@ -272,7 +273,7 @@ def _shared(tasks: Sequence[_Tasks], of: Callable[[list[tuple[Any, ...]]], Any])
 
 
 def _tasks(tasks: Sequence[_Tasks]) -> Iterator[SideDifference]:
-    alone = [[_joined(task) for task in one.keys() - other.keys()] for one, other in (tasks, tasks[::-1])]
+    alone = [[_joined(task) for task in side.keys() - other.keys()] for side, other in (tasks, tasks[::-1])]
     if any(alone):
         yield SideDifference(
             kind="tasks", name="only on one side", base=_shown(alone[0]), candidate=_shown(alone[1])
@@ -283,7 +284,7 @@ def _inputs(sides: Sequence[Sample], tasks: Sequence[_Tasks]) -> Iterator[SideDi
     """Yield the tasks with other inputs under the same name; also none beside those of other tasks."""
     others = _shared(tasks, lambda rows: {row[2] for row in rows} - {None} or {""})
     if others[0] and all(
-        any(one.inputs_json and one.task is not None for one in side.episodes) for side in sides
+        any(episode.inputs_json and episode.task is not None for episode in side.episodes) for side in sides
     ):
         yield _of_tasks("inputs", "of {} tasks of the same name", others, "{} {}", _digest)
 
@@ -338,9 +339,9 @@ def _seeds(base: Sample, candidate: Sample) -> Iterable[SideDifference]:
 
 
 def _shown(words: Iterable[str]) -> str:
-    found = sorted(words)
-    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more
+    ordered = sorted(words)
+    more = f" and {len(ordered) - _SHOWN:,} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -380,11 +381,11 @@ def _config(base: Iterable[Run], candidate: Iterable[Run]) -> Iterable[SideDiffe
 
 
 def _flat_configs(runs: Iterable[Run]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    by_key: dict[str, set[str]] = {}
     for run in runs:
         for key, value in _flat(run.config):
-            found.setdefault(key, set()).add(value)
-    return found
+            by_key.setdefault(key, set()).add(value)
+    return by_key
 
 
 def _flat(config: Any, prefix: str = "") -> Iterable[tuple[str, str]]:

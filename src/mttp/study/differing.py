@@ -29,33 +29,34 @@ def is_close(recorded: Any, seen: Any, tolerance: float) -> bool:
             isinstance(recorded, Sequence)
             and isinstance(seen, Sequence)
             and len(recorded) == len(seen)
-            and all(is_close(one, other, tolerance) for one, other in zip(recorded, seen, strict=True))
+            and all(is_close(left, right, tolerance) for left, right in zip(recorded, seen, strict=True))
         )
     return _are_numbers_close(recorded, seen, tolerance)
 
 
 def _member(values: Mapping[Any, Any], key: Any) -> Any:
-    return (
-        values[key] if key in values else next(value for one, value in values.items() if str(one) == str(key))
-    )
+    if key in values:
+        return values[key]
+    return next(value for name, value in values.items() if str(name) == str(key))
 
 
 def _is_nested(value: Any) -> bool:
     """Whether it is a sequence with members that are no numbers."""
     return isinstance(value, (list, tuple)) and any(
-        isinstance(one, (Mapping, str, list, tuple)) or hasattr(one, "shape") or one is None for one in value
+        isinstance(item, (Mapping, str, list, tuple)) or hasattr(item, "shape") or item is None
+        for item in value
     )
 
 
-def _are_numbers_close(recorded: Any, seen: Any, tolerance: float) -> bool:
+def _are_numbers_close(recorded: Any, observed: Any, tolerance: float) -> bool:
     import numpy as np
 
     try:
-        first, second = np.asarray(recorded), np.asarray(seen)
+        first, second = np.asarray(recorded), np.asarray(observed)
     except ValueError:
         return False
     if first.size != second.size or "O" in (first.dtype.kind, second.dtype.kind):
-        return bool(first.shape == second.shape and recorded == seen)
+        return bool(first.shape == second.shape and recorded == observed)
     if first.shape != second.shape and min(first.ndim, second.ndim) > 0:
         return False
     if first.dtype.kind in "US" or second.dtype.kind in "US":
@@ -69,7 +70,7 @@ def distance(recorded: Any, seen: Any) -> float | None:
 
     try:
         first, second = np.asarray(recorded, dtype=float), np.asarray(seen, dtype=float)
-        found = float(np.max(np.abs(first - second))) if first.shape == second.shape and first.size else None
+        gap = float(np.max(np.abs(first - second))) if first.shape == second.shape and first.size else None
     except (TypeError, ValueError):
         return None
-    return found if found is not None and math.isfinite(found) else None
+    return gap if gap is not None and math.isfinite(gap) else None

@@ -43,10 +43,10 @@ def gate(
         raise StudyError(f"the rules need a baseline, and none is given: {', '.join(needs)}")
     new = load(candidate, progress=progress)
     base = None if baseline is None else load(baseline, progress=progress)
-    found = () if base is None else differences(base, new)
+    side_differences = () if base is None else differences(base, new)
     allowed, hint = frozenset(document.allow), "`allow: [{kind}]` in the rules"
     refuse_samples([side for side in (base, new) if side is not None], allowed, hint=hint)
-    refuse_differences(found, allowed, hint=hint)
+    refuse_differences(side_differences, allowed, hint=hint)
     notes = [*new.sampled, *new.notes] if base is None else [*side_notes(base, new)]
     if base is not None and (shared := shared_episodes(base, new)):
         raise StudyError(
@@ -59,13 +59,13 @@ def gate(
         rules=document,
         candidate=_windowed(new, document.window),
         base=None if base is None else _windowed(base, document.window),
-        differences=found,
+        differences=side_differences,
     )
     return GateResult(
         candidate=new.name,
         baseline=None if base is None else base.name,
         rules=tuple(_named(check_rules(sides))),
-        differences=found,
+        differences=side_differences,
         notes=tuple(notes),
         problems=(*(() if base is None else base.problems), *new.problems),
         identity=None if base is None else base.identity,
@@ -75,9 +75,9 @@ def gate(
 
 
 def _needing_baseline(rules: PromotionRules) -> Iterator[str]:
-    for one in rules.aggregate:
-        if one.gain is not None or one.margin is not None:
-            yield f"{one.metric} ({'gain' if one.gain is not None else 'margin'})"
+    for rule in rules.aggregate:
+        if rule.gain is not None or rule.margin is not None:
+            yield f"{rule.metric} ({'gain' if rule.gain is not None else 'margin'})"
     for limit in rules.service:
         if limit.max_ratio is not None:
             yield f"{limit.metric} (max_ratio)"
@@ -93,13 +93,13 @@ def _windowed(sample: Sample, window: int) -> Sample:
     """The last episodes of each run, if the sample is of training runs."""
     if not sample.is_training:
         return sample
-    kept = [one for episodes in sample.by_run().values() for one in last_finished(episodes, window)]
-    return replace(sample, episodes=tuple(kept))
+    recent = [episode for episodes in sample.by_run().values() for episode in last_finished(episodes, window)]
+    return replace(sample, episodes=tuple(recent))
 
 
-def _named(found: Iterable[RuleResult]) -> Iterator[RuleResult]:
+def _named(results: Iterable[RuleResult]) -> Iterator[RuleResult]:
     """The results with unique names."""
-    seen: dict[str, int] = {}
-    for one in found:
-        seen[one.name] = seen.get(one.name, 0) + 1
-        yield one if seen[one.name] == 1 else replace(one, name=f"{one.name} ({seen[one.name]})")
+    uses: dict[str, int] = {}
+    for rule in results:
+        uses[rule.name] = uses.get(rule.name, 0) + 1
+        yield rule if uses[rule.name] == 1 else replace(rule, name=f"{rule.name} ({uses[rule.name]})")

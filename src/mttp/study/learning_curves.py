@@ -209,8 +209,8 @@ class Timeline:
                 if len(part):
                     by_label.setdefault(name, []).append(_Points(run_id, places[part], values[part]))
         edges = _edges([each for points in by_label.values() for each in points], axis)
-        made = [_curve(label, points, edges, center) for label, points in by_label.items()]
-        return Curves(metric=metric, axis=axis, curves=tuple(made), width=float(edges[1] - edges[0]))
+        series = [_curve(label, points, edges, center) for label, points in by_label.items()]
+        return Curves(metric=metric, axis=axis, curves=tuple(series), width=float(edges[1] - edges[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from mttp.model.statistics.metrics import metric
 from mttp.study.sample import Side, load
 
 _BY = {
-    "policy_version": lambda one: one.policy_version,
-    "episode": lambda one: one.trace_id,
-    "run": lambda one: one.run,
-    "task": lambda one: one.task,
+    "policy_version": lambda episode: episode.policy_version,
+    "episode": lambda episode: episode.trace_id,
+    "run": lambda episode: episode.run,
+    "task": lambda episode: episode.task,
 }
 
 
@@ -55,22 +55,22 @@ def pareto(
     if by not in _BY:
         raise StudyError(f"by={by!r} is not a unit; the units are {', '.join(_BY)}")
     episodes = load(source).episodes
-    names = [*metrics] or sorted({f"components.{name}" for one in episodes for name in one.components})
+    names = [*metrics] or sorted({f"components.{name}" for row in episodes for name in row.components})
     chosen = [metric(name, episodes) for name in names]
-    if any(one.k is not None for one in chosen):
+    if any(measure.k is not None for measure in chosen):
         raise StudyError("pass@k and pass^k are numbers of a task: give metrics that each episode has")
     units: dict[str, list[tuple[EpisodeFigures, list[float]]]] = {}
-    for one in episodes:
-        values = [each.values([one])[0] for each in chosen]
-        if (unit := _BY[by](one)) is not None and values and not any(map(math.isnan, values)):
-            units.setdefault(unit, []).append((one, values))
+    for episode in episodes:
+        values = [each.values([episode])[0] for each in chosen]
+        if (unit := _BY[by](episode)) is not None and values and not any(map(math.isnan, values)):
+            units.setdefault(unit, []).append((episode, values))
     if not units:
         raise StudyError(f"no episode has a {by} and all of: {', '.join(names) or 'components'}")
     means = {
         unit: [mean(column) or 0.0 for column in zip(*(values for _, values in rows), strict=True)]
         for unit, rows in units.items()
     }
-    signs = [-1 if one.direction < 0 else 1 for one in chosen]
+    signs = [-1 if measure.direction < 0 else 1 for measure in chosen]
     signed = {
         unit: [sign * value for sign, value in zip(signs, row, strict=True)] for unit, row in means.items()
     }
@@ -80,13 +80,13 @@ def pareto(
             values=dict(zip(names, means[unit], strict=True)),
             n=len(rows),
             is_dominated=any(_dominates(other, signed[unit]) for other in signed.values()),
-            episodes=tuple(one.trace_id for one, _ in rows[:5]),
+            episodes=tuple(episode.trace_id for episode, _ in rows[:5]),
         )
         for unit, rows in units.items()
     ]
     return tuple(sorted(points, key=lambda point: (point.is_dominated, point.name)))
 
 
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    pairs = [*zip(one, other, strict=True)]
+def _dominates(first: Sequence[float], second: Sequence[float]) -> bool:
+    pairs = [*zip(first, second, strict=True)]
     return all(left >= right for left, right in pairs) and any(left > right for left, right in pairs)

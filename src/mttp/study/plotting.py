@@ -35,13 +35,13 @@ _WIDTH, _ROW_HEIGHT, _FRAME_HEIGHT = 7.5, 0.45, 1.1
 
 def plot_comparison(comparison: Comparison, ax: Axes | None) -> Axes:
     """Draw the effect of each metric and slice on `ax`, by default a new figure, and return the axes."""
-    rows = [(one.name, one) for one in comparison.metrics]
-    rows += [(f"{rows[0][0]}, {name}", one) for name, one in comparison.slices.items()]
+    rows = [(metric.name, metric) for metric in comparison.metrics]
+    rows += [(f"{rows[0][0]}, {name}", metric) for name, metric in comparison.slices.items()]
     is_relative = len(comparison.metrics) > 1
     ax = axes(ax, size=(_WIDTH, _FRAME_HEIGHT + _ROW_HEIGHT * len(rows)))
     ax.axvline(0, color="black", linewidth=0.8, zorder=1)
-    for place, (_, one) in enumerate(rows):
-        _draw_row(ax, place, one, _scale(one) if is_relative else 1.0)
+    for place, (_, metric) in enumerate(rows):
+        _draw_row(ax, place, metric, _scale(metric) if is_relative else 1.0)
     ax.set_yticks(range(len(rows)), [label(name) for name, _ in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.spines["left"].set_visible(False)
@@ -55,21 +55,21 @@ def plot_comparison(comparison: Comparison, ax: Axes | None) -> Axes:
     return ax
 
 
-def _scale(one: MetricComparison) -> float | None:
+def _scale(metric: MetricComparison) -> float | None:
     """The factor that makes a share of the base of an effect; None where the base is zero or unknown."""
-    found = 1 / abs(one.base) if one.base else None
-    return found if found is not None and math.isfinite(found) else None
+    factor = 1 / abs(metric.base) if metric.base else None
+    return factor if factor is not None and math.isfinite(factor) else None
 
 
-def _draw_row(ax: Axes, place: int, one: MetricComparison, scale: float | None) -> None:
-    colour, marker = _MARKS[one.verdict]
-    if scale is not None and one.interval is not None:
-        low, high = (side * scale for side in one.interval)
+def _draw_row(ax: Axes, place: int, metric: MetricComparison, scale: float | None) -> None:
+    colour, marker = _MARKS[metric.verdict]
+    if scale is not None and metric.interval is not None:
+        low, high = (side * scale for side in metric.interval)
         ax.plot([low, high], [place, place], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
-    if scale is not None and one.effect is not None:
-        ax.plot(one.effect * scale, place, marker, color=colour, markersize=6, zorder=3)
+    if scale is not None and metric.effect is not None:
+        ax.plot(metric.effect * scale, place, marker, color=colour, markersize=6, zorder=3)
     ax.annotate(
-        f"{_numbers(one)}\n{label(one.reason or one.method, limit=90)}",
+        f"{_numbers(metric)}\n{label(metric.reason or metric.method, limit=90)}",
         (1.02, place),
         xycoords=("axes fraction", "data"),
         va="center",
@@ -79,10 +79,10 @@ def _draw_row(ax: Axes, place: int, one: MetricComparison, scale: float | None) 
     )
 
 
-def _numbers(one: MetricComparison) -> str:
-    effect = "no effect known" if one.effect is None else f"{one.effect:+.3g}"
-    interval = "" if one.interval is None else " [{:+.3g}, {:+.3g}]".format(*one.interval)
-    return f"{effect}{interval}, {one.verdict}, n = {one.n[0]:,} and {one.n[1]:,}"
+def _numbers(metric: MetricComparison) -> str:
+    effect = "no effect known" if metric.effect is None else f"{metric.effect:+.3g}"
+    interval = "" if metric.interval is None else " [{:+.3g}, {:+.3g}]".format(*metric.interval)
+    return f"{effect}{interval}, {metric.verdict}, n = {metric.n[0]:,} and {metric.n[1]:,}"
 
 
 def plot_curves(curves: Curves, ax: Axes | None) -> Axes:

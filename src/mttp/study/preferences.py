@@ -27,10 +27,10 @@ _STEPS = 200
 _VIRTUAL = 0.5
 """Virtual wins and losses of each unit where one always won or lost."""
 _BY = {
-    "policy_version": lambda one: one.policy_version_start,
-    "policy": lambda one: one.policy,
-    "run": lambda one: one.run_id,
-    "episode": lambda one: one.trace_id,
+    "policy_version": lambda episode: episode.policy_version_start,
+    "policy": lambda episode: episode.policy,
+    "run": lambda episode: episode.run_id,
+    "episode": lambda episode: episode.trace_id,
 }
 
 
@@ -76,9 +76,9 @@ def preference_strengths(
     table = np.zeros((len(names), len(names)))
     for (winner, loser), count in wins.items():
         table[place[winner], place[loser]] = count
-    connected = _connected(table)
+    connected = all(_reached(links) == len(table) for links in (table > 0, table.T > 0))
     strengths, errors = _bradley_terry(table, 0.0 if connected else _VIRTUAL)
-    found = [
+    ranking = [
         PreferenceStrength(
             name=name,
             elo=1000 + _ELO * float(strengths[at]),
@@ -92,18 +92,18 @@ def preference_strengths(
         )
         for name, at in place.items()
     ]
-    return tuple(sorted(found, key=lambda one: (-one.elo, one.name)))
+    return tuple(sorted(ranking, key=lambda strength: (-strength.elo, strength.name)))
 
 
 def _wins(recording: Recording, by: str) -> Mapping[tuple[str, str], int]:
     """How often each unit was preferred to each other."""
-    episodes: dict[str, Episode] = {one.trace_id: one for one in recording.episodes}
+    episodes: dict[str, Episode] = {episode.trace_id: episode for episode in recording.episodes}
     wins: Counter[tuple[str, str]] = Counter()
-    for one in preferences(recording.annotations):
-        if one.episode not in episodes:
+    for preference in preferences(recording.annotations):
+        if preference.episode not in episodes:
             continue
-        winner = _BY[by](episodes[one.episode])
-        for rejected in one.rejected:
+        winner = _BY[by](episodes[preference.episode])
+        for rejected in preference.rejected:
             loser = _BY[by](episodes[rejected]) if rejected in episodes else None
             if winner is not None and loser is not None and winner != loser:
                 wins[winner, loser] += 1
@@ -128,18 +128,13 @@ def _bradley_terry(table: Floats, virtual: float) -> tuple[Floats, Floats]:
 
 def _information(games: Floats, chance: Floats, virtual: float, average: Floats) -> Floats:
     weights = games * chance * (1 - chance)
-    found: Floats = np.diag(weights.sum(axis=1) + 2 * virtual * average * (1 - average)) - weights
-    return found
+    information: Floats = np.diag(weights.sum(axis=1) + 2 * virtual * average * (1 - average)) - weights
+    return information
 
 
 def _logistic(values: Floats) -> Floats:
-    found: Floats = 1 / (1 + np.exp(-values))
-    return found
-
-
-def _connected(table: Floats) -> bool:
-    """Whether wins lead from each unit to each other, in any number of steps."""
-    return all(_reached(links) == len(table) for links in (table > 0, table.T > 0))
+    probabilities: Floats = 1 / (1 + np.exp(-values))
+    return probabilities
 
 
 def _reached(links: NDArray[np.bool_]) -> int:

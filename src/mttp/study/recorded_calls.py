@@ -70,8 +70,8 @@ class RecordedCalls:
             near = f"the next recorded call is {name}({_shown(_given(same[0]))})"
         else:
             names = sorted({str(call.name) for call in self._left})
-            found = get_close_matches(name, names, n=1) or names[:1]
-            near = f"the nearest recorded tool is {found[0]!r}" if found else "no recorded call is left"
+            matches = get_close_matches(name, names, n=1) or names[:1]
+            near = f"the nearest recorded tool is {matches[0]!r}" if matches else "no recorded call is left"
         return f"the call {asked} was not recorded in episode {self._episode[:8]}: {near}"
 
 

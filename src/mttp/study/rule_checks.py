@@ -201,10 +201,10 @@ def _seen(sides: Gated, chosen: EpisodeMetric) -> ValueRange | None:
 def _safety(sides: Gated, rule: SafetyRule) -> RuleResult:
     episodes = sides.candidate.episodes
     name = f"safety {rule.check}"
-    fails = [_fails(one, rule) for one in episodes]
+    fails = [_fails(episode, rule) for episode in episodes]
     lost = fails.count(None)
     if lost == len(episodes):
-        known = sorted({key for one in episodes for key in (*one.components, *one.failed_checks)})
+        known = sorted({key for episode in episodes for key in (*episode.components, *episode.failed_checks)})
         near = get_close_matches(rule.check, known, n=1)
         advice = f"; did you mean {near[0]!r}?" if near else ""
         return _failed(name, "safety", f"no episode has a component or a failed check {rule.check}{advice}")
@@ -219,11 +219,11 @@ def _treated(sides: Gated, words: str) -> str:
     return "left out, as allowed" if sides.are_missing_allowed else words
 
 
-def _fails(one: EpisodeFigures, rule: SafetyRule) -> bool | None:
+def _fails(episode: EpisodeFigures, rule: SafetyRule) -> bool | None:
     """Return whether an episode fails the check; None where it was not scored by it."""
-    if rule.check in one.failed_checks or rule.check in one.component_statuses:
+    if rule.check in episode.failed_checks or rule.check in episode.component_statuses:
         return True
-    score = one.components.get(rule.check)
+    score = episode.components.get(rule.check)
     return None if score is None else score < rule.below
 
 
@@ -232,7 +232,8 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     conditions = [_condition(sides, text) for text in rule.when]
     name = f"hacking {' and '.join(rule.when)}"
     tested = [
-        [(_single(chosen, one), test) for chosen, test in conditions] for one in sides.candidate.episodes
+        [(next(iter(chosen.values([episode])), math.nan), test) for chosen, test in conditions]
+        for episode in sides.candidate.episodes
     ]
     lost = sum(any(math.isnan(value) for value, _ in values) for values in tested)
     if lost == len(tested):
@@ -247,11 +248,6 @@ def _hacking(sides: Gated, rule: HackingRule) -> RuleResult:
     words = "counted where their other values fulfil the conditions"
     note = f"{lost:,} without a value, {_treated(sides, words)}" if lost else ""
     return _share(sides, name, "hacking", flags, rule.max, note)
-
-
-def _single(chosen: EpisodeMetric, one: EpisodeFigures) -> float:
-    """Return the value of one episode; NaN without one."""
-    return next(iter(chosen.values([one])), math.nan)
 
 
 def _condition(sides: Gated, text: str) -> tuple[EpisodeMetric, Callable[[float], bool]]:
@@ -285,11 +281,11 @@ def _share(
     unit, every = sides.clusters
     counts = dict(zip(map(id, sides.candidate.episodes), flags, strict=True))
     verdicts = [
-        [(one, is_counted) for one in members if (is_counted := counts[id(one)]) is not None]
+        [(episode, is_counted) for episode in members if (is_counted := counts[id(episode)]) is not None]
         for members in every
     ]
     clusters = [members for members in verdicts if members]
-    counted = [one for members in clusters for one, is_counted in members if is_counted]
+    counted = [episode for members in clusters for episode, is_counted in members if is_counted]
     n = sum(map(len, clusters))
     if unit == "runs" and len(clusters) < 2:
         estimate = BoundedEstimate(value=len(counted) / n, low=None, high=None, n=n, method=ONE_RUN)
@@ -480,16 +476,16 @@ def _data(sides: Gated) -> Iterator[RuleResult]:
     if "data" in sides.rules.model_fields_set:
         yield _count_rule("data episodes", n, rules.min_episodes, n, f"{n:,} episodes", sign=1)
     numbers: dict[str, tuple[int | None, set[Any]]] = {
-        "tasks": (rules.min_tasks, {one.unit for one in sides.candidate.episodes} - {None}),
-        "runs": (rules.min_runs, {one.run for one in sides.candidate.episodes}),
+        "tasks": (rules.min_tasks, {episode.unit for episode in sides.candidate.episodes} - {None}),
+        "runs": (rules.min_runs, {episode.run for episode in sides.candidate.episodes}),
     }
     for what, (least, values) in numbers.items():
         if least is not None:
             yield _count_rule(f"data {what}", len(values), least, n, f"{len(values):,} {what}", sign=1)
     for side in sides.sides[::-1]:
         where = "" if side is sides.candidate else " of the baseline"
-        missing = [one for one in side.episodes if not _has_value(one) and not _is_error(one)]
-        errors = [one for one in side.episodes if _is_error(one)]
+        missing = [episode for episode in side.episodes if not _has_value(episode) and not _is_error(episode)]
+        errors = [episode for episode in side.episodes if _is_error(episode)]
         for name, episodes, limit in (("missing", missing, rules.missing), ("errors", errors, rules.errors)):
             share = len(episodes) / len(side.episodes)
             yield RuleResult(
@@ -531,12 +527,12 @@ def _samples(sides: Gated) -> RuleResult:
     return _count_rule("data samples", len(other), 0, n, words, sign=-1)
 
 
-def _has_value(one: EpisodeFigures) -> bool:
-    return one.reward is not None or one.return_ is not None or one.success is not None
+def _has_value(episode: EpisodeFigures) -> bool:
+    return episode.reward is not None or episode.return_ is not None or episode.success is not None
 
 
-def _is_error(one: EpisodeFigures) -> bool:
-    return one.status == "error" or one.reward_status in ("error", "partial")
+def _is_error(episode: EpisodeFigures) -> bool:
+    return episode.status == "error" or episode.reward_status in ("error", "partial")
 
 
 def _baseline(base: Sample, pin: BaselinePin) -> Iterator[RuleResult]:
@@ -571,11 +567,11 @@ def _pin(name: str, is_fulfilled: bool, words: str, asked: str) -> RuleResult:
 
 def _pins(episodes: Sequence[EpisodeFigures], pins: VersionPins) -> Iterator[RuleResult]:
     if pins.spec is not None:
-        yield _pinned("pins spec", pins.spec, episodes, lambda one: one.spec)
+        yield _pinned("pins spec", pins.spec, episodes, lambda episode: episode.spec)
     if pins.grader is not None:
-        yield _pinned("pins grader", pins.grader, episodes, lambda one: (*one.grader, ""))
+        yield _pinned("pins grader", pins.grader, episodes, lambda episode: (*episode.grader, ""))
     if pins.env is not None:
-        yield _pinned("pins env", pins.env, episodes, lambda one: (one.env, "", ""), "are of")
+        yield _pinned("pins env", pins.env, episodes, lambda episode: (episode.env, "", ""), "are of")
 
 
 def _pinned(
@@ -585,12 +581,12 @@ def _pinned(
     of: Callable[[EpisodeFigures], tuple[str, str, str]],
     words: str = "were scored by",
 ) -> RuleResult:
-    others = [one for one in episodes if not _is_pinned(of(one), pin)]
-    seen = sorted({_version(of(one)) for one in others})
+    others = [episode for episode in episodes if not _is_pinned(of(episode), pin)]
+    versions = sorted({_version(of(episode)) for episode in others})
     evidence = f"all {len(episodes):,} episodes {words} {pin}"
     if others:
         share = f"{len(others):,} of {len(episodes):,} episodes"
-        evidence = f"{share} {words} {', '.join(seen[:3])}; asked: {pin}"
+        evidence = f"{share} {words} {', '.join(versions[:3])}; asked: {pin}"
     return RuleResult(
         name=name,
         kind="pins",
@@ -604,13 +600,13 @@ def _pinned(
     )
 
 
-def _is_pinned(found: tuple[str, str, str], pin: str) -> bool:
-    name, version, digest = found
+def _is_pinned(identity: tuple[str, str, str], pin: str) -> bool:
+    name, version, digest = identity
     return pin in (name, f"{name}@{version}") or (len(pin) >= 8 and digest.startswith(pin))
 
 
-def _version(found: tuple[str, str, str]) -> str:
-    name, version, _ = found
+def _version(identity: tuple[str, str, str]) -> str:
+    name, version, _ = identity
     return (f"{name}@{version}" if version else name) or "none"
 
 
@@ -620,7 +616,7 @@ def _version(found: tuple[str, str, str]) -> str:
 def _bounded(
     name: str,
     kind: str,
-    found: BoundedEstimate | None,
+    estimate: BoundedEstimate | None,
     limit: float,
     sign: int,
     confidence: float,
@@ -630,25 +626,25 @@ def _bounded(
     sign_shown: bool = False,
 ) -> RuleResult:
     """A rule about an estimate; `sign` is 1 for a lower and -1 for an upper limit."""
-    if found is None:
+    if estimate is None:
         return _failed(name, kind, note)
-    bound, opposite = (found.low, found.high) if sign > 0 else (found.high, found.low)
+    bound, opposite = (estimate.low, estimate.high) if sign > 0 else (estimate.high, estimate.low)
     form = "+.4g" if sign_shown else ".4g"
     asked = f"asked: {'more than' if sign_shown else 'at least' if sign > 0 else 'at most'} {limit:{form}}"
     word = "at least" if sign > 0 else "at most"
     certain = "no bound" if bound is None else f"{word} {bound:{form}} at {confidence:.0%} confidence"
-    words = [f"{found.value:{form}}", *([f"({shown})"] if shown else [])]
-    detail = "; ".join(filter(None, (f"{' '.join(words)}, {certain}", asked, note, found.method)))
+    words = [f"{estimate.value:{form}}", *([f"({shown})"] if shown else [])]
+    detail = "; ".join(filter(None, (f"{' '.join(words)}, {certain}", asked, note, estimate.method)))
     return RuleResult(
         name=name,
         kind=kind,
         verdict=_verdict(bound, opposite, limit, sign, strict=sign_shown),
         evidence=detail,
-        value=found.value,
+        value=estimate.value,
         bound=bound,
         limit=limit,
-        n=found.n,
-        method=found.method,
+        n=estimate.n,
+        method=estimate.method,
     )
 
 
@@ -667,4 +663,4 @@ def _failed(name: str, kind: str, evidence: str) -> RuleResult:
 
 
 def _examples(episodes: Iterable[EpisodeFigures]) -> tuple[str, ...]:
-    return tuple(one.trace_id for one in episodes)[:_EXAMPLES]
+    return tuple(episode.trace_id for episode in episodes)[:_EXAMPLES]

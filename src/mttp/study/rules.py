@@ -183,9 +183,9 @@ def rules_digest(rules: PromotionRules) -> str:
 
 
 def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> None:
-    for place, one in enumerate(rules.aggregate):
-        if (one.min, one.max, one.gain, one.margin) == (None,) * 4:
-            raise _fault(source, f"{one.metric} has no min, max, gain or margin", "aggregate", place)
+    for place, aggregate in enumerate(rules.aggregate):
+        if (aggregate.min, aggregate.max, aggregate.gain, aggregate.margin) == (None,) * 4:
+            raise _fault(source, f"{aggregate.metric} has no min, max, gain or margin", "aggregate", place)
     for place, limit in enumerate(rules.service):
         if limit.max is None and limit.max_ratio is None:
             raise _fault(source, f"{limit.metric} has no max or max_ratio", "service", place)
@@ -208,16 +208,16 @@ def _refuse_incomplete(source: parsing.SpecSource, rules: PromotionRules) -> Non
 
 def _invalid(source: parsing.SpecSource, error: ValidationError) -> StudyError:
     """The first fault, with its place."""
-    found = error.errors(include_url=False)[0]
-    place: tuple[Any, ...] = tuple(found["loc"])
+    detail = error.errors(include_url=False)[0]
+    place: tuple[Any, ...] = tuple(detail["loc"])
     shown = ".".join(map(str, place))
-    if found["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden":
         near = get_close_matches(str(place[-1]), _known(place[:-1]), n=1)
         known = ", ".join(_known(place[:-1]))
         advice = f"did you mean {near[0]!r}?" if near else f"there are {known}"
         return _fault(source, f"{shown} is not known; {advice}", *place, key=True)
-    value = "" if found["type"] == "missing" else f", and it is {found['input']!r}"
-    return _fault(source, f"{shown}: {found['msg']}{value}", *place)
+    value = "" if detail["type"] == "missing" else f", and it is {detail['input']!r}"
+    return _fault(source, f"{shown}: {detail['msg']}{value}", *place)
 
 
 def _known(place: Iterable[Any]) -> list[str]:

@@ -105,7 +105,8 @@ def load(side: Side, *, progress: Callable[[int], object] | None = None) -> Samp
     Files and trace stores are read in one pass without building episodes.
     An episode that is in several recordings counts once.
     """
-    parts = [_part(source, progress) for source in _sources(side)]
+    sources = side if isinstance(side, Sequence) and not isinstance(side, (str, bytes)) else [side]
+    parts = [_part(source, progress) for source in sources]
     name = ", ".join(part.name for part in parts if part.name) or "memory"
     updates: defaultdict[str, list[int]] = defaultdict(list)
     entropies: defaultdict[str, list[float]] = defaultdict(list)
@@ -179,14 +180,14 @@ def _counted(
     episodes: Sequence[EpisodeFigures], training: frozenset[str]
 ) -> tuple[list[EpisodeFigures], list[str]]:
     """Return the episodes that count or are missing, and notes about the others."""
-    kept: list[EpisodeFigures] = []
+    counted: list[EpisodeFigures] = []
     others: Counter[Reason] = Counter()
     for episode, reason in zip(episodes, reasons_of(episodes, training), strict=True):
         if reason in LEFT_OUT:
             others[reason] += 1
         else:
-            kept.append(episode.as_counted())
-    return kept, [
+            counted.append(episode.as_counted())
+    return counted, [
         f"{others[reason]:,} episodes {NOT_COUNTED[reason]}" for reason in LEFT_OUT if others[reason]
     ]
 
@@ -205,14 +206,8 @@ def _weighted(sampled: tuple[str, ...], episodes: Sequence[EpisodeFigures]) -> t
         [math.nan if value is None else float(value) for value in map(attrgetter(name), episodes)]
         for name in ("share", "return_", "success")
     )
-    found = weighting(shares, returns, successes, is_sample=bool(sampled))
-    return sampled if found is None else (*sampled, f"each episode counts once; {found}")
-
-
-def _sources(side: Side) -> Iterable[Any]:
-    if isinstance(side, Sequence) and not isinstance(side, (str, bytes)):
-        return side
-    return [side]
+    note = weighting(shares, returns, successes, is_sample=bool(sampled))
+    return sampled if note is None else (*sampled, f"each episode counts once; {note}")
 
 
 def _part(source: Any, progress: Callable[[int], object] | None) -> Sample:

@@ -44,20 +44,20 @@ def intraclass(scores: Iterable[Sequence[float]]) -> Intraclass | None:
 
     Things with one score do not count. None for fewer than two others, and where all scores are equal.
     """
-    groups = [np.array(one, dtype=float) for one in scores if len(one) >= 2]
+    groups = [np.array(group, dtype=float) for group in scores if len(group) >= 2]
     if len(groups) < 2:
         return None
     count, total = len(groups), sum(map(len, groups))
-    size = (total - sum(len(one) ** 2 for one in groups) / total) / (count - 1)
+    size = (total - sum(len(group) ** 2 for group in groups) / total) / (count - 1)
     center = np.concatenate(groups).mean()
-    between = sum(len(one) * float(one.mean() - center) ** 2 for one in groups) / (count - 1)
-    within = sum(float(((one - one.mean()) ** 2).sum()) for one in groups) / (total - count)
+    between = sum(len(group) * float(group.mean() - center) ** 2 for group in groups) / (count - 1)
+    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / (total - count)
     if between + within == 0:
         return None
     f, freedom = scipy_stats().f, (count - 1, total - count)
     ratio = math.inf if within == 0 else between / within
     icc, low, high = (
-        1.0 if math.isinf(one) else (one - 1) / (one + size - 1)
-        for one in (ratio, ratio / float(f.ppf(0.975, *freedom)), ratio / float(f.ppf(0.025, *freedom)))
+        1.0 if math.isinf(bound) else (bound - 1) / (bound + size - 1)
+        for bound in (ratio, ratio / float(f.ppf(0.975, *freedom)), ratio / float(f.ppf(0.025, *freedom)))
     )
     return Intraclass(icc=icc, interval=(low, high), within=within, n=count)

@@ -14,4 +14,4 @@ HINT: Final = "a hint: no independent measure confirms it"
 
 def severity_of(value: float, thresholds: Sequence[float]) -> Severity | None:
     """The worst severity whose threshold the value reaches; they begin with that of high."""
-    return next((one for one, least in zip(SEVERITIES, thresholds, strict=False) if value >= least), None)
+    return next((level for level, least in zip(SEVERITIES, thresholds, strict=False) if value >= least), None)

@@ -22,8 +22,8 @@ ALPHA = 0.01
 
 def component_trends(run: RunEvidence) -> dict[str, TimeTrend]:
     """The trend of each component that has enough scores."""
-    found = {name: run.trend(scores) for name, scores in run.components.items()}
-    return {name: trend for name, trend in found.items() if trend is not None}
+    trends = {name: run.trend(scores) for name, scores in run.components.items()}
+    return {name: trend for name, trend in trends.items() if trend is not None}
 
 
 def diverging_components(run: RunEvidence) -> Result:

@@ -100,8 +100,8 @@ def dead_actions(run: RunEvidence) -> Result:
     if space is None or space.get("type") != "Discrete":
         return NotJudged(reason="no discrete action space is recorded")
     start, size = int(space.get("start", 0)), int(space["n"])
-    taken = {part: run.taken(places) for part, places in (("run", run.trained), ("last", run.recent()))}
-    total = sum(taken["run"].values())
+    actions = {part: run.taken(places) for part, places in (("run", run.trained), ("last", run.recent()))}
+    total = sum(actions["run"].values())
     if total < STEPS_PER_ACTION * size:
         return NotJudged(reason=f"{total:,} recorded actions, not {STEPS_PER_ACTION} for each of {size:,}")
     dead = {
@@ -110,19 +110,19 @@ def dead_actions(run: RunEvidence) -> Result:
             for action in range(start, start + size)
             if counts[action] < HARDLY / size * sum(counts.values())
         ]
-        for part, counts in taken.items()
+        for part, counts in actions.items()
     }
     part = "run" if dead["run"] else "last"
     period = "over the run" if part == "run" else "in the last third"
     if not dead[part]:
         return Cleared(evidence=f"each of {size:,} actions is taken (n={total:,} steps)")
-    listed = ", ".join(f"{action} ({taken[part][action]:,} times)" for action in dead[part][:5])
+    listed = ", ".join(f"{action} ({actions[part][action]:,} times)" for action in dead[part][:5])
     return DiagnosisFinding(
         severity="medium" if part == "run" else "low",
-        evidence=f"hardly taken {period}: {listed}; {sum(taken[part].values()):,} steps, {size:,} actions",
+        evidence=f"hardly taken {period}: {listed}; {sum(actions[part].values()):,} steps, {size:,} actions",
         confidence=CERTAIN if part == "run" else HINT,
         value=float(len(dead[part])),
-        n=sum(taken[part].values()),
+        n=sum(actions[part].values()),
         method=f"actions taken less than {HARDLY:.0%} of an equal share, counted",
         episodes=run.examples(run.recent()),
     )

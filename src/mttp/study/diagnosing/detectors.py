@@ -36,28 +36,20 @@ class Detector:
 
     def run(self, run: RunEvidence) -> Result:
         """The result of the detector, with its kind."""
-        found = self.detect(run)
-        if isinstance(found, DiagnosisFinding):
+        result = self.detect(run)
+        if isinstance(result, DiagnosisFinding):
             return replace(
-                found,
+                result,
                 kind=self.kind,
                 advice=self.advice,
                 false_alarm_rate=FALSE_ALARMS[self.kind],
                 false_alarm_method=FALSE_ALARM_METHOD,
             )
-        return replace(found, kind=self.kind)
+        return replace(result, kind=self.kind)
 
 
 def _is_language(run: RunEvidence) -> bool:
     return run.is_language
-
-
-def _has_prompts(run: RunEvidence) -> bool:
-    return run.is_language or run.has_prompts
-
-
-def _is_control(run: RunEvidence) -> bool:
-    return not run.is_language
 
 
 def _has_spaces(run: RunEvidence) -> bool:
@@ -212,7 +204,7 @@ DETECTORS: Final = (
     Detector(
         kind="leakage",
         detect=tasks.leakage,
-        applies=_has_prompts,
+        applies=lambda run: run.is_language or run.has_prompts,
         advice="take leaked tasks out of one of the splits and evaluate again",
     ),
     Detector(
@@ -243,7 +235,7 @@ DETECTORS: Final = (
     Detector(
         kind="limit_terminated",
         detect=control.limit_terminated,
-        applies=_is_control,
+        applies=lambda run: not run.is_language,
         advice="report the time limit as truncated, so that the value of the last state counts",
     ),
     Detector(
@@ -316,8 +308,8 @@ def diagnose(
     origin = source if isinstance(source, Recording) else database
     problems = [*dict.fromkeys(origin.problems)]
     findings = sorted(
-        (one for one in results if isinstance(one, DiagnosisFinding)),
-        key=lambda one: SEVERITIES.index(one.severity),
+        (result for result in results if isinstance(result, DiagnosisFinding)),
+        key=lambda finding: SEVERITIES.index(finding.severity),
     )
     should_stop, advice = stopping(reading, findings)
     return Diagnosis(
@@ -326,8 +318,8 @@ def diagnose(
         updates=len(evidence.updates),
         quality=evidence.quality_name,
         findings=tuple(findings),
-        judged=tuple(one for one in results if isinstance(one, Cleared)),
-        missing=tuple(one for one in results if isinstance(one, NotJudged)),
+        judged=tuple(result for result in results if isinstance(result, Cleared)),
+        missing=tuple(result for result in results if isinstance(result, NotJudged)),
         inapplicable=tuple(detector.kind for detector in DETECTORS if detector not in applying),
         reading=reading,
         should_stop=should_stop,

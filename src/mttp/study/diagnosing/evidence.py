@@ -223,7 +223,7 @@ class RunEvidence:
     def update_series(self, name: str) -> Floats:
         """The finite values of a field of the updates, in order."""
         values = [update[name] for update in self.updates]
-        return np.array([one for one in values if one is not None and math.isfinite(one)], dtype=float)
+        return np.array([value for value in values if value is not None and math.isfinite(value)], float)
 
     @cached_property
     def updates(self) -> list[Mapping[str, Any]]:
@@ -325,20 +325,21 @@ def evidence_of(database: Database, *, quality: str | None, run: str | None) -> 
     figures = figures_of(database.arrow(_EPISODES))
     of_agents: defaultdict[str, list[float | None]] = defaultdict(list)
     (row,) = database.rows(_HAS_AGENTS)
-    if row["has_agents"] and any(one.reward is None and one.return_ is None for one in figures):
+    if row["has_agents"] and any(episode.reward is None and episode.return_ is None for episode in figures):
         database.prepare(*EVIDENCE, _AGENTS)
         for row in database.rows(_AGENTS):
             of_agents[row["trace_id"]].append(row["return"])
-    amounts = {one.trace_id: _amount(one, of_agents.get(one.trace_id, ())) for one in figures}
+    amounts = {episode.trace_id: _amount(episode, of_agents.get(episode.trace_id, ())) for episode in figures}
     results = {row["episode"] for row in database.rows(_RESULTS)}
     is_held_out = {
-        one.trace_id: one.trace_id in results or (one.split or "").lower() in HELD_OUT for one in figures
+        episode.trace_id: episode.trace_id in results or (episode.split or "").lower() in HELD_OUT
+        for episode in figures
     }
-    levels = _levels([one for one in figures if not is_held_out[one.trace_id]], amounts)
+    levels = _levels([episode for episode in figures if not is_held_out[episode.trace_id]], amounts)
     run = collapsed(levels) if run is None else run
     if run is not None:
         figures = _chosen(database, figures, run)
-    episodes = tuple(one for one in figures if one.status != "unfinished")
+    episodes = tuple(episode for episode in figures if episode.status != "unfinished")
     if not episodes:
         more = f" that ended, of {len(figures):,}" if figures else ""
         raise ReadError(f"the recording holds no episodes{more}: there is nothing to diagnose")
@@ -348,7 +349,7 @@ def evidence_of(database: Database, *, quality: str | None, run: str | None) -> 
             f"the recording holds {len(runs)} runs ({_listed(runs)}), and training time is that of one: "
             "choose it by run=..., on the command line by --run"
         )
-    traces = {one.trace_id for one in figures}
+    traces = {episode.trace_id for episode in figures}
     updates, groups = database.rows(_UPDATES), database.rows(_GROUPS)
     if run is not None:
         updates = [update for update in updates if update["run_id"] in runs]
@@ -471,7 +472,9 @@ def _measures(run: RunEvidence) -> dict[str, Callable[[], Floats]]:
     if run.is_held_out.any():
         measures[_HELD_OUT_REWARD] = lambda: np.where(run.is_held_out, run.rewards, math.nan)
     if any(episode.outcome in ("success", "failure") for episode in run.episodes):
-        measures["success"] = lambda: np.array([_success(episode) for episode in run.episodes])
+        measures["success"] = lambda: np.array(
+            [{"success": 1.0, "failure": 0.0}.get(episode.outcome, math.nan) for episode in run.episodes]
+        )
     names = {name for scoring in run.scorings for name in scoring.components}
     verifiers = {name for scoring in run.scorings for name in scoring.verifiers}
     everything = np.ones(len(run.episodes), dtype=bool)
@@ -493,10 +496,6 @@ def _late(scores: Iterable[GraderScore], scoring: Scoring) -> Mapping[str, Grade
 
 def _late_scores(late: Iterable[Mapping[str, GraderScore]], grader: str) -> Floats:
     return np.array([_number(scores[grader].value) if grader in scores else math.nan for scores in late])
-
-
-def _success(episode: EpisodeFigures) -> float:
-    return {"success": 1.0, "failure": 0.0}.get(episode.outcome, math.nan)
 
 
 def _of_metric(episodes: Sequence[EpisodeFigures], name: str, others: Sequence[str]) -> Floats:

@@ -108,13 +108,13 @@ def _status(run: RunEvidence, at: int) -> str:
 
 def _agreement(scores: Iterable[Sequence[float]]) -> Intraclass | None:
     """The agreement; None for fewer than `FEWEST_REPEATED` things that were scored repeatedly."""
-    found = intraclass(scores)
-    return None if found is None or found.n < FEWEST_REPEATED else found
+    agreement = intraclass(scores)
+    return None if agreement is None or agreement.n < FEWEST_REPEATED else agreement
 
 
 def _repeated_scores(run: RunEvidence) -> dict[int, list[float]]:
     """Values that one version of one grader gave the same trajectory, by position of the episode."""
-    found: dict[int, list[float]] = {}
+    repeated: dict[int, list[float]] = {}
     for at in run.trained:
         values = [*run.scorings[at].repeats]
         by_grader: dict[tuple[str, str], list[float]] = {}
@@ -123,19 +123,19 @@ def _repeated_scores(run: RunEvidence) -> dict[int, list[float]]:
                 by_grader.setdefault((score.grader, score.grader_version or ""), []).append(score.value)
         several = max(by_grader.values(), key=len, default=[])
         if max(len(values), len(several)) >= 2:
-            found[int(at)] = values if len(values) > len(several) else several
-    return found
+            repeated[int(at)] = values if len(values) > len(several) else several
+    return repeated
 
 
 def _equal_completions(run: RunEvidence) -> dict[Hashable, list[int]]:
     """Positions of the episodes of one task whose policy did the same, where there are several."""
-    found: dict[Hashable, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for at in run.trained:
         episode = run.episodes[at]
         same = run.behaviors[at].answer
         if episode.task is not None and same is not None and math.isfinite(run.rewards[at]):
-            found.setdefault((episode.env, episode.task, same), []).append(int(at))
-    return {key: places for key, places in found.items() if len(places) >= 2}
+            groups.setdefault((episode.env, episode.task, same), []).append(int(at))
+    return {key: places for key, places in groups.items() if len(places) >= 2}
 
 
 def grader_noise(run: RunEvidence) -> Result:
@@ -147,25 +147,25 @@ def grader_noise(run: RunEvidence) -> Result:
         same = _equal_completions(run)
         scores = [[float(run.rewards[at]) for at in places] for places in same.values()]
         repeated = {places[0]: [] for places in same.values()}
-    found = _agreement(scores)
-    if found is None:
+    agreement = _agreement(scores)
+    if agreement is None:
         return NotJudged(
             reason=f"fewer than {FEWEST_REPEATED} trajectories were scored twice by one grader, "
             "or scores never differ"
         )
-    evidence = f"of the variance of rewards the grader's noise is {found}, {what}"
+    evidence = f"of the variance of rewards the grader's noise is {agreement}, {what}"
     high, medium = NOISE
-    if found.noise < medium:
+    if agreement.noise < medium:
         return Cleared(evidence=evidence)
     return DiagnosisFinding(
-        severity="high" if found.noise_interval[0] >= high else "medium",
+        severity="high" if agreement.noise_interval[0] >= high else "medium",
         evidence=evidence,
         confidence=LIKELY
-        if found.noise_interval[0] >= medium
+        if agreement.noise_interval[0] >= medium
         else "likely: the estimate is beyond the threshold",
-        value=found.noise,
-        interval=found.noise_interval,
-        n=found.n,
+        value=agreement.noise,
+        interval=agreement.noise_interval,
+        n=agreement.n,
         method="1 - ICC(1) of repeated scores, F interval (Shrout and Fleiss 1979)",
         episodes=run.examples(repeated),
     )

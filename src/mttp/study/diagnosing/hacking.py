@@ -90,7 +90,7 @@ def reward_hacking(run: RunEvidence) -> Result:
             reason = f"the trend of the quality is unclear: {evidence}; more scores are needed"
             return NotJudged(reason=reason)
         return Cleared(evidence=evidence)
-    reward, quality, period = max(diverging, key=lambda one: one[1].direction == "down")
+    reward, quality, period = max(diverging, key=lambda trends: trends[1].direction == "down")
     falls = quality.direction == "down"
     return DiagnosisFinding(
         severity="high" if falls else "medium",
@@ -204,10 +204,10 @@ def reward_jump(run: RunEvidence) -> Result:
         return NotJudged(reason=f"{len(at):,} rewards: a jump needs {4 * (BEFORE + AFTER)} around it")
     rewards = run.rewards[at]
     cuts = range(BEFORE, len(windows) - AFTER + 1)
-    found = [jump for cut in cuts if (jump := _jump(rewards, windows, cut, len(cuts))) is not None]
-    if not found:
+    jumps = [jump for cut in cuts if (jump := _jump(rewards, windows, cut, len(cuts))) is not None]
+    if not jumps:
         return Cleared(evidence=f"no jump of {JUMP:g} SD after a plateau (n={len(at):,}, {len(cuts)} places)")
-    p_value, size, before, after = min(found, key=lambda jump: jump[:2])
+    p_value, size, before, after = min(jumps, key=lambda jump: jump[:2])
     evidence = (
         f"reward {rewards[before].mean():.3g} -> {rewards[after].mean():.3g} at episode {at[after[0]]:,}, "
         f"{in_sd(size)} after a plateau (Mann-Whitney, p={p_value:.2g} corrected for {len(cuts)} places, "
@@ -338,10 +338,10 @@ def reward_length(run: RunEvidence) -> Result:
     )  # Bonett-Wright 2000
     center = math.atanh(max(-0.999999, min(0.999999, rho)))
     low, high = math.tanh(center - 1.96 * error), math.tanh(center + 1.96 * error)
-    given = f"given {run.quality_name} and training time" if others else "given training time"
+    condition = f"given {run.quality_name} and training time" if others else "given training time"
     evidence = (
         f"rank correlation of reward with completion {run.length_unit} {rho:+.2f} [{low:+.2f}, {high:+.2f}] "
-        f"{given} (partial Spearman, 95 %, n={len(at):,})"
+        f"{condition} (partial Spearman, 95 %, n={len(at):,})"
     )
     if low <= LENGTH:
         return Cleared(evidence=evidence)
@@ -367,7 +367,7 @@ def _partial_rank_correlation(
     left, right = columns[0], columns[1]
     if others:
         design = np.column_stack(columns[2:])
-        left, right = (one - design @ np.linalg.lstsq(design, one)[0] for one in (left, right))
+        left, right = (column - design @ np.linalg.lstsq(design, column)[0] for column in (left, right))
     scale = math.sqrt(float(left @ left) * float(right @ right))
     return float(left @ right) / scale if scale > 1e-9 * len(first) else None
 

@@ -41,10 +41,10 @@ def zero_variance_groups(run: RunEvidence) -> Result:
     recent = groups[len(groups) - max(FEWEST_GROUPS, math.ceil(len(groups) / 3)) :]
     flags = [float(np.ptp(rewards)) == 0 for _, rewards in recent]
     share = share_of(flags)
-    top, lowest = (float(one([one(rewards) for _, rewards in groups])) for one in (np.max, np.min))
+    top, lowest = (float(pick([pick(rewards) for _, rewards in groups])) for pick in (np.max, np.min))
     equal_to = [float(rewards[0]) if flag else None for flag, (_, rewards) in zip(flags, recent, strict=True)]
     highest = equal_to.count(top) if top > lowest else 0
-    unsolved = share_of([one is not None and (one != top or top == lowest) for one in equal_to])
+    unsolved = share_of([value is not None and (value != top or top == lowest) for value in equal_to])
     which = f"{highest:,} at the highest reward, {share.count - highest:,} below"
     if top == lowest:
         which = f"every reward of the run is {top:g}"
@@ -77,8 +77,8 @@ def _groups(run: RunEvidence) -> list[tuple[Sequence[str], np.ndarray]]:
             (tuple(run.episodes[at].trace_id for at in places), run.rewards[places])
             for places in members.values()
         ]
-    found = [(ids, rewards[np.isfinite(rewards)]) for ids, rewards in recorded if len(ids)]
-    return [(ids, rewards) for ids, rewards in found if len(rewards) >= 2]
+    finite = [(ids, rewards[np.isfinite(rewards)]) for ids, rewards in recorded if len(ids)]
+    return [(ids, rewards) for ids, rewards in finite if len(rewards) >= 2]
 
 
 def sparse_rewards(run: RunEvidence) -> Result:
@@ -129,7 +129,7 @@ def saturation(run: RunEvidence) -> Result:
         quality = run.trend(run.quality, positions[positions >= len(run.episodes) // 2])
         if quality is not None:
             evidence += f"; {run.quality_name} {quality}"
-    directions = {one.direction for one in (trend, quality) if one is not None}
+    directions = {half_trend.direction for half_trend in (trend, quality) if half_trend is not None}
     if directions & {"up", "down"}:
         return Cleared(evidence=evidence)
     if "unclear" in directions:

@@ -220,14 +220,14 @@ def update_spike(run: RunEvidence) -> Result:
 
 def _last_jump(values: Floats) -> tuple[float, int] | None:
     """How many times the largest earlier value the last ones exceed, and how many those are."""
-    found = []
+    jumps = []
     for count in range(1, max(1, len(values) // 4) + 1):
         earlier, last = values[:-count], values[-count:]
         center, largest = float(np.median(earlier)), float(earlier.max())
         bound = max(center + SPIKE * (largest - center), SPIKE_LEAST * largest)
         if largest > 0 and len(earlier) >= FEWEST and last.min() > bound:
-            found.append((float(last.min()) / largest, count))
-    return max(found, key=lambda jump: jump[1], default=None)
+            jumps.append((float(last.min()) / largest, count))
+    return max(jumps, key=lambda jump: jump[1], default=None)
 
 
 def _gains(run: RunEvidence) -> bool:
@@ -386,5 +386,5 @@ def repetition(run: RunEvidence) -> Result:
 
 def _repeated(words: Sequence[Any]) -> float:
     """The share of n-grams that occurred before."""
-    found = _ngrams(words, NGRAM)
-    return 1 - len(set(found)) / len(found)
+    ngrams = _ngrams(words, NGRAM)
+    return 1 - len(set(ngrams)) / len(ngrams)

@@ -56,8 +56,8 @@ def _described(trend: TimeTrend | None, name: str) -> str:
 
 
 def _meaning(validation: str, reward: str, *, has_quality: bool) -> tuple[str, str]:
-    for one, other, meaning, action in READINGS:
-        if (one, other) == (validation, reward):
+    for validation_trend, reward_trend, meaning, action in READINGS:
+        if (validation_trend, reward_trend) == (validation, reward):
             return meaning, action
     if not has_quality:
         return f"reward {reward}, and it is unknown whether that is good: no quality was recorded", "measure"
@@ -66,12 +66,12 @@ def _meaning(validation: str, reward: str, *, has_quality: bool) -> tuple[str, s
 
 def stopping(reading: TrainingReading, findings: Sequence[DiagnosisFinding]) -> tuple[bool, str]:
     """Whether to stop, and what to do next in a sentence."""
-    harmful = [one for one in findings if one.severity == "high" and one.kind in STOPPING]
+    harmful = [finding for finding in findings if finding.severity == "high" and finding.kind in STOPPING]
     if harmful:
         return True, f"stop: {harmful[0].kind}; {harmful[0].advice}"
     if reading.action == "stop":
         return True, f"stop: {reading.meaning}"
-    pressing = [one for one in findings if one.severity in ("high", "medium")]
+    pressing = [finding for finding in findings if finding.severity in ("high", "medium")]
     if pressing:
         return False, f"continue only after a look at {pressing[0].kind}: {pressing[0].advice}"
     return False, f"{reading.action}: {reading.meaning}"

@@ -95,8 +95,8 @@ def forgetting(run: RunEvidence) -> Result:
 
 
 def _finite(values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:
-    found = values[places]
-    return found[np.isfinite(found)]
+    selected = values[places]
+    return selected[np.isfinite(selected)]
 
 
 def _drop(earlier: NDArray[np.float64], late: NDArray[np.float64]) -> tuple[float, float]:
@@ -109,18 +109,18 @@ def _drop(earlier: NDArray[np.float64], late: NDArray[np.float64]) -> tuple[floa
 
 def _slices(episodes: Sequence[EpisodeFigures]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Names and positions of every split, slice, environment, suite and task."""
-    found: dict[str, list[int]] = {}
+    by_label: dict[str, list[int]] = {}
     for at, episode in enumerate(episodes):
         labels = {
             f"split {episode.split}" if episode.split else "",
             f"env {episode.env}" if episode.env else "",
         }
-        labels |= {f"slice {one}" for one in episode.slices} | {
+        labels |= {f"slice {name}" for name in episode.slices} | {
             f"task {episode.task}" if episode.task else ""
         }
         for label in labels - {""}:
-            found.setdefault(label, []).append(at)
-    for label, places in sorted(found.items()):
+            by_label.setdefault(label, []).append(at)
+    for label, places in sorted(by_label.items()):
         yield label, np.array(places, dtype=np.int64)
 
 
@@ -128,8 +128,8 @@ def data_drift(run: RunEvidence) -> Result:
     """Judge whether the mix of environments, splits, slices or tasks changes over time."""
     tested = []
     for name, labels in _mixes(run):
-        if (found := _association(labels)) is not None:
-            tested.append((*found, name, len(labels)))
+        if (outcome := _association(labels)) is not None:
+            tested.append((*outcome, name, len(labels)))
     if not tested:
         return NotJudged(
             reason="no environment, split, slice or task occurs often enough beside another one "
@@ -158,31 +158,31 @@ def data_drift(run: RunEvidence) -> Result:
 
 def _mixes(run: RunEvidence) -> Iterator[tuple[str, list[str]]]:
     episodes = _one_of_each_group([run.episodes[at] for at in run.trained])
-    yield "environments", [one.env for one in episodes]
-    yield "splits", [one.split or "" for one in episodes]
-    yield "tasks", [one.task or "" for one in episodes]
-    yield "slices", [" ".join(sorted(one.slices)) for one in episodes]
+    yield "environments", [episode.env for episode in episodes]
+    yield "splits", [episode.split or "" for episode in episodes]
+    yield "tasks", [episode.task or "" for episode in episodes]
+    yield "slices", [" ".join(sorted(episode.slices)) for episode in episodes]
 
 
 def _one_of_each_group(episodes: Sequence[EpisodeFigures]) -> list[EpisodeFigures]:
     """The samples of a group have one task: they are one draw."""
-    first = {one.group or one.trace_id: one for one in reversed(episodes)}
-    return sorted(first.values(), key=lambda one: one.start_time or 0)
+    first = {episode.group or episode.trace_id: episode for episode in reversed(episodes)}
+    return sorted(first.values(), key=lambda episode: episode.start_time or 0)
 
 
 def _association(labels: Sequence[str]) -> tuple[float, float, int] | None:
     """P value, Cramer's V and the number of categories; None where there are not two."""
     half = len(labels) // 2
     counts = Counter(labels)
-    kept = sorted(one for one, count in counts.items() if count >= 2 * EXPECTED)
-    place = {label: at for at, label in enumerate(kept)}
-    table = np.zeros((2, len(kept) + 1))
+    frequent = sorted(label for label, count in counts.items() if count >= 2 * EXPECTED)
+    place = {label: at for at, label in enumerate(frequent)}
+    table = np.zeros((2, len(frequent) + 1))
     for at, label in enumerate(labels):
-        table[int(at >= half), place.get(label, len(kept))] += 1
+        table[int(at >= half), place.get(label, len(frequent))] += 1
     if table[:, -1].sum() < 2 * EXPECTED:
         table = table[:, :-1]
     categories = table.shape[1]
-    if not kept or categories < 2:
+    if not frequent or categories < 2:
         return None
     tested = scipy_stats().chi2_contingency(table, correction=False)
     n = float(table.sum())
@@ -197,32 +197,32 @@ def _association(labels: Sequence[str]) -> tuple[float, float, int] | None:
 
 def leakage(run: RunEvidence) -> Result:
     """Judge whether held-out prompts are among those trained on, exactly, nearly or up to numbers."""
-    trained, held = _prompts(run)
-    if not trained or not held:
+    trained, held_out = _prompts(run)
+    if not trained or not held_out:
         return NotJudged(
-            reason=f"{len(trained):,} prompts of trained and {len(held):,} of held-out tasks have text; both "
-            f"are needed (splits called {', '.join(sorted(HELD_OUT)[:4])}, ... or evaluations)"
+            reason=f"{len(trained):,} prompts of trained and {len(held_out):,} of held-out tasks have text; "
+            f"both are needed (splits called {', '.join(sorted(HELD_OUT)[:4])}, ... or evaluations)"
         )
-    similar = _near_duplicates(trained, held)
+    similar = _near_duplicates(trained, held_out)
     templates = {_template(text) for text in trained}
-    leaked = {text for text in held if text in trained or text in similar}
-    alike = {text for text in held if _template(text) in templates} - leaked
-    exact = sum(text in trained for text in held)
+    leaked = {text for text in held_out if text in trained or text in similar}
+    alike = {text for text in held_out if _template(text) in templates} - leaked
+    exact = sum(text in trained for text in held_out)
     evidence = (
-        f"of {len(held):,} held-out prompts {exact:,} are trained on, {len(leaked) - exact:,} nearly "
+        f"of {len(held_out):,} held-out prompts {exact:,} are trained on, {len(leaked) - exact:,} nearly "
         f"(Jaccard {SIMILAR:g} of {SHINGLE}-character shingles, MinHash), and {len(alike):,} more are "
         f"equal up to numbers; {len(trained):,} trained prompts"
     )
     if not leaked and not alike:
         return Cleared(evidence=evidence)
-    share = len(leaked) / len(held)
-    shown = [held[text] for text in (*sorted(leaked), *sorted(alike))][:EXAMPLES]
+    share = len(leaked) / len(held_out)
+    shown = [held_out[text] for text in (*sorted(leaked), *sorted(alike))][:EXAMPLES]
     return DiagnosisFinding(
         severity="high" if share >= LEAKED else "medium" if leaked else "low",
         evidence=evidence,
         confidence=CERTAIN,
         value=share,
-        n=len(held),
+        n=len(held_out),
         method="MinHash with 128 permutations, candidates confirmed by their Jaccard similarity",
         episodes=tuple(shown),
     )
@@ -251,7 +251,7 @@ def _template(text: str) -> str:
     return _NUMBER.sub("0", text)
 
 
-def _near_duplicates(trained: Mapping[str, str], held: Mapping[str, str]) -> set[str]:
+def _near_duplicates(trained: Mapping[str, str], held_out: Mapping[str, str]) -> set[str]:
     """The held-out texts that are at least `SIMILAR` to a trained one."""
     sketching = _datasketch()
     index = sketching.MinHashLSH(threshold=SIMILAR, num_perm=PERMUTATIONS)
@@ -260,15 +260,15 @@ def _near_duplicates(trained: Mapping[str, str], held: Mapping[str, str]) -> set
         index.insert(str(at), _sketch(sketching, text))
     return {
         text
-        for text in held
+        for text in held_out
         if any(_jaccard(text, texts[int(at)]) >= SIMILAR for at in index.query(_sketch(sketching, text)))
     }
 
 
 def _sketch(sketching: Any, text: str) -> Any:
-    made = sketching.MinHash(num_perm=PERMUTATIONS)
-    made.update_batch([one.encode("utf-8", "surrogatepass") for one in _shingles(text)])
-    return made
+    sketch = sketching.MinHash(num_perm=PERMUTATIONS)
+    sketch.update_batch([shingle.encode("utf-8", "surrogatepass") for shingle in _shingles(text)])
+    return sketch
 
 
 def _shingles(text: str) -> set[str]:
@@ -276,8 +276,8 @@ def _shingles(text: str) -> set[str]:
 
 
 def _jaccard(first: str, second: str) -> float:
-    one, other = _shingles(first), _shingles(second)
-    return len(one & other) / len(one | other)
+    left, right = _shingles(first), _shingles(second)
+    return len(left & right) / len(left | right)
 
 
 def _datasketch() -> Any:
